@@ -317,12 +317,13 @@ def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -
     """Seconds by the judge on a chip without limits; bytes by naive sums.
 
     Every kernel is a partition of its own; with sequence parallelism each stage is one, if chips fuse kernels, so that
-    its kernels gather a saved tensor once.
+    its kernels gather a saved tensor once. How many partitions start is not known yet, but where kernels run alone.
     """
     model = "efficiency" if world.assumptions.compute_model == "efficiency" else "fixed"
     free = world.assumptions.with_(
         compute_model=model, compute_utilization=world.assumptions.compute_utilization or 1.0,
         gradients="exact", forward_backward="shared", empty_partitions="allow", weight_tiling="forbid",
+        **({} if world.assumptions.execution == "kernel_by_kernel" else {"kernel_overhead": None}),
     )  # fmt: skip
     chip = world.system.chip
     roomy = chip.model_copy(

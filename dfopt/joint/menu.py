@@ -195,8 +195,7 @@ class Menu:
         """Seconds of communication of each option, without the conversions of its output."""
         of_options = zip(self.tables.kernel_o.tolist(), self.by_option("gradient_k").tolist(), strict=True)
         amortized = [self.instance.amortized_gradient_s(k, volume) for k, volume in of_options]
-        once = overhead_of_kernels(self.instance.assumptions)
-        return np.asarray(self.tables.network_o + np.array(amortized) + once)
+        return np.asarray(self.tables.network_o + np.array(amortized))
 
     def network_k(self, allowed_o: Bools) -> Floats:
         """Seconds of communication of each kernel, with the conversions of its outputs, at least."""

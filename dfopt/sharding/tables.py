@@ -17,7 +17,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.states import cached_bytes
-from dfopt.setting.conversions import gathered_late, readers_pay
+from dfopt.setting.conversions import gathered_late, overhead_of_kernels, readers_pay
 from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import compute_seconds
@@ -104,7 +104,8 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     options = _options(instance, pins or {})
     kernel_o = np.array([k for k, _ in options], dtype=np.int64)
     scheme_o = tuple(z for _, z in options)
-    network_o, bytes_o = instance.own_communication_s[kernel_o], np.zeros(len(options))
+    network_o = instance.own_communication_s[kernel_o] + overhead_of_kernels(assumptions)
+    bytes_o = np.zeros(len(options))
     for o, (k, z) in enumerate(options):
         kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:

@@ -73,6 +73,7 @@ def drawn_out(draw) -> tuple[StageTables, IntraChipLimits]:
         "compute_model": ["fixed", "efficiency"],
         "tile_rows": 1,
         "layer_boundary": "dram",
+        "kernel_overhead": None,  # a toll of all kernels, which holds them together as one piece
     }
     world = draw(
         worlds(least=2, most=4, trains=True, repeats=(4,), max_pp=1, dims=1, pieces=False, roomy=True, **fixed)

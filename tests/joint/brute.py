@@ -30,7 +30,8 @@ from dfopt.errors import PlanError
 from dfopt.judge import case, ledger, network, timing, traffic
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.physics import ops
-from dfopt.physics.metrics import METRICS, Constants
+from dfopt.physics.metrics import METRICS, Constants, Metric
+from dfopt.physics.overlap import hides
 from dfopt.physics.pipeline import partition_time, resolve
 from dfopt.setting.plans import asked_plans
 
@@ -74,9 +75,10 @@ def joint_optimum(
             open_.append((metric.value(choice.seconds, Constants(plan, chosen)), len(open_), choice))
     best: Joint | None = None
     for low, _, choice in sorted(open_, key=lambda entry: entry[:2]):
-        if best is not None and low > best.value * (1 + _PRECISE):
+        most = math.inf if best is None else best.value * (1 + _PRECISE)
+        if low > most:
             break
-        found = choice.judged()
+        found = choice.judged_behind(metric, most) if hides(chosen, graph) else choice.judged()
         keeps = found is not None and all(
             float(getattr(found.score, f"{limit.metric}_s")) <= limit.at_most * (1 + 1e-9)
             for limit in asked.objective.limits
@@ -112,16 +114,34 @@ class Choice:
 
     def judged(self) -> Joint | None:
         """The best mapping of this choice, unless it holds more than the DRAM has."""
+        problem = self.problem
+        partition = problem.partitions(self.schemes, self.stage_k, self.count)
+        return None if partition is None else self.judged_as(partition)
+
+    def judged_as(self, partition: tuple[int, ...]) -> Joint:
+        """One mapping of this choice."""
         problem, world = self.problem, self.problem.world
         names = [kernel.name for kernel in world.graph.kernels]
-        partition = problem.partitions(self.schemes, self.stage_k, self.count)
-        if partition is None:
-            return None
         mapping = problem.mapping(self.schemes, self.stage_k, partition, self.count)
         score = judged(world, mapping)
         assert not score.violations, score.violations
         sharding = dict(zip(names, self.schemes, strict=True))
         return Joint(score.step_time_s, world.plan, sharding, dict(zip(names, partition, strict=True)), mapping, score)
+
+    def judged_behind(self, metric: Metric, most: float) -> Joint | None:
+        """The best where gradients are added up behind the backward pass: a slower one may hide more, so all of them
+        are looked at whose time without what shows is no longer than ``most``."""
+        problem, best = self.problem, None
+        constants = Constants(problem.world.plan, problem.world.assumptions)
+        every = problem.every_partition(self.schemes, self.stage_k, self.count)
+        listed = ((metric.value(seconds, constants), partition) for seconds, partition in every)
+        for low, partition in sorted(listed, key=lambda entry: entry[0]):
+            if low > most:
+                break
+            found = self.judged_as(partition)
+            if best is None or found.value < best.value:
+                best, most = found, min(most, found.value * (1 + _PRECISE))
+        return best
 
     def least_bytes(self) -> float:
         """What the fullest chip holds when as little as possible waits between partitions."""
@@ -203,7 +223,9 @@ class Problem:
             and chosen.gradients == "exact"
         )
         plan = world.plan
-        self.key = (plan.shards, plan.shard_dims, plan.placement) if alone else plan
+        # what copies share out is paid beside the blocks
+        whole = plan.model_copy(update={"zero": None})
+        self.key = (plan.shards, plan.shard_dims, plan.placement) if alone else whole
         self.price = network.price_list(self.case(*self.plainest()))
 
     def plainest(self) -> tuple[Sequence[Sharding], Sequence[int], Sequence[int], int]:
@@ -409,6 +431,31 @@ class Problem:
                     if mask >> k & 1:
                         partition_k[k] = number
         return tuple(partition_k)
+
+    def every_partition(
+        self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int
+    ) -> Iterator[tuple[tuple[float, ...], tuple[int, ...]]]:
+        """Seconds of every pipeline stage, and the partition of every kernel, of all that fits."""
+        left, menus = self.left(schemes, stage_k, count), []
+        stages = sorted(set(stage_k))
+        for stage in stages:
+            sequences = self.sequences(bits_of(stage_k, stage), stage)
+            times = self.times(stage, schemes, stage_k, count)
+            if math.isfinite(left[stage]):
+                fits = self.waiting(sequences.rows, schemes, stage_k, stage) <= left[stage]
+                times = np.where(fits, times, math.inf)
+            rows = np.flatnonzero(np.isfinite(times))
+            menus.append([(float(times[row]), sequences.rows[row], sequences.partitions[row]) for row in rows])
+        for some in itertools.product(*menus):
+            took = {stage: seconds for stage, (seconds, _, _) in zip(stages, some, strict=True)}
+            partition_k = [0] * len(schemes)
+            for _, blocks, numbers in some:
+                for mask, number in zip(blocks.tolist(), numbers, strict=False):
+                    for k in range(len(schemes)):
+                        if mask >> k & 1:
+                            partition_k[k] = number
+            ranks = (math.fsum(times * took.get(at, 0.0) for at, times in rank.runs.items()) for rank in self.ranks)
+            yield tuple(ranks), tuple(partition_k)
 
     @functools.cached_property
     def hidden(self) -> list[float]:

@@ -37,8 +37,16 @@ SQUEEZE = [0.5, 0.7, 0.9, 0.99]
 
 @st.composite
 def asked_worlds(draw: st.DrawFn, **fixed) -> tuple[World, dict[str, object]]:
-    """A world, mostly with something to choose, and a request with as many partitions as are drawn."""
-    drawn = {"least": 2, "execution": ["auto", "auto", "library", "kernel_by_kernel"], "tile_rows": ROWS}
+    """A world, mostly with something to choose, and a request with as many partitions as are drawn.
+
+    Matrices add gradients up after the step.
+    """
+    drawn = {
+        "least": 2,
+        "gradient_overlap": None,
+        "execution": ["auto", "auto", "library", "kernel_by_kernel"],
+        "tile_rows": ROWS,
+    }
     world = draw(worlds(**drawn | fixed))
     assume(world.plan.tp > 1 or draw(st.integers(0, 3)) == 0)
     most = draw(st.sampled_from([1, 2, 3, len(world.graph.kernels)]))

@@ -9,10 +9,15 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from strategies import World, shardings, share, worlds
 
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
 from dfopt.fusion.chip import chip_of
 from dfopt.joint.menu import Menu
+from dfopt.physics.pipeline import resolve
 from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -60,6 +65,18 @@ def test_with_nothing_left_to_choose_it_is_the_sharded_layer(case) -> None:
     menu = menu_of(world)
     exact = with_tiles(shard(world.instance, sharding), world.instance, sharding, tiles)
     same(menu.stage(options_of(menu, sharding), tiles), exact)
+
+
+def test_gradients_that_are_added_up_are_those_of_the_options() -> None:
+    """Of four columns of a weight, each of two chips adds up two."""
+    kernel = Kernel(name="w", op="weight_update", m=4, k=4, n=4, pass_="update")
+    chip = Chip(name="c", tiles=4, peak=1e3, sram=Sram(capacity=1e9), dram=Dram(bandwidth=1e3))
+    link = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=100.0)
+    rules = resolve(Assumptions(), "dataflow", 0.5)
+    graph, system = Graph(name="g", kernels=(kernel,)), System(name="s", chip=chip, network=(link,))
+    menu = menu_of(World(graph, system, Plan(tp=2, tp_dims=("x",)), rules))
+    added = {z: float(menu.stage(options_of(menu, {"w": z}), 1).added_k[0]) for z in menu.tables.scheme_o}
+    assert added["m"] * 2 == added["none"] > 0
 
 
 @share(3)

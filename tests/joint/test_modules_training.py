@@ -77,7 +77,7 @@ def test_optimiser_and_judge_share_training_steps_out_alike(graph: Graph, axis: 
                 assert ops.weight_elements(part) == pytest.approx(held[part.stage_with or part.name])
 
 
-@share(0.5)
+@share(0.25)
 @given(steps(most=2), assumptions(sharding_objective="joint", tile_rows=1), st.data())
 def test_no_training_step_is_better_than_what_is_found(
     graph: Graph, chosen: df.Assumptions, data: st.DataObject
@@ -99,13 +99,14 @@ def check_no_step_better(graph: Graph, chosen: df.Assumptions, data: st.DataObje
     model = chosen.compute_model
     system = data.draw(systems(graph, cycle=model == "cycle", efficiency=model == "efficiency"))
     degrees = [n for n in (2, 3, 4) if system.chips % n == 0]
-    small = len(graph.kernels) <= 6
+    small = len(graph.kernels) <= (4 if chosen.gradient_overlap else 6)  # where gradients hide each cut is judged
     assume(len(graph.kernels) <= 8 and degrees)
     asked: dict[str, Any] = {"mp": data.draw(st.sampled_from(degrees)), "pp": 1}
     if not small or data.draw(st.booleans()):
         asked["tp"] = 1
     if chosen.execution != "kernel_by_kernel" and (chosen.empty_partitions == "forbid" or not small):
         asked["p_max"] = 2
+    asked["zero"] = data.draw(st.sampled_from([None, None, (0, 1), (2, 3)]))
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     try:
         asked_plans(graph, system, Request(**asked), resolved)

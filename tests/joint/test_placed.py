@@ -90,7 +90,7 @@ def test_what_lies_where_is_brute_force(case: tuple[World, System]) -> None:
 
 
 @share(0.1)
-@given(cases(execution=["auto", "library"]))
+@given(cases(execution=["auto", "library"], gradient_overlap=None))
 def test_one_milp_is_brute_force(case: tuple[World, System]) -> None:
     check(*case, formulation="assignment", p_max=3)
 

@@ -27,7 +27,13 @@ from dfopt.setting.bounds import PlanBounds
 from dfopt.show.omissions import left_out
 
 BEHIND = df.Assumptions(gradient_overlap="backward")
-FIXED = {"gradients": "exact", "empty_partitions": "allow", "weight_tiling": "forbid", "compute_model": "fixed"}
+FIXED = {
+    "gradient_overlap": None,
+    "gradients": "exact",
+    "empty_partitions": "allow",
+    "weight_tiling": "forbid",
+    "compute_model": "fixed",
+}
 
 
 def behind(world: World) -> World:

@@ -192,7 +192,7 @@ def test_both_ends_get_fewer_layers_than_the_middle() -> None:
 @given(
     worlds(
         most=4, max_pp=4, pieces=False, repeats=(4,), roomy=True, execution="dataflow", empty_partitions="allow",
-        compute_model="fixed", compute_utilization=0.5,
+        compute_model="fixed", compute_utilization=0.5, kernel_overhead=None,
     ),
     st.sets(st.sampled_from(["first", "last"]), min_size=1),
 )  # fmt: skip

@@ -276,7 +276,10 @@ def test_tolls_of_blocks_are_what_the_judge_says(case: tuple[World, dict[str, Sh
 
 
 @share(0.5)
-@given(fans() | worlds(most=6, least=2, max_pp=1, sequence_parallelism="allow", tile_rows=4), st.data())
+@given(
+    fans() | worlds(most=6, least=2, max_pp=1, sequence_parallelism="allow", tile_rows=4, kernel_overhead=None),
+    st.data(),
+)
 def test_prices_of_sets_of_layouts_are_those_of_the_layer(case: object, data: st.DataObject) -> None:
     """Tables of the sharding problem, by (tensor, layout, set of layouts), against the layer under any sharding."""
     world, schemes = case if isinstance(case, tuple) else (case, None)
