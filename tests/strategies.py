@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from hypothesis import assume, settings
@@ -65,6 +65,7 @@ CHOICES: dict[str, list[Any]] = {
     "gradient_traffic": [None],
     "kernel_overhead": [None],
     "step_overhead": [None],
+    "training_memory": [None],  # test_training_memory
     "network_dims": ["parts", "whole"],
     "schedule": ["one_f_one_b", "one_f_one_b", "gpipe"],
     "bubble": ["one_f_one_b", "interleaved"],
@@ -558,3 +559,23 @@ def with_dram(system: System, capacity: float | None) -> System:
     """A machine whose chips have so many bytes of DRAM."""
     dram = system.chip.dram.model_copy(update={"capacity": capacity})
     return system.model_copy(update={"chip": system.chip.model_copy(update={"dram": dram})})
+
+
+@st.composite
+def keeping(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> World:
+    """A world of which some kernels keep their outputs or masks, or not for long; some run twice."""
+    world = draw(drawn_worlds)
+    kernels = []
+    for kernel in world.graph.kernels:
+        again = kernel.pass_ == "backward" and draw(st.booleans())
+        keeps = {
+            "pass_": "recompute" if again else kernel.pass_,
+            "output_saved": draw(st.sampled_from([None, True, False])),
+            "mask_bytes": draw(st.sampled_from([None, None, 1.0])),
+            "role": draw(st.sampled_from([None, "dropout"])) if kernel.role is None else kernel.role,
+        }
+        kernels.append(kernel.model_copy(update=keeps))
+    held = draw(st.sampled_from([None, "fp32", "bf16"]))
+    graph = world.graph.model_copy(update={"kernels": tuple(kernels), "main_gradients": held})
+    rules = world.assumptions.with_(training_memory=draw(st.sampled_from([None, "calculon"])))
+    return replace(world, graph=graph, assumptions=rules)

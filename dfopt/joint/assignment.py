@@ -31,7 +31,7 @@ from dfopt.physics.network import affine
 from dfopt.physics.states import capacities
 from dfopt.setting.hops import per_step_hops
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import held, states_of
+from dfopt.setting.ledger import by_layers, chips_of, held, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import conversions, must_meet, padded
@@ -161,31 +161,50 @@ class JointAssignment:
         saved_t = np.flatnonzero(sharded.saved_t)
         saved_t = saved_t[np.unique(sharded.group_t[saved_t], return_index=True)[1]]
         saved_k = np.bincount(sharded.src_t[saved_t], menu.full_t[saved_t], len(self.A))
-        saved_o = menu.by_option("output_k") * saved_k[tables.kernel_o]
+        saved_o = menu.by_option("output_k") * saved_k[tables.kernel_o] + menu.by_option("kept_k")
 
-        def kept(stage: PipelineStage, number: int, kernels: Sequence[Kernel] = (), *amounts: float) -> float:
-            states = {number: states_of(setting, kernels, *(amounts or (0.0,)))}
-            return sum(held(instance, stage, states).get(tier, {}).values())
+        working_o, at_work = menu.by_option("working_k"), ("activations", "gradients")
+
+        def kept(stage: PipelineStage, number: int, kernels: Sequence[Kernel] = (), *amounts: float) -> list[float]:
+            """Bytes of all layers alike, and by name what the layer at work has more."""
+            alike, more = by_layers(states_of(setting, kernels, *(amounts or (0.0,))))
+            found = [sum(held(instance, stage, {number: alike}).get(tier, {}).values())]
+            for name in at_work:
+                mine = [(sign, one) for sign, one in more if one.name == name and fastest]
+                found.append(sum(sign * one.bytes / chips_of(instance, one) for sign, one in mine))
+            return found
 
         blocks = self.blocks.tables
         waits_t = unsaved(blocks) if self.limits[0].saved_in_dram else np.full(len(blocks.sharded.src_t), True)
         groups = np.unique(blocks.sharded.group_t[waits_t])
         waiting: dict[int, Ints] = {}
         for stage in instance.pipeline:
-            held_op = np.zeros(self.y_op.shape)
+            held_op = np.zeros((1 + len(at_work), *self.y_op.shape))
             for number, _ in stage.runs:
                 tables_k = np.array([kept(stage, number, [kernel]) for kernel in graph.kernels])
-                units = [kept(stage, number, (), *unit) for unit in np.eye(5).tolist()]
+                units = np.array([kept(stage, number, (), *unit) for unit in np.eye(6).tolist()])
                 parameters_o, cached_o = weight_o / word_k[tables.kernel_o], menu.by_option("cached_k")
-                amounts_o = weight_o * ~routed_o, parameters_o, saved_o, cached_o, weight_o * routed_o
-                held_o = np.stack(amounts_o, axis=1) @ units
-                held_op[:, self.stage_p == number] = (held_o + tables_k[tables.kernel_o])[:, None]
+                amounts_o = weight_o * ~routed_o, parameters_o, saved_o, cached_o, weight_o * routed_o, working_o
+                held_o = np.stack(amounts_o, axis=1) @ units + tables_k[tables.kernel_o]
+                held_op[:, :, self.stage_p == number] = held_o.T[:, :, None]
             H = model.continuous(f"held_{tier}_{stage.number}", (1,), 0.0, 1.0)
-            parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op.reshape(1, -1) / capacity)]
+            parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op[0].reshape(1, -1) / capacity)]
+            for name, more_op in zip(at_work, held_op[1:], strict=True):
+                if more_op.any():
+                    W = model.continuous(f"{name}_{tier}_{stage.number}", (1,), 0.0, 1.0)
+                    parts.append((W, -1.0))
+                    for number, _ in stage.runs:
+                        mine = self.stage_p == number
+                        columns, bytes_ = self.y_op[:, mine].reshape(1, -1), more_op[:, mine].reshape(1, -1)
+                        model.rows(
+                            f"{name}_{tier}_{stage.number}_{number}", [(W, 1.0), (columns, -bytes_ / capacity)], lower=0
+                        )
             model.rows(f"held_{tier}_{stage.number}", parts, lower=0)
-            if not fastest:
+            if not fastest or not setting.waits:
                 continue
-            most = np.maximum.reduceat(held_op.max(axis=1), menu.first_k).sum() + blocks.bytes_g[groups].sum()
+            most = (
+                np.maximum.reduceat(held_op.sum(axis=0).max(axis=1), menu.first_k).sum() + blocks.bytes_g[groups].sum()
+            )
             for number, _ in stage.runs if most > capacity else ():
                 places = np.flatnonzero(self.stage_p == number)
                 if number not in waiting:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.placement import item_of_weight
 from dfopt.documents.plan import Plan
@@ -20,7 +20,8 @@ from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.overlap import hides
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
-from dfopt.setting.conversions import fanout_groups, overhead_of_kernels
+from dfopt.setting.by_kernel import ends_by_kernel, passed_by_kernel, saved_by_kernel
+from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
 from dfopt.setting.overlap import exchange_seconds, least_s, roofline_passes
@@ -134,12 +135,14 @@ class _Bounds:
         self._layers: dict[Hashable, tuple[Floats, Floats]] = {}
         self._held: dict[Hashable, dict[int, Sequence[State]]] = {}
         self._run: dict[Hashable, tuple[Floats, Ints]] = {}
-        self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
+        self._ends = ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self._kinds = kernels_by_kind(graph)
         self._talks = any(kernel.communications for kernel in graph.kernels)
-        self._saved = _saved_by_kernel(setting)
-        self._passed = {} if setting.system.chip.sram.bandwidth is None else _passed_by_kernel(setting)
+        self._saved = saved_by_kernel(graph, setting.assumptions)
+        self._passed = (
+            {} if setting.system.chip.sram.bandwidth is None else passed_by_kernel(graph, setting.assumptions)
+        )
 
     def seconds(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
         """Seconds per step that no mapping beats under each of some plans that differ in how stages hold layers."""
@@ -284,7 +287,7 @@ class _Bounds:
     def _worked_out(self, shards: int, counted: Counted, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
-        weights = experts = parameters = saved = cached = 0.0
+        weights = experts = parameters = saved = cached = working = 0.0
         compute, traffic, accessed, gradient = [], [], [], []
         for kernel in kernels:
             alone = self._known(kernel, shards, counted)
@@ -316,11 +319,15 @@ class _Bounds:
                     weights += held * word
             cached += kept
             saved += self._saved[kernel.name] * made_share
+            if self.setting.beside:
+                schemes = ops.legal_schemes(kernel, shards, assumptions)
+                beside = np.array([self.setting.beside.on_chip(kernel, z, shards) for z in schemes]).min(axis=0)
+                saved, working = saved + float(beside[0]), working + float(beside[1])
         compute_k, memory_k = np.array(compute), np.array(traffic) / most_sustained(system.chip, assumptions)
         rate = system.chip.sram.bandwidth
         sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
         whole = float(compute_k.sum()), float(memory_k.sum())
-        states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts)
+        states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts, working)
         return _Least(*whole, np.array(gradient), states, compute_k, memory_k, sram_k)
 
     def _known(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
@@ -344,38 +351,6 @@ class _Bounds:
             own=min(own_traffic(kernel, z, shards) for z in schemes) if self._passed else 0.0,
             cached=min(cached_bytes(kernel, z, shards) for z in schemes),
         )
-
-
-def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
-    """By kernel, the operands that it reads from DRAM as inputs of the graph, and the outputs as operand 0."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
-        found.setdefault(graph.kernels[position].name, []).append((operand, size))
-    return found
-
-
-def _passed_by_kernel(setting: Setting) -> dict[str, list[tuple[Kernel, float]]]:
-    """What every kernel writes and reads of the tensors between kernels, by its name: their sources, whole bytes."""
-    graph, index = setting.graph, setting.graph.index()
-    found: dict[str, list[tuple[Kernel, float]]] = {kernel.name: [] for kernel in graph.kernels}
-    groups = fanout_groups(graph, setting.assumptions).tolist()
-    ends = {
-        (g, end): tensor for g, tensor in zip(groups, graph.tensors, strict=True) for end in (tensor.src, tensor.dst)
-    }
-    for (_, end), tensor in ends.items():  # a group is written once, and read once by each of its readers
-        found[end].append((graph.kernels[index[tensor.src]], graph.bytes_of(tensor)))
-    return found
-
-
-def _saved_by_kernel(setting: Setting) -> dict[str, float]:
-    """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
-    graph, groups = setting.graph, fanout_groups(setting.graph, setting.assumptions)
-    forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    saved = {int(g): t for g, t in zip(groups, graph.tensors, strict=True) if forward[t.src] and not forward[t.dst]}
-    found = dict.fromkeys(forward, 0.0)
-    for tensor in saved.values():
-        found[tensor.src] += graph.bytes_of(tensor)
-    return found
 
 
 def _end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:

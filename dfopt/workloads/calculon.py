@@ -20,9 +20,9 @@ residual (2)        1                             2, and writes a gradient for e
 
 As there, a backward kernel reads the gradient of its output, the weights or the mask, and nothing else that the forward
 pass made: not the operands of a batched product, nor the inputs of softmax, GeLU and norms. Weight updates and the
-gradients of the norms' parameters read the layer's input. So what a mapping holds for the backward pass are these
-inputs and the masks, but for the block's own input; Calculon counts operands, softmax and GeLU too. In types of one
-byte, a mask is taken for the output that it is as large as. Embedding, classifier, biases, optimizer are not drawn.
+gradients of the norms' parameters read the layer's input. Calculon counts operands, softmax, GeLU and the block's input
+as stored all the same, and so do kernels here (``output_saved``). In types of one byte, a mask is taken for the output
+that it is as large as. Embedding, classifier, biases, optimizer are not drawn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Input, Kernel, Tensor
@@ -48,6 +48,8 @@ __all__ = ["CalculonParameters", "Parameters", "build", "counts"]
 _NORM: Final = (9, 14, 7)
 _SOFTMAX: Final = (5, 8)
 _GELU: Final = (8, 13)
+# Outputs that it counts as stored, beside those that tensors bring to the backward pass; the last is the next block's.
+_KEPT: Final = ("QKV", "Query", "Key", "Value", "Scores", "Scores_Dropout", "MLP_Up", "MLP_Residual")
 
 
 class CalculonParameters(PlainLayerParameters):
@@ -58,6 +60,13 @@ class CalculonParameters(PlainLayerParameters):
     >>> CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024).ffn_features
     3072
     """
+
+    qkv_input_kept: bool = Field(
+        default=True,
+        description="false: what queries, keys and values are made of is there while a block's backward pass runs only,"
+        " as Calculon has it where attention is computed again (activation_recompute: attn_only) without sequence"
+        " parallelism, though nothing makes it again",
+    )
 
     @model_validator(mode="after")
     def _all_scores(self) -> Self:
@@ -100,12 +109,19 @@ def build(p: CalculonParameters, **about: str) -> Graph:
         again.append("Attention_Norm_bwd_weight_update")
     # The block's input comes from DRAM: it is handed on once, and read again.
     inputs = tuple(Input(dst=reader, bytes=block.stream) for reader in again)
-    drawn = {"kernels": tuple(block.drawn.kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
+    kernels = block.drawn.kernels
+    if p.mode == "training":
+        saved = {**dict.fromkeys(_KEPT, True), **({} if p.qkv_input_kept else {"Attention_Norm": False})}
+        kernels = [one.model_copy(update={"output_saved": saved.get(one.name)}) for one in kernels]
+    drawn = {"kernels": tuple(kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
     graph = Graph(
         **about, **p.sized, variant=p.variant, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=()
     )
     if p.mode == "training":
-        graph = recomputes(graph, p.recompute)
+        graph = recomputes(graph, p.recompute, ("Attention_Norm",))
+        if any(one.name == "Attention_Norm_again" for one in graph.kernels):
+            inputs = (*(graph.inputs or ()), Input(dst="Attention_Norm_again", bytes=block.stream))
+            graph = graph.model_copy(update={"inputs": inputs})
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 

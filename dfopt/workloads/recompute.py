@@ -20,11 +20,14 @@ __all__ = ["RECOMPUTES", "Recompute", "recomputed", "recomputes"]
 Recompute = Literal["none", "attention", "full", "full+attention"]
 
 ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout")
-_ROUNDS: Final[dict[Recompute, tuple[Callable[[Graph], set[str]], ...]]] = {
+_ROUNDS: Final[dict[Recompute, tuple[Callable[[Graph, Collection[str]], set[str]], ...]]] = {
     "none": (),
-    "attention": (lambda graph: with_roles(graph, ATTENTION),),
-    "full": (lambda graph: behind_its_input(graph),),
-    "full+attention": (lambda graph: with_roles(graph, ATTENTION), lambda graph: behind_its_input(graph)),
+    "attention": (lambda graph, _: with_roles(graph, ATTENTION),),
+    "full": (lambda graph, start: behind_its_input(graph).union(start),),
+    "full+attention": (
+        lambda graph, _: with_roles(graph, ATTENTION),
+        lambda graph, start: behind_its_input(graph).union(start),
+    ),
 }
 
 
@@ -32,12 +35,14 @@ RECOMPUTES: Final[tuple[Recompute, ...]] = tuple(_ROUNDS)
 """All values, least recomputed first."""
 
 
-def recomputes(graph: Graph, which: Recompute) -> Graph:
+def recomputes(graph: Graph, which: Recompute, start: Collection[str] = ()) -> Graph:
     """The training graph of a layer that keeps less for its backward pass, and computes that again.
 
     ``attention``: the scores, and what follows until they meet the values. ``full``: all but what is handed on from
     the layer before. ``full+attention``: all of it, and within that the scores once more, so that none are kept even
     while a layer's backward pass runs: what a library does whose kernel for attention keeps no scores.
+
+    ``start``: kernels that take what is handed on and are computed again too, from that.
 
     Examples
     --------
@@ -52,7 +57,7 @@ def recomputes(graph: Graph, which: Recompute) -> Graph:
     (15, ['QK_again_2', 'QK_again'])
     """
     for chosen in _ROUNDS[which]:
-        graph = recomputed(graph, chosen(graph))
+        graph = recomputed(graph, chosen(graph, start))
     return graph
 
 
@@ -87,10 +92,20 @@ def recomputed(graph: Graph, names: Collection[str]) -> Graph:
     again = read.union(*(nx.ancestors(feeds, name) for name in read))
     called = {name: _free(name, kernels) for name in again}
 
+    # what is kept is the copies', but for what the next layer starts from
+    handed = {tensor.src for tensor in graph.carried if tensor.direction == "forward"}
+
     def copy(name: str) -> Kernel:
         # a table lies there once, and its gradient is that of the first reading
         fields = {"name": called[name], "pass_": "recompute", "stage_with": name, "resident_bytes": 0.0}
+        fields |= {"output_saved": None} if name in handed else {}
         return kernels[name].model_copy(update=fields)
+
+    def dropped(kernel: Kernel) -> Kernel:
+        if kernel.name not in mine:
+            return kernel
+        stays = kernel.output_saved if kernel.name in handed else None
+        return kernel.model_copy(update={"output_saved": stays, "mask_bytes": None})
 
     drawn = [copy(name) for name in kernels if name in again]
     forward = [t for t in graph.tensors if kernels[t.dst].pass_ == "forward"]
@@ -101,7 +116,7 @@ def recomputed(graph: Graph, names: Collection[str]) -> Graph:
     back = [t.model_copy(update={"src": called.get(t.src, t.src)}) for t in rest]
     place = sum(kernel.pass_ == "forward" for kernel in graph.kernels)
     fields: dict[str, object] = {
-        "kernels": (*graph.kernels[:place], *drawn, *graph.kernels[place:]),
+        "kernels": (*map(dropped, graph.kernels[:place]), *drawn, *graph.kernels[place:]),
         "tensors": (*forward, *later, *back),
     }
     if graph.inputs:

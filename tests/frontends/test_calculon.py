@@ -182,7 +182,7 @@ def test_the_table_is_about_all_fields() -> None:
 @pytest.mark.parametrize(
     ("changes", "again", "zero"),
     [
-        ({"activation_recompute": "full", "optimizer_sharding": True}, 15, 1),
+        ({"activation_recompute": "full", "optimizer_sharding": True}, 16, 1),
         ({"activation_recompute": "attn_only"}, 3, 0),
         ({"activation_recompute": "none", "optimizer_sharding": True, "data_par": 1, "num_procs": 64}, 0, 0),
         ({"activation_recompute": "full", "optimizer_sharding": True, "training": False}, 0, 0),

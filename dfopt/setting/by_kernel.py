@@ -1,0 +1,63 @@
+"""Bytes of whole tensors by the kernel that writes, reads or keeps them, whatever the sharding."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+
+__all__ = ["again_by_kernel", "ends_by_kernel", "fanout_groups", "passed_by_kernel", "saved_by_kernel"]
+
+Ints = NDArray[np.int64]
+
+
+def ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
+    """By kernel, the operands that it reads from DRAM as inputs of the graph, and the outputs as operand 0."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
+        found.setdefault(graph.kernels[position].name, []).append((operand, size))
+    return found
+
+
+def passed_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, list[tuple[Kernel, float]]]:
+    """What every kernel writes and reads of the tensors between kernels, by its name: their sources, whole bytes."""
+    index = graph.index()
+    found: dict[str, list[tuple[Kernel, float]]] = {kernel.name: [] for kernel in graph.kernels}
+    groups = fanout_groups(graph, assumptions).tolist()
+    ends = {
+        (g, end): tensor for g, tensor in zip(groups, graph.tensors, strict=True) for end in (tensor.src, tensor.dst)
+    }
+    for (_, end), tensor in ends.items():  # a group is written once, and read once by each of its readers
+        found[end].append((graph.kernels[index[tensor.src]], graph.bytes_of(tensor)))
+    return found
+
+
+def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
+    """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
+    return _read_later(graph, assumptions, "forward", ("recompute", "backward", "update"))
+
+
+def again_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
+    """Bytes that a kernel computes again for others of the backward pass, whole, by its name."""
+    return _read_later(graph, assumptions, "recompute", ("backward", "update"))
+
+
+def _read_later(graph: Graph, assumptions: Assumptions, made: str, read: tuple[str, ...]) -> dict[str, float]:
+    """Bytes that kernels of a pass make and kernels of others read, whole, by the name of the former."""
+    groups, passes = fanout_groups(graph, assumptions), {kernel.name: kernel.pass_ for kernel in graph.kernels}
+    pairs = zip(groups, graph.tensors, strict=True)
+    once = {int(g): t for g, t in pairs if passes[t.src] == made and passes[t.dst] in read}
+    found = dict.fromkeys(passes, 0.0)
+    for tensor in once.values():
+        found[tensor.src] += graph.bytes_of(tensor)
+    return found
+
+
+def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
+    """Group of each tensor: when fan-out is shared, those that are the same of one output."""
+    if assumptions.fanout == "per_consumer":
+        return np.arange(len(graph.tensors), dtype=np.int64)
+    seen: dict[tuple[str, float, str | None], int] = {}
+    return np.array([seen.setdefault(graph.taken(t), len(seen)) for t in graph.tensors], dtype=np.int64)
