@@ -167,8 +167,12 @@ def exhaustive(asked: argparse.Namespace) -> Iterator[Row]:
 
 
 def exhaustive_random(asked: argparse.Namespace) -> Iterator[Row]:
-    """The same for graphs drawn by chance."""
-    yield from each_design(*map(random_graph, range(3)))
+    """The same for graphs drawn by chance.
+
+    Graph 2 is left out: it is one layer, so that stages of a pipeline are chosen by one MILP for each plan, and with the
+    slowest links one design takes 30 to more than 120 s.
+    """
+    yield from each_design(*map(random_graph, (0, 1, 3, 4, 5)))
 
 
 def each_design(*graphs: str | Graph) -> Iterator[Row]:
