@@ -231,7 +231,10 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     toll_x, sent_x, payers_xk = tolls(instance, schemes)
     saved_t, beside_t = forward_k[src_t] & ~forward_k[dst_t], np.array(beside_tensors(graph), dtype=bool)
     beside_t &= assumptions.fanout == "shared"  # else a reader has a copy of its own
-    kept_k, working_k = np.array([instance.setting.beside.on_chip(k, z, degree) for k, z in pairs]).reshape(-1, 2).T
+    beside = instance.setting.beside
+    kept_k, working_k = np.zeros((2, len(kernels)))
+    if beside:
+        kept_k, working_k = np.array([beside.on_chip(k, z, degree) for k, z in pairs]).reshape(-1, 2).T
     untiled = ShardedGraph(
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
