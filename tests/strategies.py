@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from hypothesis import assume, settings
@@ -64,12 +64,13 @@ CHOICES: dict[str, list[Any]] = {
     "gradient_bandwidth": [None, None, 40.0],
     "gradient_overlap": [None, None, "backward"],  # where gradients are exact
     "gradient_traffic": [None, "written"],
-    # drawn by tests of their own: test_beside
+    # drawn by tests of their own: test_beside, test_training_memory
     "backward_gathers": [None],
     "collective_work": [None],
     "tensor_overlap": [None],
     "optimizer_step": [None],
     "operand_traffic": [None],
+    "training_memory": [None],
     "kernel_overhead": [None, None, 0.05],
     "step_overhead": [None, None, 0.5],
     "network_dims": ["parts", "whole"],
@@ -569,3 +570,23 @@ def with_dram(system: System, capacity: float | None) -> System:
     """A machine whose chips have so many bytes of DRAM."""
     dram = system.chip.dram.model_copy(update={"capacity": capacity})
     return system.model_copy(update={"chip": system.chip.model_copy(update={"dram": dram})})
+
+
+@st.composite
+def keeping(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> World:
+    """A world of which some kernels keep their outputs or masks, or not for long; some run twice."""
+    world = draw(drawn_worlds)
+    kernels = []
+    for kernel in world.graph.kernels:
+        again = kernel.pass_ == "backward" and draw(st.booleans())
+        keeps = {
+            "pass_": "recompute" if again else kernel.pass_,
+            "output_saved": draw(st.sampled_from([None, True, False])),
+            "mask_bytes": draw(st.sampled_from([None, None, 1.0])),
+            "role": draw(st.sampled_from([None, "dropout"])) if kernel.role is None else kernel.role,
+        }
+        kernels.append(kernel.model_copy(update=keeps))
+    held = draw(st.sampled_from([None, "fp32", "bf16"]))
+    graph = world.graph.model_copy(update={"kernels": tuple(kernels), "main_gradients": held})
+    rules = world.assumptions.with_(training_memory=draw(st.sampled_from([None, "calculon"])))
+    return replace(world, graph=graph, assumptions=rules)

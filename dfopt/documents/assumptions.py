@@ -193,6 +193,13 @@ class Assumptions(Document):
     optimizer_bytes_per_parameter: Bytes = Field(
         default=12.0, ge=0, description="DRAM held by the optimizer when training (Adam, FP32 master: 12 B)"
     )
+    training_memory: Literal["calculon"] | None = Field(
+        default=None,
+        description="of gradients: exact, what a chip holds for one layer while it trains. none: what waits between"
+        " partitions, and gradients of all layers alike. calculon: everything that its backward pass reads or makes at"
+        " once; gradients of that layer in 4 B each, those of others shared out like the optimizer's state; and of"
+        " interleaved chunks more microbatches than there may be: see dfopt.physics.working",
+    )
     tile_rows: int | None = Field(
         default=None,
         ge=1,
@@ -223,6 +230,11 @@ class Assumptions(Document):
     def gradient_passes(self) -> int:
         """How often an evaluation moves the gradient of a weight between memory and chip."""
         return 1 if self.gradient_traffic == "written" else 2
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether everything that a layer needs to train is counted at once, as Calculon does."""
+        return self.training_memory == "calculon" and self.gradients == "exact"
 
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""

@@ -20,7 +20,9 @@ from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.communication import CollectiveKind as CollectiveKind
 from dfopt.documents.communication import Communication as Communication
-from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
+from dfopt.documents.dtypes import Dtype, Dtypes, Words, check_word_bytes, words_of
+from dfopt.documents.ends import Input as Input
+from dfopt.documents.ends import Output as Output
 from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.modules import Module
@@ -124,6 +126,15 @@ class Kernel(Part):
         default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
     )
     copied: float | None = Field(default=None, gt=0, le=1, description="of a weight_update: " + _COPIED)
+    output_saved: bool | None = Field(
+        default=None,
+        description="true: its output is kept for the backward pass, also where no kernel that is drawn reads it there;"
+        " of a kernel that is evaluated again while its layer's backward pass runs. false: for that time only; none ="
+        " where a tensor brings it there",
+    )
+    mask_bytes: float | None = Field(
+        default=None, gt=0, description="B, for each element of its output, kept beside it in the same way: a mask"
+    )
     layer: str | None = Field(
         default=None,
         min_length=1,
@@ -207,21 +218,6 @@ class Tensor(Part):
     )
 
 
-class Input(Part):
-    """What a kernel reads from DRAM because no kernel of the graph produces it."""
-
-    dst: str
-    bytes: Bytes | None = Field(default=None, gt=0, description="of the whole operand; by the kernel's shape")
-    operand: Literal[1, 2] | None = Field(default=None, description="as of a tensor; the first that no tensor brings")
-
-
-class Output(Part):
-    """What a kernel writes to DRAM because no kernel of the graph consumes it."""
-
-    src: str
-    bytes: Bytes | None = Field(default=None, gt=0, description="of what is written; the kernel's whole output")
-
-
 class Graph(Named):
     """A workload: a DAG of kernels, evaluated once per microbatch.
 
@@ -244,6 +240,9 @@ class Graph(Named):
     word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element, of a graph that states no dtypes")
     dtypes: Dtypes | None = Field(
         default=None, description="types of its data by class; those left out are bf16. none = word_bytes for all"
+    )
+    main_gradients: Dtype | None = Field(
+        default=None, description="type in which gradients of parameters are held; none = that of activations"
     )
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")

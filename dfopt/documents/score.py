@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Document, Part
 from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.html import facts_html, table_html
+from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.units import format as show_unit
 
 Bound = Literal["compute", "memory", "network", "sram"]
@@ -196,7 +197,7 @@ class Score(Document):
     """The judge's figures for a mapping: one step is one global batch."""
 
     SCHEMA: ClassVar[str] = "dfopt/score/1"
-    LATER: ClassVar = ("model_flop_utilization", "hardware_flop_utilization", "breakdown")
+    LATER: ClassVar = ("model_flop_utilization", "hardware_flop_utilization", "breakdown", "memory")
     """What scores of before did not say."""
 
     step_time_s: float
@@ -239,6 +240,9 @@ class Score(Document):
     power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
     energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
     breakdown: Breakdown | None = Field(default=None, description="of the step time; none in results of before")
+    memory: tuple[MemoryBreakdown, ...] | None = Field(
+        default=None, description="what a chip of each of the stages holds; none in results of before"
+    )
     violations: tuple[str, ...] = ()
     notes: tuple[str, ...] | None = Field(
         default=None, description="what the figures take in place of what was asked for, such as a wider type"

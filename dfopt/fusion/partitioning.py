@@ -166,4 +166,4 @@ def alive_bytes(tables: StageTables, limits: IntraChipLimits, past: Bools, now: 
 def unsaved(tables: StageTables) -> Bools:
     """Tensors that the backward pass does not need; the others stay in DRAM whatever the partitions are."""
     sharded = tables.sharded
-    return ~np.isin(sharded.group_t, sharded.group_t[sharded.saved_t])
+    return ~np.isin(sharded.group_t, sharded.group_t[sharded.kept_t])

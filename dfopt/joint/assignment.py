@@ -20,7 +20,7 @@ from dfopt.fusion.partitioning import IntraChipLimits, unsaved
 from dfopt.fusion.rows import Terms
 from dfopt.fusion.segments import order_by_rank
 from dfopt.joint.figures import Figures
-from dfopt.joint.holding import held_by_option
+from dfopt.joint.holding import AT_WORK, held_by_option
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.physics.collectives import NOTHING
@@ -155,20 +155,33 @@ class JointAssignment:
         """What chips of every pipeline stage hold in a memory; of the fastest with what waits between partitions."""
         instance, menu, model = self.instance, self.menu, self.model
         fastest = tier == instance.system.chip.fastest_tier
-        blocks = self.blocks.tables
+        setting, blocks = instance.setting, self.blocks.tables
         waits_t = unsaved(blocks) if self.limits[0].saved_in_dram else np.full(len(blocks.sharded.src_t), True)
         groups = np.unique(blocks.sharded.group_t[waits_t])
         waiting: dict[int, Ints] = {}
         for stage in instance.pipeline:
-            held_op = np.zeros(self.y_op.shape)
+            held_op = np.zeros((1 + len(AT_WORK), *self.y_op.shape))
             for number, _ in stage.runs:
-                held_op[:, self.stage_p == number] = held_by_option(instance, menu, tier, stage, number)[:, None]
+                mine = self.stage_p == number
+                held_op[:, :, mine] = held_by_option(instance, menu, tier, stage, number)[:, :, None]
             H = model.continuous(f"held_{tier}_{stage.number}", (1,), 0.0, 1.0)
-            parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op.reshape(1, -1) / capacity)]
+            parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op[0].reshape(1, -1) / capacity)]
+            for name, more_op in zip(AT_WORK, held_op[1:], strict=True):
+                if more_op.any():
+                    W = model.continuous(f"{name}_{tier}_{stage.number}", (1,), 0.0, 1.0)
+                    parts.append((W, -1.0))
+                    for number, _ in stage.runs:
+                        mine = self.stage_p == number
+                        columns, bytes_ = self.y_op[:, mine].reshape(1, -1), more_op[:, mine].reshape(1, -1)
+                        model.rows(
+                            f"{name}_{tier}_{stage.number}_{number}", [(W, 1.0), (columns, -bytes_ / capacity)], lower=0
+                        )
             model.rows(f"held_{tier}_{stage.number}", parts, lower=0)
-            if not fastest:
+            if not fastest or not setting.waits:
                 continue
-            most = np.maximum.reduceat(held_op.max(axis=1), menu.first_k).sum() + blocks.bytes_g[groups].sum()
+            most = (
+                np.maximum.reduceat(held_op.sum(axis=0).max(axis=1), menu.first_k).sum() + blocks.bytes_g[groups].sum()
+            )
             for number, _ in stage.runs if most > capacity else ():
                 places = np.flatnonzero(self.stage_p == number)
                 if number not in waiting:

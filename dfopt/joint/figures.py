@@ -151,6 +151,7 @@ class Figures:
             depth_t=first.depth_t[t],
             group_t=group,
             saved_t=first.saved_t[t],
+            kept_t=first.kept_t[t],
             menus=(*menu.menu_o(self.tiles), *nothing) if first.menus else (),
             toll_x=np.full(int(once > 0), once),  # pairs of layouts have the others
             sent_x=np.zeros(int(once > 0)),

@@ -6,7 +6,7 @@ Suffixes: k kernel, o option, t tensor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from dfopt.documents.placement import item_of_weight
 from dfopt.joint.menu import Menu
 from dfopt.physics.states import capacities
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import held, states_of
+from dfopt.setting.ledger import by_layers, chips_of, held, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats
+
+AT_WORK: Final = ("activations", "gradients")
+"""What the layer at work holds more of, by the name of the state."""
 
 
 class Holding(NamedTuple):
@@ -28,37 +31,51 @@ class Holding(NamedTuple):
 
 
 def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineStage, number: int) -> Floats:
-    """Bytes that each option of a kernel has a chip of a pipeline stage hold in a memory.
+    """Bytes that each option of a kernel has a chip of a pipeline stage hold in a memory, shape (3, options).
 
-    ``number``: of the stage of the mapping, runs of which the pipeline stage holds.
+    Those of all layers alike, and what the layer at work has more, activations and gradients: of these a chip holds the
+    most of any layer. ``number``: of the stage of the mapping, runs of which the pipeline stage holds.
     """
     setting, graph, tables = instance.setting, instance.graph, menu.tables
-    forward_k = menu.sharded[0].forward_k
+    forward_k, fastest = menu.sharded[0].forward_k, tier == instance.system.chip.fastest_tier
     weight_o = menu.by_option("weight_k") * (forward_k[tables.kernel_o] | (not setting.only_forward))
     word_k = np.array([graph.words.of_weight(kernel) for kernel in graph.kernels])
     routed_o = np.array([item_of_weight(kernel) == "experts" for kernel in graph.kernels])[tables.kernel_o]
 
-    def kept(kernels: Sequence[Kernel] = (), *amounts: float) -> float:
-        states = {number: states_of(setting, kernels, *(amounts or (0.0,)))}
-        return sum(held(instance, stage, states).get(tier, {}).values())
+    def kept(kernels: Sequence[Kernel] = (), *amounts: float) -> list[float]:
+        alike, more = by_layers(states_of(setting, kernels, *(amounts or (0.0,))))
+        found = [sum(held(instance, stage, {number: alike}).get(tier, {}).values())]
+        for name in AT_WORK:
+            mine = [(sign, one) for sign, one in more if one.name == name and fastest]
+            found.append(sum(sign * one.bytes / chips_of(instance, one) for sign, one in mine))
+        return found
 
     drawn_k = np.array([kept([kernel]) for kernel in graph.kernels])
-    units = [kept((), *unit) for unit in np.eye(5).tolist()]
-    parameters_o, cached_o = weight_o / word_k[tables.kernel_o], menu.by_option("cached_k")
-    amounts_o = weight_o * ~routed_o, parameters_o, menu.saved_o, cached_o, weight_o * routed_o
-    found: Floats = np.stack(amounts_o, axis=1) @ units + drawn_k[tables.kernel_o]
+    units = np.array([kept((), *unit) for unit in np.eye(6).tolist()])
+    amounts_o = (
+        weight_o * ~routed_o,
+        weight_o / word_k[tables.kernel_o],
+        menu.saved_o,
+        menu.by_option("cached_k"),
+        weight_o * routed_o,
+        menu.by_option("working_k"),
+    )
+    found: Floats = (np.stack(amounts_o, axis=1) @ units + drawn_k[tables.kernel_o]).T
     return found
 
 
 def holding(instance: Instance, menu: Menu) -> list[Holding]:
-    """A limit for each memory that has one and each pipeline stage, where kernels have their stage of the mapping."""
+    """Limits for each memory that has one and each pipeline stage, where kernels have their stage of the mapping.
+
+    One for every kind of layer that may be the one at work.
+    """
     place_o = np.array([instance.graph.kind_of(kernel) for kernel in instance.graph.kernels])[menu.tables.kernel_o]
     found = []
     for tier, capacity in capacities(instance.system.chip).items():
         for stage in instance.pipeline if np.isfinite(capacity) else ():
-            bytes_o = np.zeros(len(place_o))
-            for number, _ in stage.runs:
-                mine = place_o == number
-                bytes_o[mine] = held_by_option(instance, menu, tier, stage, number)[mine]
-            found.append(Holding(bytes_o, capacity))
+            numbers = [number for number, _ in stage.runs]
+            held_o = {number: held_by_option(instance, menu, tier, stage, number) for number in numbers}
+            alike_o = np.sum([held_o[number][0] * (place_o == number) for number in numbers], axis=0)
+            for number in numbers:
+                found.append(Holding(alike_o + held_o[number][1:].sum(axis=0) * (place_o == number), capacity))
     return found

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
@@ -23,6 +23,8 @@ from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.types import made_word, peak, weight_word, word
 from dfopt.physics import operands, ops, pipeline
 
+LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
+"""Passes behind those that make what is kept for a while."""
 Place = tuple[int, int]
 """Stage and partition: where a kernel runs."""
 
@@ -230,6 +232,21 @@ class Case:
             for stage in {fan.home[0], *(stage for stage, _ in fan.away)}:
                 found[stage].append(fan)
         return found
+
+    def is_whole(self, fan: Fan) -> bool:
+        """Whether it is all of an output of which the kernel says how long it is kept."""
+        one = self.kernels[fan.src].kernel
+        return one.output_saved is not None and fan.whole == self.graph.output_bytes(fan.src)
+
+    def is_read_later(self, fan: Fan) -> bool:
+        """Whether kernels of a later pass read it: of one that is computed again those of the backward pass proper."""
+        later = LATER.get(self.kernels[fan.src].kernel.pass_, ())
+        return any(self.kernels[reader].kernel.pass_ in later for reader in fan.readers)
+
+    @cached_property
+    def brought(self) -> frozenset[int]:
+        """Kernels that keep an output which a tensor brings to a later pass anyhow."""
+        return frozenset(fan.src for fan in self.fans if self.is_whole(fan) and self.is_read_later(fan))
 
     def clock(self, place: Place) -> float:
         """Share of the nominal frequency that a partition runs at."""

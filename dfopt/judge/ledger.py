@@ -5,36 +5,73 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
+from dfopt.documents.dtypes import FORMATS
+from dfopt.documents.memory_breakdown import MemoryBreakdown
+from dfopt.judge import working
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import word
 from dfopt.physics import pipeline
 from dfopt.physics.states import KINDS, Amount, Held, cached_bytes, capacities
+from dfopt.physics.working import MAIN_GRADIENT
 
+_PARTS: Final[dict[Amount, str]] = {
+    **dict.fromkeys(("weights", "experts", "tables"), "weights_b"),
+    **dict.fromkeys(("gradients", "other gradients", "layer gradients", "table gradients"), "weight_gradients_b"),
+    **dict.fromkeys(("parameters", "table optimizer"), "optimizer_b"),
+    **dict.fromkeys(("waiting", "working"), "working_b"),
+    "saved": "activations_b",
+    "cached": "caches_b",
+}
+_GRADIENTS: Final[dict[Amount, str]] = {"waiting": "waiting gradients", "working": "working gradients"}
+"""Of what is held while a layer runs, the part that is gradients of activations."""
 _WEIGHTS: Final = tuple((kind.of, kind.item) for kind in KINDS if kind.name == "weights")
 
 
-def held(case: Case, rank: Rank) -> Held:
-    """Bytes of every state that a chip of a pipeline stage holds: parameters, activations, tables."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+class Entry(NamedTuple):
+    """Bytes of a state in a memory of a chip, and which part of a breakdown they are, but for gradients among them."""
+
+    tier: str
+    name: str
+    part: str
+    size: float
+    gradients: float = 0.0
+
+
+def entries(case: Case, rank: Rank) -> list[Entry]:
+    """Every state that a chip of a pipeline stage holds: parameters, activations, tables."""
+    found: list[Entry] = []
     amounts = {stage: _amounts(case, stage) for stage in rank.runs}
+    checkpoints = case.trains and _only_ends(case)
     for kind in KINDS:
         if kind.trained and not _keeps_gradients(case):
             continue
         size = getattr(case.assume, kind.per_parameter) if kind.per_parameter else 1.0
         made = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
-        if kind.lifetime == "partition":
-            made = {0: max(made.values())}  # stages of the mapping run one after another
+        ran = [stage for stage, times in rank.runs.items() if times]
+        largest = max(ran, key=made.__getitem__, default=None)
+        one = 0.0 if largest is None else made[largest]
+        if kind.lifetime in ("partition", "layer"):  # stages of the mapping run one after another
+            if kind.lifetime == "partition":
+                largest = max(made, key=made.__getitem__)
+            made = {} if largest is None else {largest: made[largest]}
         else:
             made = {stage: times * made[stage] for stage, times in rank.runs.items()}
         if kind.lifetime == "microbatch":
             made = {stage: part * _in_flight(case, rank, stage) for stage, part in made.items()}
         elif kind.lifetime == "sequences":
             made = {stage: part * case.plan.microbatches for stage, part in made.items()}
-        found[case.plan.tier_of(kind.item, case.system.chip), kind.name] += made.values()
+        elif kind.lifetime == "others":
+            made[-1] = -one
+        tier, part = case.plan.tier_of(kind.item, case.system.chip), _PARTS[kind.of]
+        if kind.of == "saved" and checkpoints:
+            part = "checkpoints_b"
+        for stage, held in made.items():
+            gradients = amounts[stage].get(_GRADIENTS[kind.of], 0.0) if kind.of in _GRADIENTS else 0.0
+            found.append(Entry(tier, kind.name, part, held, gradients))
     if case.plan.zero == 3:  # the weights of one layer at a time are there whole
         whole: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for stage in rank.runs:
@@ -42,7 +79,20 @@ def held(case: Case, rank: Rank) -> Held:
                 size = amounts[stage][of] * case.plan.sharers
                 whole[case.plan.tier_of(item, case.system.chip)][stage] += size
         for tier, layers in whole.items():
-            found[tier, "weights"].append(max(layers.values()))
+            found.append(Entry(tier, "weights", "weights_b", max(layers.values())))
+    return found
+
+
+def held(case: Case, rank: Rank) -> Held:
+    """Bytes of every state that a chip of a pipeline stage holds, by memory."""
+    return books_of(entries(case, rank))
+
+
+def books_of(booked: Iterable[Entry]) -> Held:
+    """Bytes of every state, by memory."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for one in booked:
+        found[one.tier, one.name].append(one.size)
     books: Held = {}
     for (tier, name), parts in found.items():
         if any(parts):
@@ -71,12 +121,21 @@ def least_recomputed(case: Case, rank: Rank) -> int | None:
     return 1 + bisect.bisect_left(range(1, len(kinds)), True, key=fits)
 
 
+def memory(booked: Iterable[Entry]) -> MemoryBreakdown:
+    """The same by what it is, in all memories together."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for one in booked:
+        found[one.part] += [one.size, -one.gradients]
+        found["activation_gradients_b"].append(one.gradients)
+    return MemoryBreakdown(**{part: math.fsum(sizes) for part, sizes in found.items()})
+
+
 def _keeps_gradients(case: Case) -> bool:
     return case.trains and case.assume.gradients == "exact"
 
 
-def _amounts(case: Case, stage: int) -> dict[Amount, float]:
-    """Bytes of one evaluation of the kernels of a stage of the mapping, on one chip."""
+def _amounts(case: Case, stage: int) -> dict[str, float]:
+    """Bytes of one evaluation of the kernels of a stage of the mapping, on one chip; gradients as parts of others."""
     here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     once = case.trains and case.forward_weights
@@ -87,38 +146,54 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
         return 1 if "copies" in over else case.plan.held_by(level.get(of))
 
     found: dict[Amount, list[float]] = defaultdict(list)
+    spread: dict[Amount, list[float]] = defaultdict(list)  # divided already
     own = [one for one in here if one.forward or not once]
     found["weights"] = [one.weight for one in own if one.kernel.module != "experts"]
     found["experts"] = [one.weight for one in own if one.kernel.module == "experts"]
     found["parameters"] = [one.parameters for one in own]
-    found["gradients"] = [one.parameters * word(case.graph) for one in own]
+    gradients = _gradients(case)
+    for each, size in gradients.items():
+        found[each] = [one.parameters * size for one in own]
     found["saved"] = [fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
-    found["waiting"] = [_waiting(case, stage)]
+    found["saved"] += working.kept(case, here, "forward")
+    activations, mine = working.working(case, stage, checkpoints=case.assume.by_layer and _only_ends(case))
+    found["working"] = [*activations, *mine]
+    peak = (0.0, 0.0) if case.trains and case.assume.by_layer else _waiting(case, stage)
+    found["waiting"] = [peak[0]]
     found["cached"] = [cached_bytes(one.kernel, one.sharding, case.plan.shards) for one in here]
     for one in here:
         kernel, whole = one.kernel, one.kernel.resident_bytes
         if not whole:
             continue
         parts = math.prod(getattr(case.plan, name) for name in kernel.spread_over)
-        of: Amount = "tables" if one.forward else "table gradients"
-        found[of].append(whole / parts / together(of, kernel.spread_over))
-        if one.forward:
-            state = kernel.resident_optimizer_bytes
-            if state is None:  # as much for a parameter as for one of the weights
-                state = whole / word(case.graph, "ends") * case.assume.optimizer_bytes_per_parameter
-            found["table optimizer"].append(state / parts / together("table optimizer", kernel.spread_over))
-    for of in ("weights", "experts", "gradients", "parameters"):
-        found[of] = [size / together(of) for size in found[of]]
-    return {kind.of: math.fsum(found[kind.of]) for kind in KINDS}
+        if not one.forward:
+            for each, size in gradients.items():
+                of: Amount = "table gradients" if each == "gradients" else each
+                stated = each == "gradients" and case.graph.main_gradients is None
+                scale = 1.0 if stated else size / word(case.graph, "ends")
+                spread[of].append(scale * whole / parts / together(of, kernel.spread_over))
+            continue
+        found["tables"].append(whole / parts / together("tables", kernel.spread_over))
+        state = kernel.resident_optimizer_bytes
+        if state is None:  # as much for a parameter as for one of the weights
+            state = whole / word(case.graph, "ends") * case.assume.optimizer_bytes_per_parameter
+        found["table optimizer"].append(state / parts / together("table optimizer", kernel.spread_over))
+    for shared in ("weights", "experts", *gradients, "parameters"):
+        found[shared] = [size / together(shared) for size in found[shared]]
+    for of, sizes in spread.items():
+        found[of] += sizes
+    sums: dict[str, float] = {kind.of: math.fsum(found[kind.of]) for kind in KINDS}
+    return sums | {"waiting gradients": peak[1], "working gradients": math.fsum(mine)}
 
 
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds of a stage of the mapping."""
     # where all stages are drawn as one, it is the first, the fullest
+    capped, schedule = not case.assume.by_layer, case.assume.schedule
     if not case.graph.folded:
-        return pipeline.microbatches_in_flight(case.plan, case.trains, case.assume.schedule)
+        return pipeline.microbatches_in_flight(case.plan, case.trains, schedule, capped=capped)
     where = case.graph.layers.where(stage)
-    return pipeline.microbatches_in_flight(case.plan, case.trains, case.assume.schedule, rank.number, where)
+    return pipeline.microbatches_in_flight(case.plan, case.trains, schedule, rank.number, where, capped=capped)
 
 
 def _is_saved(case: Case, fan: Fan) -> bool:
@@ -128,16 +203,32 @@ def _is_saved(case: Case, fan: Fan) -> bool:
     return not all(case.kernels[reader].forward for reader in fan.readers)
 
 
-def _waiting(case: Case, stage: int) -> float:
-    """Largest sum, over the partitions of a stage, of cut tensors that wait in DRAM."""
+def _only_ends(case: Case) -> bool:
+    """Whether something is computed again, and layers keep nothing but what they hand on to each other for that."""
+    ends = {number for fan in case.carried for number in (fan.src, *fan.readers)}
+    saved = {fan.src for fan in case.fans if _is_saved(case, fan)}
+    saved |= {number for number, one in enumerate(case.kernels) if sum(working.kept(case, [one], "forward"))}
+    return saved <= ends and any(one.kernel.pass_ == "recompute" for one in case.kernels)
+
+
+def _gradients(case: Case) -> dict[Amount, float]:
+    """Which gradients there are, with the bytes of each for a parameter."""
+    if case.assume.by_layer:
+        return {"other gradients": word(case.graph), "layer gradients": MAIN_GRADIENT}
+    held = case.graph.main_gradients
+    return {"gradients": word(case.graph) if held is None else float(FORMATS[held].bytes)}
+
+
+def _waiting(case: Case, stage: int) -> tuple[float, float]:
+    """Largest sum, over the partitions of a stage, of cut tensors that wait in DRAM; of which gradients."""
     mine = [partition for of_stage, partition in case.members if of_stage == stage]
     if not mine:
-        return 0.0
+        return 0.0, 0.0
     last = max(mine)
-    # (partition, bytes): what starts to wait at a partition, and what no longer waits there
-    changes: list[tuple[int, float]] = []
+    # (partition, bytes, of gradients): what starts to wait at a partition, and what no longer waits there
+    changes: list[tuple[int, float, float]] = []
     for fan in case.touching[stage]:
-        if not fan.away or (_keeps_gradients(case) and _is_saved(case, fan)):
+        if not fan.away or (_keeps_gradients(case) and (_is_saved(case, fan) or working.is_beside(case, fan))):
             continue
         home, here = fan.home, [partition for of_stage, partition in fan.away if of_stage == stage]
         if home[0] == stage:
@@ -147,9 +238,13 @@ def _waiting(case: Case, stage: int) -> float:
         else:
             continue
         # A mapping that breaks the order still has a lifetime: from the earlier end to the later one.
-        changes += [(min(start, *here, end), fan.chip), (max(start, end) + 1, -fan.chip)]
-    peak = held = 0.0
-    for _, change in sorted(changes):  # releases (negative) come first at each partition
-        held += change
-        peak = max(peak, held)
-    return peak
+        gradients = fan.chip if case.kernels[fan.src].kernel.pass_ in ("backward", "update") else 0.0
+        changes.append((min(start, *here, end), fan.chip, gradients))
+        changes.append((max(start, end) + 1, -fan.chip, -gradients))
+    peak = held = mine_held = 0.0
+    at_peak = 0.0
+    for _, change, gradients in sorted(changes):  # releases (negative) come first at each partition
+        held, mine_held = held + change, mine_held + gradients
+        if held > peak:
+            peak, at_peak = held, min(max(mine_held, 0.0), held)
+    return peak, at_peak

@@ -27,7 +27,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     sram = traffic.sram_need(case, tiling)
     moved = traffic.by_memory(case, tiling)
     partitions = _partitions(case, paid, price, moved, sram)
-    held = {rank.number: ledger.held(case, rank) for rank in case.ranks}
+    booked = {rank.number: ledger.entries(case, rank) for rank in case.ranks}
+    held = {number: ledger.books_of(entries) for number, entries in booked.items()}
     hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
     hops = network.hops(case, price)
     stages = _stages(case, partitions, hops, held, hidden)
@@ -85,6 +86,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         # at full power all the time: an upper figure
         energy_per_step_j=None if cost.total_w is None else cost.total_w * step.total,
         breakdown=breakdown(case, partitions, slowest, step, paid, price),
+        memory=tuple(ledger.memory(booked[rank.number]) for rank in case.ranks),
         violations=violations(case, tiling, sram, held),
         notes=tuple(types.notes(graph, system.chip)) or None,
     )

@@ -127,8 +127,9 @@ def partition_time(
 
 
 def microbatches_in_flight(
-    plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0, where: Where = "every_layer"
-) -> float:
+    plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0, where: Where = "every_layer",
+    *, capped: bool = True,
+) -> float:  # fmt: skip
     """Microbatches whose saved activations a stage holds, of all its layers or of kernels that run once beside them.
 
     ``gpipe``: all of a step. ``one_f_one_b``: in the first stage, the heaviest, as many as the pipeline is deep, and
@@ -139,6 +140,8 @@ def microbatches_in_flight(
     Kernels behind the last layer go straight into the backward pass. Those in front of the first one wait as the first
     stage's layers do; interleaved, the first chunk of layers is through its second round of a microbatch per stage, but
     one, when the first of them comes back.
+
+    Not ``capped``: as many interleaved chunks as would wait if there were microbatches enough, as Calculon has it.
 
     Examples
     --------
@@ -153,6 +156,9 @@ def microbatches_in_flight(
     """
     if not trains:
         return 1.0
+    if not capped and plan.interleave > 1 and where == "every_layer":
+        chunks = (plan.stages - 1 - 2 * stage) / plan.interleave
+        return float(min(plan.stages, plan.microbatches) * (1 + chunks / plan.stages))
     held: float = plan.stages - stage
     if schedule == "gpipe":
         held = plan.microbatches

@@ -14,9 +14,10 @@ from dfopt.documents.placement import Item
 from dfopt.documents.system import Chip
 
 Amount = Literal[
-    "weights", "experts", "gradients", "parameters", "saved", "waiting", "cached", "tables", "table gradients",
-    "table optimizer",
+    "weights", "experts", "gradients", "other gradients", "layer gradients", "parameters", "saved", "waiting",
+    "working", "cached", "tables", "table gradients", "table optimizer",
 ]  # fmt: skip
+Lifetime = Literal["step", "microbatch", "sequences", "partition", "layer", "others"]
 Held = dict[str, dict[str, float]]
 """Bytes that one chip holds, by tier and name of the state."""
 
@@ -33,8 +34,8 @@ class Kind:
         For messages: what people call it, and what makes it smaller.
     lifetime
         ``step``: one for every layer of a stage. ``microbatch``: also one for every microbatch that waits for its
-        backward pass. ``sequences``: also one for every microbatch of a step. ``partition``: the most of one layer, or
-        of what runs once.
+        backward pass. ``sequences``: also one for every microbatch of a step. ``partition``, ``layer``: the most of one
+        layer, or of what runs once, while its partitions run, or itself. ``others``: of all layers but that one.
     per_parameter
         The assumption that says how many bytes a parameter has of it.
     trained
@@ -49,7 +50,7 @@ class Kind:
     of: Amount
     label: str
     lever: str = ""
-    lifetime: Literal["step", "microbatch", "sequences", "partition"] = "step"
+    lifetime: Lifetime = "step"
     per_parameter: str | None = None
     trained: bool = False
     item: Item | None = None
@@ -62,6 +63,9 @@ KINDS: Final = (
     Kind("weights", "weights", "weights", item="weights", shared_from=3),
     Kind("weights", "experts", "weights", item="experts", shared_from=3),
     Kind("gradients", "gradients", "gradients", _FORWARD, trained=True, shared_from=2),
+    # of training_memory: calculon, instead
+    Kind("gradients", "other gradients", "gradients", _FORWARD, lifetime="others", trained=True, shared_from=1),
+    Kind("gradients", "layer gradients", "gradients", _FORWARD, lifetime="layer", trained=True),
     Kind(
         "optimizer",
         "parameters",
@@ -73,6 +77,7 @@ KINDS: Final = (
     ),
     Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True),
     Kind("activations", "waiting", "saved activations", lifetime="partition"),
+    Kind("activations", "working", "saved activations", lifetime="layer", trained=True),
     Kind("caches", "cached", "caches of sequences", "a smaller batch or context", lifetime="sequences", item="caches"),
     Kind("tables", "tables", "tables and matrices", item="tables"),
     Kind("gradients", "table gradients", "gradients", _FORWARD, shared_from=2),

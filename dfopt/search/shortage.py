@@ -174,7 +174,11 @@ def _fullest(
             # no copy has another's sequences, nor what it shares out already
             elif "copies" not in state.split_over and instance.plan.held_by(state.shared_from) == 1:
                 alike[LABELS[state.name]] += size
-        waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == chip.fastest_tier else 0.0
+        waits = (
+            max(waiting.get(number, 0.0) for number, _ in stage.runs)
+            if tier == chip.fastest_tier and instance.setting.waits
+            else 0.0
+        )
         if waits:
             sums[_WAITING] = waits
         held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0

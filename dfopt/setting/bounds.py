@@ -315,7 +315,7 @@ class _Bounds:
     def _worked_out(self, shards: int, counted: Counted, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
-        weights = experts = parameters = saved = cached = 0.0
+        weights = experts = parameters = saved = cached = working = 0.0
         compute, traffic, accessed, gradient, held_k = [], [], [], [], []
         for kernel in kernels:
             alone = self._known(kernel, shards, counted)
@@ -348,11 +348,15 @@ class _Bounds:
                     weights += held * word
             cached += kept
             saved += self._saved[kernel.name] * made_share
+            if self.setting.beside:
+                schemes = ops.legal_schemes(kernel, shards, assumptions)
+                beside = np.array([self.setting.beside.on_chip(kernel, z, shards) for z in schemes]).min(axis=0)
+                saved, working = saved + float(beside[0]), working + float(beside[1])
         compute_k, memory_k = np.array(compute), np.array(traffic) / most_sustained(system.chip, assumptions)
         rate = system.chip.sram.bandwidth
         sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
         whole = float(compute_k.sum()), float(memory_k.sum())
-        states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts)
+        states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts, working)
         return _Least(*whole, np.array(gradient), states, compute_k, memory_k, sram_k, np.array(held_k))
 
     def _known(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
-from dfopt.setting.conversions import fanout_groups
 
-__all__ = ["end_share", "ends_by_kernel", "passed_by_kernel", "saved_by_kernel"]
+__all__ = ["again_by_kernel", "end_share", "ends_by_kernel", "fanout_groups", "passed_by_kernel", "saved_by_kernel"]
+
+Ints = NDArray[np.int64]
 
 
 def ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
@@ -34,13 +38,31 @@ def passed_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, list[t
 
 def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
-    groups = fanout_groups(graph, assumptions)
-    forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    saved = {int(g): t for g, t in zip(groups, graph.tensors, strict=True) if forward[t.src] and not forward[t.dst]}
-    found = dict.fromkeys(forward, 0.0)
-    for tensor in saved.values():
+    return _read_later(graph, assumptions, "forward", ("recompute", "backward", "update"))
+
+
+def again_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
+    """Bytes that a kernel computes again for others of the backward pass, whole, by its name."""
+    return _read_later(graph, assumptions, "recompute", ("backward", "update"))
+
+
+def _read_later(graph: Graph, assumptions: Assumptions, made: str, read: tuple[str, ...]) -> dict[str, float]:
+    """Bytes that kernels of a pass make and kernels of others read, whole, by the name of the former."""
+    groups, passes = fanout_groups(graph, assumptions), {kernel.name: kernel.pass_ for kernel in graph.kernels}
+    pairs = zip(groups, graph.tensors, strict=True)
+    once = {int(g): t for g, t in pairs if passes[t.src] == made and passes[t.dst] in read}
+    found = dict.fromkeys(passes, 0.0)
+    for tensor in once.values():
         found[tensor.src] += graph.bytes_of(tensor)
     return found
+
+
+def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
+    """Group of each tensor: when fan-out is shared, those that are the same of one output."""
+    if assumptions.fanout == "per_consumer":
+        return np.arange(len(graph.tensors), dtype=np.int64)
+    seen: dict[tuple[str, float, str | None], int] = {}
+    return np.array([seen.setdefault(graph.taken(t), len(seen)) for t in graph.tensors], dtype=np.int64)
 
 
 def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:

@@ -20,19 +20,12 @@ from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import bytes_sent
+from dfopt.setting.by_kernel import fanout_groups
 from dfopt.setting.instance import Instance
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-
-def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
-    """Group of each tensor: when fan-out is shared, those that are the same of one output."""
-    if assumptions.fanout == "per_consumer":
-        return np.arange(len(graph.tensors), dtype=np.int64)
-    seen: dict[tuple[str, float, str | None], int] = {}
-    return np.array([seen.setdefault(graph.taken(t), len(seen)) for t in graph.tensors], dtype=np.int64)
 
 
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:

@@ -29,6 +29,7 @@ from dfopt.physics.tiled import beside_s, spread_s, usage_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
+from dfopt.setting.working import Beside, beside_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,16 @@ class Setting:
     def only_forward(self) -> bool:
         """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
         return self.graph.trains and any(k.op == "gemm" and k.pass_ == "forward" for k in self.graph.kernels)
+
+    @property
+    def waits(self) -> bool:
+        """Whether what waits between partitions is counted by itself, or all of a layer at once."""
+        return not (self.graph.trains and self.assumptions.by_layer)
+
+    @cached_property
+    def beside(self) -> Beside:
+        """What kernels keep beside tensors."""
+        return beside_of(self.graph, self.assumptions)
 
     @cached_property
     def sums(self) -> frozenset[str]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.documents.graph import Kernel
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.placement import Item, item_of_weight
+from dfopt.documents.saved import gradient_bytes
 from dfopt.errors import Infeasible
 from dfopt.physics.pipeline import microbatches_in_flight
 from dfopt.physics.states import KINDS, LABELS, Amount, Held, capacities
+from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, ShardedGraph
@@ -43,6 +46,7 @@ def states_of(
     saved: float = 0.0,
     cached: float = 0.0,
     experts: float = 0.0,
+    working: float = 0.0,
 ) -> tuple[State, ...]:
     """What some kernels keep: their tables, and so much of everything else on one chip.
 
@@ -52,8 +56,10 @@ def states_of(
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
     amounts["weights", ()], amounts["saved", ()], amounts["cached", ()] = weights, saved, cached
-    amounts["experts", ()] = experts
-    amounts["parameters", ()], amounts["gradients", ()] = parameters, parameters * graph.words.activations
+    amounts["experts", ()], amounts["working", ()], amounts["parameters", ()] = experts, working, parameters
+    gradients = _gradients(graph, assumptions)
+    for of, word in gradients.items():
+        amounts[of, ()] = parameters * word
     for kernel in kernels:
         if kernel.resident_bytes and kernel.pass_ == "forward":
             amounts["tables", kernel.spread_over] += kernel.resident_bytes
@@ -62,7 +68,10 @@ def states_of(
                 state = kernel.resident_bytes / graph.words.ends * assumptions.optimizer_bytes_per_parameter
             amounts["table optimizer", kernel.spread_over] += state
         elif kernel.resident_bytes:
-            amounts["table gradients", kernel.spread_over] += kernel.resident_bytes
+            for of, word in gradients.items():
+                of = "table gradients" if of == "gradients" else of
+                scale = 1.0 if graph.main_gradients is None and of == "table gradients" else word / graph.words.ends
+                amounts[of, kernel.spread_over] += kernel.resident_bytes * scale
     keeps_gradients = graph.trains and assumptions.gradients == "exact"
     found = []
     for kind in KINDS:
@@ -74,6 +83,13 @@ def states_of(
                         State(kind.name, size * amount, split_over, kind.lifetime, kind.item, kind.shared_from)
                     )
     return tuple(found)
+
+
+def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
+    """Which gradients there are, with the bytes of each for a parameter."""
+    if assumptions.by_layer:
+        return {"other gradients": graph.words.activations, "layer gradients": MAIN_GRADIENT}
+    return {"gradients": gradient_bytes(graph)}
 
 
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
@@ -102,17 +118,44 @@ def kept(
     instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
 ) -> Iterator[tuple[State, float]]:
     """The states of mapped stages that a pipeline stage runs, with the bytes that one of its chips holds of each."""
+    at_work = _largest(instance, stage, states)
     for number, times in stage.runs:
         for state in states.get(number, ()):
             count = float(times)
+            if state.lifetime in ("layer", "others"):
+                one = float(at_work.get((state.name, state.lifetime)) == number)
+                count = one if state.lifetime == "layer" else count - one
             if state.lifetime == "microbatch":
                 count *= _in_flight(instance, stage, number)
             elif state.lifetime == "sequences":
                 count *= instance.plan.microbatches
-            degree = math.prod(getattr(instance.plan, name) for name in state.split_over)
-            if "copies" not in state.split_over:
-                degree *= instance.plan.held_by(state.shared_from)
-            yield state, count * state.bytes / degree
+            yield state, count * state.bytes / chips_of(instance, state)
+
+
+def chips_of(instance: Instance, state: State) -> int:
+    """Chips that a state is spread over."""
+    degree: int = math.prod(getattr(instance.plan, name) for name in state.split_over)
+    return degree if "copies" in state.split_over else degree * instance.plan.held_by(state.shared_from)
+
+
+def _largest(
+    instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
+) -> dict[tuple[str, str], int]:
+    """The layer that holds most of what one has at a time, by name and lifetime."""
+    sums: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for number, times in stage.runs:
+        for state in states.get(number, ()) if times else ():
+            if state.lifetime in ("layer", "others"):
+                sums[state.name, state.lifetime][number] += state.bytes / chips_of(instance, state)
+    return {key: max(layers, key=lambda number: layers[number]) for key, layers in sums.items()}
+
+
+def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
+    """States as if all layers had them alike; and what the layer that has most has more, by sign."""
+    alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
+    signs = {"layer": 1.0, "others": -1.0}
+    more = [(signs[one.lifetime], one) for one in states if one.lifetime in signs]
+    return [one for one in alike if one.lifetime != "layer"], more
 
 
 def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
@@ -181,6 +224,7 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
         return found
     for stage in instance.pipeline:
         rest = left(instance, held(instance, stage, states), f"{stage.name} needs").get(fastest, math.inf)
+        rest = rest if instance.setting.waits else math.inf
         found |= {number: min(found[number], rest) for number, _ in stage.runs if number in found}
     return found
 
@@ -188,10 +232,11 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 def _in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds; where one stands for all, those of the first."""
     graph, schedule = instance.graph, instance.assumptions.schedule
+    capped = not instance.assumptions.by_layer
     if not graph.folded:
-        return microbatches_in_flight(instance.plan, graph.trains, schedule)
+        return microbatches_in_flight(instance.plan, graph.trains, schedule, capped=capped)
     where = graph.layers.where(number)
-    return microbatches_in_flight(instance.plan, graph.trains, schedule, stage.number, where)
+    return microbatches_in_flight(instance.plan, graph.trains, schedule, stage.number, where, capped=capped)
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
@@ -205,7 +250,8 @@ def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     weights, experts = (float(stage.weight_k[mine & which].sum()) for which in (~routed, routed))
     parameters = float(parameter_k[mine].sum())
     saved = float(saved_bytes(stage).sum())
-    return states_of(setting, kernels, weights, parameters, saved, float(stage.cached_k.sum()), experts)
+    cached, working = float(stage.cached_k.sum()), float(stage.working_k.sum())
+    return states_of(setting, kernels, weights, parameters, saved, cached, experts, working)
 
 
 def saved_bytes(stage: ShardedGraph) -> Floats:
@@ -213,4 +259,5 @@ def saved_bytes(stage: ShardedGraph) -> Floats:
     padded = np.concatenate([stage.forward_k, [False]])
     own = np.flatnonzero((stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t])
     once = own[np.unique(stage.group_t[own], return_index=True)[1]]
-    return np.bincount(stage.src_t[once], stage.b_t[once], len(stage.names)).astype(float)
+    found: Floats = np.bincount(stage.src_t[once], stage.b_t[once], len(stage.names)) + stage.kept_k
+    return found

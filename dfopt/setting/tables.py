@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
@@ -23,7 +24,8 @@ from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
 from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.physics.states import cached_bytes, own_traffic
-from dfopt.setting.conversions import fanout_groups, overhead_of_kernels, shard_communications, tolls
+from dfopt.setting.by_kernel import fanout_groups
+from dfopt.setting.conversions import overhead_of_kernels, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.placements import Counted
 
@@ -69,12 +71,16 @@ class ShardedGraph:
         Fan-out group: tensors of one group are stored once. Each its own under ``per_consumer``.
     saved_t : bool
         Whether the backward pass needs it: kept in DRAM whatever the partitions are.
+    kept_t : bool
+        The same, or that its source keeps it.
     menus : tuple of (tiles, seconds)
         Per kernel, compute-tile options under the cycle model; empty under the others.
     tile_count : int
         Tiles that the streamed axis is cut into.
     output_k : float
         Share of its output that one chip holds.
+    kept_k, working_k : float
+        Bytes that the kernel keeps beside tensors, until the backward pass and while its layer runs.
     gradient_k, added_k : float
         Bytes of weight gradient that the kernel produces, and that an evaluation adds to: of experts not those of all.
     between_k : float
@@ -105,9 +111,12 @@ class ShardedGraph:
     depth_t: Floats
     group_t: Ints
     saved_t: Bools
+    kept_t: Bools
     menus: tuple[tuple[Ints, Floats], ...]
     tile_count: int
     output_k: Floats
+    kept_k: Floats
+    working_k: Floats
     gradient_k: Floats
     added_k: Floats
     between_k: Floats
@@ -225,6 +234,12 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         accessed_k[end.kernel] += end.bytes
         between_k[end.kernel] += 0.0 if end.write else end.bytes
     toll_x, sent_x, payers_xk = tolls(instance, schemes)
+    saved_t, beside_t = forward_k[src_t] & ~forward_k[dst_t], np.array(beside_tensors(graph), dtype=bool)
+    beside_t &= assumptions.fanout == "shared"  # else a reader has a copy of its own
+    beside = instance.setting.beside
+    kept_k, working_k = np.zeros((2, len(kernels)))
+    if beside:
+        kept_k, working_k = np.array([beside.on_chip(k, z, degree) for k, z in pairs]).reshape(-1, 2).T
     untiled = ShardedGraph(
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
@@ -244,10 +259,13 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         tile_t=b_t,
         depth_t=np.array(skew, dtype=float),
         group_t=fanout_groups(graph, assumptions),
-        saved_t=forward_k[src_t] & ~forward_k[dst_t],
+        saved_t=saved_t,
+        kept_t=saved_t | beside_t,
         menus=(),
         tile_count=1,
         output_k=output_k,
+        kept_k=kept_k,
+        working_k=working_k,
         gradient_k=gradient_k,
         added_k=added_k,
         between_k=between_k,

@@ -9,7 +9,6 @@ from typing import get_args
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.dtypes import DataClass, Peaks
 from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
@@ -24,6 +23,8 @@ from dfopt.documents.tokens import tokens_of
 from dfopt.physics.schedule import terms_of
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.omissions import left_out
+from dfopt.show.parts import parts_words
+from dfopt.show.parts import percent as percent
 from dfopt.show.stages import stage_facts
 from dfopt.units import format as show_unit
 
@@ -46,11 +47,6 @@ def status_line(result: Result) -> str:
 def seconds(value: float) -> str:
     """A time with a unit that suits it."""
     return show_unit(value, "time")
-
-
-def percent(value: float) -> str:
-    """A share as a percentage; small gaps keep their digits."""
-    return f"{100 * value:.2g} %" if value < 0.001 else f"{100 * value:.4g} %"
 
 
 def dollars(value: float) -> str:
@@ -161,12 +157,6 @@ def result_report(result: Result) -> RenderableType:
     return Group(Facts(facts), "", table, "", Facts(bottleneck(result)), *gains, took)
 
 
-def parts_words(breakdown: Breakdown) -> str:
-    """The parts of a step with their shares of it, in the order of a step."""
-    told = {name.replace("_", " "): part / breakdown.total for name, part in breakdown.parts.items()}
-    return ", ".join(f"{name} {percent(share)}" for name, share in told.items())
-
-
 def plan_words(plan: Plan, samples: int) -> str:
     """A plan, its microbatches of so many samples, and the layers of its stages."""
     layers = f"{plan.layers_per_stage} layer{'' if plan.layers_per_stage == 1 else 's'} per stage"
@@ -206,6 +196,8 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     for name, word in zip(result.system.chip.tiers, result.system.chip.told, strict=True):
         most = max(stage.held_in(name) for stage in score.stages)
         rows.append((word, f"{most / 1e9:.4g} GB per chip, heaviest stage"))
+    if result.graph.trains and score.memory:
+        rows.append(("held", parts_words(max(score.memory, key=lambda one: one.total))))
     achieved = score.flop_per_step / score.step_time_s / 1e9
     if score.price_usd is not None:
         rows.append(("price", f"{dollars(score.price_usd)}, {achieved / score.price_usd:.4g} GFLOP/s per USD"))

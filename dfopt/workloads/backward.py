@@ -177,7 +177,7 @@ def _elements(kernel: Kernel) -> int:
 
 # Fields of a kernel that moves nothing but its tensors.
 _ALONE: dict[str, Any] = {"communications": (), "dram_bytes": 0.0, "dram_bytes_per_chip": 0.0, "normalizes": False}
-_NONE = ("resident_over", "resident_optimizer_bytes", "masked", "output_class")
+_NONE = ("resident_over", "resident_optimizer_bytes", "masked", "output_class", "output_saved", "mask_bytes")
 _BARE: dict[str, Any] = {"resident_bytes": 0.0, **dict.fromkeys(_NONE)}
 _BACK: dict[str, Literal["forward", "backward"]] = {"forward": "backward", "backward": "forward"}
 _Operand = Literal[1, 2] | None

@@ -20,10 +20,10 @@ residual (2)        1                             2, and writes a gradient for e
 
 As there, a backward kernel reads the gradient of its output, the weights or the mask, and nothing else that the forward
 pass made: not the operands of a batched product, nor the inputs of softmax, GeLU and norms. Weight updates and the
-gradients of the norms' parameters read the layer's input. So what a mapping holds for the backward pass are these
-inputs and the masks, but for the block's own input; Calculon counts operands, softmax and GeLU too. What is recomputed
-runs as the first time, `full` from the block's own input on. In types of one
-byte, a mask is taken for the output that it is as large as. Embedding, classifier, biases, optimizer are not drawn.
+gradients of the norms' parameters read the layer's input. Calculon counts operands, softmax, GeLU and the block's input
+as stored all the same, and so do kernels here (``output_saved``). What is recomputed runs as the first time, `full`
+from the block's own input on. In types of one byte, a mask is taken for the output that it is as large as. Embedding,
+classifier, biases, optimizer are not drawn.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ __all__ = ["CalculonParameters", "Parameters", "build", "counts"]
 _NORM: Final = (9, 14, 7)
 _SOFTMAX: Final = (5, 8)
 _GELU: Final = (8, 13)
+# Outputs that it counts as stored, beside those that tensors bring to the backward pass; the last is the next block's.
+_KEPT: Final = ("QKV", "Query", "Key", "Value", "Scores", "Scores_Dropout", "MLP_Up", "MLP_Residual")
 
 
 class CalculonParameters(PlainLayerParameters):
@@ -64,6 +66,12 @@ class CalculonParameters(PlainLayerParameters):
         default="apart",
         description="whether queries, keys and values are made by a product each, whose gradients are added up, or by"
         " one, as Calculon has it where products overlap with their communication",
+    )
+    qkv_input_kept: bool = Field(
+        default=True,
+        description="false: what queries, keys and values are made of is there while a block's backward pass runs only,"
+        " as Calculon has it where attention is computed again (activation_recompute: attn_only) without sequence"
+        " parallelism, though nothing makes it again",
     )
 
     @model_validator(mode="after")
@@ -107,7 +115,11 @@ def build(p: CalculonParameters, **about: str) -> Graph:
         again.append("Attention_Norm_bwd_weight_update")
     # The block's input comes from DRAM: it is handed on once, and read again.
     inputs = tuple(Input(dst=reader, bytes=block.stream) for reader in again)
-    drawn = {"kernels": tuple(block.drawn.kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
+    kernels = block.drawn.kernels
+    if p.mode == "training":
+        saved = {**dict.fromkeys(_KEPT, True), **({} if p.qkv_input_kept else {"Attention_Norm": False})}
+        kernels = [one.model_copy(update={"output_saved": saved.get(one.name)}) for one in kernels]
+    drawn = {"kernels": tuple(kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
     graph = Graph(
         **about, **p.sized, variant=p.variant, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=()
     )

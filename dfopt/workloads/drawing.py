@@ -78,6 +78,8 @@ class Drawing(Sketch):
         Whether states are kept of it.
     trains : bool
         Whether a backward pass follows.
+    drops : bool
+        Whether a kernel drops some scores, in training.
     forms : tuple of str, optional
         How latent attention is computed in every segment where a layer leaves it open.
     places : tuple of int
@@ -111,10 +113,12 @@ class Drawing(Sketch):
         keeps: bool = False,
         page: int = 1,
         trains: bool = False,
+        drops: bool = False,
         forms: tuple[Form, ...] | None = None,
         routing: Routing | None = None,
     ) -> None:
         super().__init__()
+        self.drops = drops and trains
         self.trains, self.forms, self.routing = trains, forms, routing or Routing()
         self.words, self.keeps, self.page = words, keeps, page
         self.segments, self.places, self.suffix = tuple(segments), tuple(range(len(segments))), ""
@@ -213,6 +217,11 @@ class Drawing(Sketch):
     def pointwise(self, name: str, m: int, *inputs: str | Read, **fields: Any) -> str:
         """Draw an elementwise kernel over ``m`` features of every token."""
         return self.draw(Kernel(name=name, op="elementwise", m=m, n=self.tokens, **fields), *inputs)
+
+    def masked(self, name: str) -> None:
+        """Let a kernel keep a mask of a byte per element for its backward pass."""
+        place = next(place for place in reversed(range(len(self.kernels))) if self.kernels[place].name == name)
+        self.kernels[place] = self.kernels[place].model_copy(update={"mask_bytes": 1.0})
 
     def by_head(self, name: str, heads: int, dim: int, *inputs: str | Read, **fields: Any) -> str:
         """Draw an elementwise kernel over heads of every token."""

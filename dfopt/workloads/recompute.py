@@ -171,10 +171,20 @@ def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False)
     again = mine if as_it_stands else read.union(*(nx.ancestors(feeds, name) for name in read))
     called = {name: _free(name, kernels) for name in again}
 
+    # what is kept is the copies', but for what the next layer starts from
+    handed = {tensor.src for tensor in graph.carried if tensor.direction == "forward"}
+
     def copy(name: str) -> Kernel:
         # a table lies there once, and its gradient is that of the first reading
         fields = {"name": called[name], "pass_": "recompute", "stage_with": name, "resident_bytes": 0.0}
+        fields |= {"output_saved": None} if name in handed else {}
         return kernels[name].model_copy(update=fields)
+
+    def dropped(kernel: Kernel) -> Kernel:
+        if kernel.name not in mine:
+            return kernel
+        stays = kernel.output_saved if kernel.name in handed else None
+        return kernel.model_copy(update={"output_saved": stays, "mask_bytes": None})
 
     drawn = [copy(name) for name in kernels if name in again]
     forward = [t for t in graph.tensors if kernels[t.dst].pass_ == "forward"]
@@ -185,12 +195,12 @@ def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False)
     back = [t.model_copy(update={"src": called.get(t.src, t.src)}) for t in rest]
     place = sum(kernel.pass_ == "forward" for kernel in graph.kernels)
     fields: dict[str, object] = {
-        "kernels": (*graph.kernels[:place], *drawn, *graph.kernels[place:]),
+        "kernels": (*map(dropped, graph.kernels[:place]), *drawn, *graph.kernels[place:]),
         "tensors": (*forward, *later, *back),
     }
     if graph.inputs is not None:  # what another layer handed on is a checkpoint then, read from DRAM
-        handed = (Input(dst=t.dst, bytes=graph.bytes_of(t)) for t in graph.carried if t.direction == "forward")
-        read_again = (one for one in (*graph.inputs, *handed) if one.dst in again)
+        given = (Input(dst=t.dst, bytes=graph.bytes_of(t)) for t in graph.carried if t.direction == "forward")
+        read_again = (one for one in (*graph.inputs, *given) if one.dst in again)
         copies = (one.model_copy(update={"dst": called[one.dst]}) for one in read_again)
         fields["inputs"] = (*graph.inputs, *copies)
     if as_it_stands and graph.outputs is not None:

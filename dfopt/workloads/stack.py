@@ -349,7 +349,10 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
         return drawing.pointwise(name, p.hidden, source, *told, normalizes=True, role="norm")
 
     def add(number: int, *summands: str) -> str:
-        return drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated.get(number, ()), role="residual")
+        added = drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated.get(number, ()), role="residual")
+        if drawing.drops:  # of hidden features, in the same kernel
+            drawing.masked(added)
+        return added
 
     def draw(number: int, source: str) -> str:
         since = len(drawing.kernels)

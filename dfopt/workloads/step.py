@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dfopt.documents.base import Part, problem
-from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
+from dfopt.documents.dtypes import Dtype, Dtypes, Words, check_word_bytes, words_of
 from dfopt.documents.phase import Phase, Segment, Segments, check_depths, decode, prefill, verify
 from dfopt.documents.routing import Routing
 from dfopt.documents.tokens import Tokens
@@ -44,6 +44,11 @@ class StepParameters(Part):
         default="none",
         description="training: what the backward pass computes again instead of keeping it. attention: the"
         " scores, as FlashAttention does; full: all of a layer but its input; full+attention: and the scores once more",
+    )
+
+    main_gradients: Dtype | None = Field(
+        default=None,
+        description="training: type in which gradients of parameters are held, to which microbatches add; none = fp32",
     )
 
     @property
@@ -85,8 +90,10 @@ class StepParameters(Part):
     @property
     def sized(self) -> dict[str, Any]:
         """Fields of the graph."""
+        held = {"main_gradients": self.main_gradients or "fp32"} if self.mode == "training" else {}
         return {
             **self.typed,
+            **held,
             "microbatch": self.microbatch,
             "batch": self.batch or self.microbatch,
             "tokens": Tokens(processed=self.tokens, produced=self.produced),
@@ -164,6 +171,12 @@ class ServingParameters(StepParameters):
         default=None,
         description="of experts, who is sent where: uniform, balanced, power_law(1.2), or, as counted tokens of each,"
         " counts(30, 10, ...); with 32 copies more of the busiest, + 32; none = uniform",
+    )
+
+    scores_dropout: bool = Field(
+        default=False,
+        description="training: a kernel behind the softmax of scores drops some; what drops hidden features is part of"
+        " the kernel that adds them to the residual, as in Megatron-LM, and not drawn; both keep masks of a byte",
     )
 
     @property

@@ -64,15 +64,15 @@ def test_405b_on_16384_chips_lacks_recomputation_or_sharded_states() -> None:
     # of each of 16 microbatches a layer keeps what both norms read and give, queries, keys, values, context, gate, up
     # and the product of those two
     features = 6 * hidden + 2 * narrow + 3 * ffn
-    assert least.states["weights"] == least.states["gradients"] == parameters * word
+    assert (least.states["weights"], least.states["gradients"]) == (parameters * word, parameters * 4)
     assert least.states["optimizer state"] == 12 * parameters
     assert least.again == least.states["saved activations"] == 16 * 8 * tokens * features * word / 8
     assert least.alike == {name: least.states[name] for name in ("weights", "gradients", "optimizer state")}
     assert least.bytes > least.capacity == 80 * 2**30
-    assert "122.7 GB per chip" in str(error)  # as README has it
+    assert "129.1 GB per chip" in str(error)  # as README has it
     assert "short by" in str(error) and "not enough" not in str(error)
     assert (
-        "  states that copies share out (--zero; 128 copies each hold whole: weights 6.375 GB, gradients 6.375 GB"
+        "  states that copies share out (--zero; 128 copies each hold whole: weights 6.375 GB, gradients 12.75 GB"
         in str(error)
     )
     assert "  saved activations that are computed again (--recompute): at most" in str(error)

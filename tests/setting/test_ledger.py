@@ -108,7 +108,8 @@ def optimisers(world: World, mapping: Mapping) -> Iterator[Held]:
         alive[number] = most_alive(tables, cast(IntraChipLimits, limits), partition_k[mine])
     for stage in world.instance.pipeline:
         books = ledger.held(world.instance, stage, states)
-        books["dram"]["activations"] += max(float(alive.get(number, 0.0)) for number, _ in stage.runs)
+        waits = world.instance.setting.waits
+        books["dram"]["activations"] += waits * max(float(alive.get(number, 0.0)) for number, _ in stage.runs)
         yield {tier: {name: size for name, size in held.items() if size} for tier, held in books.items()}
 
 

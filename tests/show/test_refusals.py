@@ -17,7 +17,7 @@ def test_a_training_that_does_not_fit_is_told_in_a_few_lines() -> None:
     whole = str(refused.value.report)
     said = brief(whole).split("\n")
     assert whole.count("\n") > 40 and len(said) <= 8
-    assert "short by 203.6 GB" in said[1], "the nearest comes first"
+    assert "short by 265.8 GB" in said[1], "the nearest comes first"
     assert sum("levers" in line for line in said) == 1 and said[-1].startswith("levers: more tensor or pipeline")
 
 

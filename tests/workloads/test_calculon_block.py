@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.saved import kept_beside
 from dfopt.physics.ops import flop
 from dfopt.workloads import WORKLOADS
 
@@ -117,13 +118,14 @@ def test_a_drawing_of_several_blocks_is_as_many_times_one(sizes: dict[str, int],
 
 def test_the_forward_pass_alone() -> None:
     trained, forward = drawn(**GPT3), drawn(**GPT3, mode="forward")
-    assert forward.kernels == tuple(k for k in trained.kernels if k.pass_ == "forward")
+    drawn_forward = (k.model_copy(update={"output_saved": None}) for k in trained.kernels if k.pass_ == "forward")
+    assert forward.kernels == tuple(drawn_forward)  # which keeps nothing
     assert len(forward.kernels) == 17
     assert [(t.src, t.dst) for t in forward.carried] == [("MLP_Residual", "Attention_Norm")]
 
 
 def test_what_waits_for_the_backward_pass() -> None:
-    """Inputs of products with weights and of the second norm, and masks: what the docstring of the module says."""
+    """Inputs of products with weights and of the second norm, and masks, by tensors; the rest kernels say."""
     graph = drawn(**GPT3)
     passes = {kernel.name: kernel.pass_ for kernel in graph.kernels}
     crossing = {graph.taken(t) for t in graph.tensors if passes[t.src] == "forward" != passes[t.dst]}
@@ -133,13 +135,23 @@ def test_what_waits_for_the_backward_pass() -> None:
         ("Attention_Dropout", stream), ("Attention_Residual", 2 * stream), ("MLP_Norm", 2 * stream),
         ("GeLU", 8 * stream), ("MLP_Dropout", stream),
     }  # fmt: skip
+    beside = {
+        **dict.fromkeys(("Query", "Key", "Value", "MLP_Residual"), 2 * stream), "MLP_Up": 8 * stream,
+        **dict.fromkeys(("Scores", "Scores_Dropout"), 2 * scores),
+    }  # fmt: skip
+    assert kept_beside(graph) == (beside, {})
+    # Korthikanti et al., arXiv:2205.05198, equation 1: s b h (34 + 5 a s / h)
+    assert sum(size for _, size, _ in crossing) + sum(beside.values()) == 34 * stream + 5 * scores
 
 
 def test_scores_that_are_computed_again() -> None:
     kept, again = drawn(**GPT3), drawn(**GPT3, recompute="attention")
-    more = [kernel for kernel in again.kernels if kernel not in kept.kernels]
+    names = {kernel.name for kernel in kept.kernels}
+    more = [kernel for kernel in again.kernels if kernel.name not in names]
     assert [kernel.name for kernel in more] == ["Scores_again", "Softmax_again", "Scores_Dropout_again"]
     assert {kernel.pass_ for kernel in more} == {"recompute"}
+    assert set(kept_beside(again)[0]) == {"Query", "Key", "Value", "MLP_Residual", "MLP_Up"}
+    assert set(kept_beside(again)[1]) == {"Scores_again", "Scores_Dropout_again"}
     stream, scores = 12288 * 2048, 96 * 2048 * 2048
     assert sum(map(flop, more)) == 2 * stream * 2048 + scores * (5 + 1)
 

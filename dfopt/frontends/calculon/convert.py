@@ -85,6 +85,9 @@ def load_case(
         gradient_traffic="written",
         optimizer_step="adam_once",
         **_communication(run),
+        training_memory="calculon",
+        # a master copy and two moments of 4 B each; in float32 the weights are the master copy
+        optimizer_bytes_per_parameter=12.0 if WORDS[datatype] < 4 else 8.0,
     )
     made = system_of(file, Path(system).stem, datatype, sizes, where)
     if run is None:
@@ -138,6 +141,8 @@ def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -
         again = _RECOMPUTE[run.activation_recompute]
         parameters |= {"recompute": again} if again != "none" and run.training else {}
         parameters |= {"qkv": "joined"} if _overlapped(run) else {}
+        if again == "attention" and run.training and run.tensor_par_comm_type != "rs_ag":
+            parameters |= {"qkv_input_kept": False}
     about = f"imported from an application of Calculon, {datatype}"
     return {
         "schema": Graph.SCHEMA, "name": name, "description": about, "workload": "calculon", "parameters": parameters

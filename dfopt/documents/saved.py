@@ -1,0 +1,83 @@
+"""What a training graph keeps for its backward pass beside what tensors say, and the size of gradients that are held.
+
+A backward kernel may read less than a real one: DFModel draws no elementwise kernel that reads a saved tensor, and
+Calculon's read nothing but gradients and masks. What real ones read is in memory all the same, so kernels say it:
+``output_saved`` and ``mask_bytes``. No traffic follows from either.
+"""
+
+from __future__ import annotations
+
+from dfopt.documents.dtypes import FORMATS
+from dfopt.documents.graph import Graph, Tensor
+from dfopt.documents.wiring import needed
+
+__all__ = ["beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "read_later"]
+
+
+def gradient_bytes(graph: Graph) -> float:
+    """Bytes of a parameter's gradient as it is held.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> graph = Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),))
+    >>> gradient_bytes(graph), gradient_bytes(graph.model_copy(update={"main_gradients": "fp32"}))
+    (2.0, 4.0)
+    """
+    if graph.main_gradients is None:
+        return float(graph.words.activations)
+    return float(FORMATS[graph.main_gradients].bytes)
+
+
+def is_kept(graph: Graph, tensor: Tensor) -> bool:
+    """Whether a tensor is the whole output of a kernel that says of it how long it is kept."""
+    source = graph.kernels[graph.index()[tensor.src]]
+    return source.output_saved is not None and graph.bytes_of(tensor) == graph.output_bytes(tensor.src)
+
+
+def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
+    """Bytes that kernels keep, whole, beside those that tensors carry to kernels of the backward pass, by name.
+
+    Of forward kernels until the backward pass of their microbatch, less where tensors say too much; and while the
+    backward pass of their layer runs, of those that are evaluated again then.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> mask = Kernel(name="a", op="elementwise", m=8, n=16, output_saved=True, mask_bytes=1.0)
+    >>> kept_beside(Graph(name="g", kernels=(mask,)))
+    ({'a': 384.0}, {})
+    """
+    kept, working = dict[str, float](), dict[str, float]()
+    passes = {"forward": kept, "recompute": working}
+    some = [one for one in graph.kernels if one.pass_ in passes and (one.output_saved is not None or one.mask_bytes)]
+    read = read_later(graph) if some else set[str]()
+    for kernel in some:
+        size = (kernel.mask_bytes or 0.0) * kernel.matrices * needed(kernel)
+        if kernel.output_saved and kernel.name not in read:
+            size += graph.output_bytes(kernel.name)
+        elif kernel.output_saved is False and kernel.name in read and kernel.pass_ == "forward":
+            working[kernel.name] = graph.output_bytes(kernel.name)
+            size -= working[kernel.name]
+        passes[kernel.pass_][kernel.name] = passes[kernel.pass_].get(kernel.name, 0.0) + size
+    return kept, working
+
+
+def read_later(graph: Graph) -> set[str]:
+    """Kernels that are kept of which a tensor brings the whole output to a later pass, and so is kept itself."""
+    passes, later = {kernel.name: kernel.pass_ for kernel in graph.kernels}, ("backward", "update")
+    return {
+        tensor.src
+        for tensor in graph.tensors
+        if passes[tensor.dst] in (later if passes[tensor.src] == "recompute" else (*later, "recompute"))
+        and is_kept(graph, tensor)
+    }
+
+
+def beside_tensors(graph: Graph) -> list[bool]:
+    """Of every tensor whether it is counted by its kernel, which keeps it for a pass that no tensor brings it to."""
+    if not any(kernel.output_saved for kernel in graph.kernels):
+        return [False] * len(graph.tensors)
+    read = read_later(graph)
+    made = {one.name for one in graph.kernels if one.pass_ in ("forward", "recompute") and one.output_saved}
+    return [t.src in made and t.src not in read and is_kept(graph, t) for t in graph.tensors]

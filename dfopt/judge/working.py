@@ -1,0 +1,69 @@
+"""The judge's side of what kernels keep beside tensors, and of what a chip holds only while a layer runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dfopt.documents.wiring import needed
+from dfopt.judge.case import LATER, Case, Fan, Placed
+from dfopt.judge.types import made_word
+from dfopt.physics import ops
+from dfopt.physics.working import activation_gradients, collective_buffers
+
+__all__ = ["is_beside", "kept", "working"]
+
+
+def is_beside(case: Case, fan: Fan) -> bool:
+    """Whether a fan is counted by its kernel, which keeps it though nothing reads it later."""
+    source = case.kernels[fan.src].kernel
+    keeps = bool(source.output_saved) and source.pass_ in LATER and case.assume.fanout == "shared"
+    return keeps and case.is_whole(fan) and fan.src not in case.brought
+
+
+def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
+    """Bytes on a chip that kernels of a pass keep beside tensors; less of what they do not keep that long."""
+    found = []
+    for one in kernels:
+        kernel = one.kernel
+        if kernel.pass_ != pass_ or not case.trains:
+            continue
+        found.append((kernel.mask_bytes or 0.0) * _made(case, one))
+        if kernel.output_saved and case.graph.index()[kernel.name] not in case.brought:
+            found.append(made_word(case.graph, kernel) * _made(case, one))
+        elif _is_let_go(case, one):
+            found.append(-made_word(case.graph, kernel) * _made(case, one))
+    return found
+
+
+def _made(case: Case, one: Placed) -> float:
+    """Elements of an output on a chip."""
+    share = ops.output_share(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
+    return share * one.kernel.matrices * needed(one.kernel)
+
+
+def _is_let_go(case: Case, one: Placed) -> bool:
+    """Whether what a later pass reads is there only while that runs, though a tensor brings it from the forward one."""
+    return one.forward and one.kernel.output_saved is False and case.graph.index()[one.kernel.name] in case.brought
+
+
+def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], list[float]]:
+    """Bytes on a chip while a layer runs: what it computes again, and as Calculon has it everything else.
+
+    Activations, and gradients of them.
+    """
+    here = case.of_stage[stage]
+    found = kept(case, here, "recompute")
+    found += [made_word(case.graph, one.kernel) * _made(case, one) for one in here if _is_let_go(case, one)]
+    if not (case.trains and case.assume.by_layer):
+        return found, []
+    mine = [fan for fan in case.touching[stage] if fan.home[0] == stage and case.is_read_later(fan)]
+    passes = ("recompute", "forward") if checkpoints else ("recompute",)  # the input of the layer at work once more
+    found += [fan.chip for fan in mine if case.kernels[fan.src].kernel.pass_ in passes]
+    found += kept(case, here, "forward") if checkpoints else []
+    asked = case.plan.shards, case.assume.sharding_rules
+    gradients = [activation_gradients(case.graph, one.kernel, one.sharding, *asked) for one in here]
+    for one in here:
+        buffers = collective_buffers(case.graph, one.kernel, one.sharding, *asked)
+        found.append(buffers[0])
+        gradients.append(buffers[1])
+    return found, gradients

@@ -1,0 +1,64 @@
+"""What a chip holds only while a layer runs, as Calculon counts it: gradients of activations, and buffers.
+
+Source: Isaev et al., SC'23, and its program (github.com/calculon-ai/calculon, commit caa4b11, ``calculon/llm/llm.py``
+and ``layers.py``). It takes no lifetimes: of one layer, everything is there at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.wiring import needed
+from dfopt.physics import ops
+
+__all__ = ["MAIN_GRADIENT", "activation_gradients", "collective_buffers"]
+
+MAIN_GRADIENT: Final = 4.0
+"""Bytes of a parameter's gradient in the layer that is at work, in Calculon, whatever the type."""
+_BYTE: Final = ("dropout", "scores_dropout")
+
+
+def activation_gradients(graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules) -> float:
+    """Bytes on one chip of the gradient of a forward kernel's output; none of others.
+
+    Partial sums are whole on every chip, and the gradient of a dropout's output has the type of its mask.
+
+    Examples
+    --------
+    >>> down = Kernel(name="down", op="gemm", m=8, k=32, n=16)
+    >>> graph = Graph(name="g", kernels=(down,))
+    >>> [activation_gradients(graph, down, scheme, 4, "exact") for scheme in ("m", "k", "k>n")]
+    [64.0, 256.0, 256.0]
+    """
+    if kernel.pass_ != "forward":
+        return 0.0
+    share = 1.0 if scheme in ("k", "k>n") else ops.output_share(kernel, scheme, degree, rules)
+    word = 1.0 if kernel.role in _BYTE else graph.words.of_output(kernel)
+    return float(kernel.matrices * needed(kernel) * word * share)
+
+
+def collective_buffers(
+    graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules
+) -> tuple[float, float]:
+    """Bytes on one chip of activations and of their gradients that collectives behind split contractions take and give.
+
+    Of an all-reduce its result. Of a reduce-scatter its part, and in the forward pass again that of its gradient; in
+    the backward pass also the input of the layer, gathered again for the gradient of its weight.
+
+    Examples
+    --------
+    >>> down = Kernel(name="down", op="gemm", m=8, k=32, n=16)
+    >>> graph, back = Graph(name="g", kernels=(down,)), down.model_copy(update={"pass_": "backward"})
+    >>> [collective_buffers(graph, one, scheme, 4, "exact") for one in (down, back) for scheme in ("k", "k>n")]
+    [(256.0, 0.0), (64.0, 64.0), (0.0, 256.0), (256.0, 64.0)]
+    """
+    split = kernel.pass_ in ("forward", "backward") and kernel.accumulates_into is None and degree > 1
+    if not split or scheme not in ("k", "k>n"):
+        return 0.0, 0.0
+    whole = float(kernel.matrices * needed(kernel) * graph.words.of_output(kernel))
+    if scheme == "k":
+        return (whole, 0.0) if kernel.pass_ == "forward" else (0.0, whole)
+    part = whole * ops.output_share(kernel, scheme, degree, rules)
+    return part if kernel.pass_ == "forward" else whole, part

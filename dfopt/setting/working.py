@@ -1,0 +1,59 @@
+"""The optimiser's side of what kernels keep beside tensors, and of what a chip holds only while a layer runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.saved import kept_beside
+from dfopt.physics import ops
+from dfopt.physics.working import activation_gradients, collective_buffers
+from dfopt.setting.by_kernel import again_by_kernel, saved_by_kernel
+
+__all__ = ["Beside", "beside_of"]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Bytes by kernel, of whole outputs: ``kept`` until the backward pass, ``working`` while the layer runs."""
+
+    graph: Graph
+    assumptions: Assumptions
+    kept: dict[str, float]
+    working: dict[str, float]
+
+    def __bool__(self) -> bool:
+        """Whether any kernel keeps anything."""
+        return bool(self.kept or self.working) or self.assumptions.by_layer
+
+    def on_chip(self, kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
+        """Both on one chip, under a scheme."""
+        kept, working = self.kept.get(kernel.name, 0.0), self.working.get(kernel.name, 0.0)
+        rules = self.assumptions.sharding_rules
+        if kept or working:
+            share = ops.output_share(kernel, scheme, degree, rules)
+            kept, working = kept * share, working * share
+        if self.assumptions.by_layer:
+            working += activation_gradients(self.graph, kernel, scheme, degree, rules)
+            working += sum(collective_buffers(self.graph, kernel, scheme, degree, rules))
+        return kept, working
+
+
+def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
+    """What the kernels of a graph keep."""
+    if not graph.trains:
+        return Beside(graph, assumptions.with_(training_memory=None), {}, {})
+    kept, working = kept_beside(graph)
+    if assumptions.by_layer:
+        parts = [again_by_kernel(graph, assumptions)]
+        saved = saved_by_kernel(graph, assumptions)
+        ends = {end for one in graph.carried for end in (one.src, one.dst)}
+        stays = {name for one in (saved, kept) for name, size in one.items() if size}
+        again = any(kernel.pass_ == "recompute" for kernel in graph.kernels)
+        if again and stays <= ends:  # checkpoints: the layer at work has its input once more
+            parts += [saved, kept]
+        for name, size in (pair for part in parts for pair in part.items()):
+            working[name] = working.get(name, 0.0) + size
+    return Beside(graph, assumptions, kept, working)
