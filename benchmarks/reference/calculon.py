@@ -154,7 +154,8 @@ def lines(seen: list[Seen], refused: Counter[str]) -> Iterator[Line]:
                 if any(of):
                     parts = "A2" if bar == "A1" else "beside"
                     yield Line(f"{parts}, {name}, {part} of the step", spread(of), "", None)
-            yield Line(f"beside, {name}, tier-1 memory", spread([one.memory for one in mine]), "", None)
+            memory = "A3" if bar == "A1" else "beside"
+            yield Line(f"{memory}, {name}, tier-1 memory", spread([one.memory for one in mine]), "", None)
     for reason, count in refused.items():
         yield Line("not taken", f"{count} rows: {reason}", "", None)
 

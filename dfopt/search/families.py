@@ -108,8 +108,10 @@ class Families:
             return None
         if shared not in self._of:
             try:
-                nodes = self.nodes.of(shared)
-            except Infeasible:  # one layer does not fit: the plans will say so, each by itself
+                nodes = self.nodes.of(shared, every=True)
+            except (
+                Infeasible
+            ):  # by itself, not all of it fits: of other plans, which may share more out, it proves nothing
                 nodes = []
             self._of[shared] = Family(nodes, min((one.lows[0] for one in nodes), default=0.0))
         return self._of[shared]

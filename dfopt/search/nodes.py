@@ -81,8 +81,8 @@ class Nodes:
         """
         return self.of(self.setting.under(plan))
 
-    def of(self, instance: Instance) -> list[Node]:
-        """The same of a setting under a plan."""
+    def of(self, instance: Instance, *, every: bool = False) -> list[Node]:
+        """The same of a setting under a plan; ``every``: none at all where some do not fit."""
         found: list[Node] = []
         refused: Infeasible | None = None
         for counts, allowed_o in self._domains(instance):
@@ -90,9 +90,14 @@ class Nodes:
                 found += list(self._nodes(instance, allowed_o, counts, 0.0, whole=True))
             except Infeasible as error:
                 refused = refused or error  # of the first, which leaves most schemes
-        if not found:
+        if not found or (every and self._some_refused(instance, found)):
             raise refused or Infeasible("the pinned schemes leave partial sums that nothing adds up")
         return found
+
+    def _some_refused(self, instance: Instance, found: list[Node]) -> bool:
+        """Whether some tile count of some schemes was left out: under another plan it may fit."""
+        opened = {(node.allowed_o.tobytes(), node.ready.sharded.tile_count) for node in found}
+        return any((left.tobytes(), one) not in opened for counts, left in self._domains(instance) for one in counts)
 
     def _domains(self, instance: Instance) -> list[tuple[tuple[int, ...], Bools]]:
         """Tile counts and schemes that go together: small tiles if chips share none, one layout between layers."""

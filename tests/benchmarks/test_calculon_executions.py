@@ -27,4 +27,4 @@ def test_executions_are_compared_part_by_part() -> None:
     assert "not taken" not in found
     for variant in ("full_ar", "none_ar", "attn_rsag_redo", "attn_rsag_redo_int"):
         # bytes are that program's, but for rounding
-        assert found[f"{variant} (1 rows), tier-1 memory"].startswith("mean 0.00%, median 0.00%, max 0.00%")
+        assert found[f"A3, {variant} (1 rows), tier-1 memory"].startswith("mean 0.00%, median 0.00%, max 0.00%")
