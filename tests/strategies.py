@@ -534,6 +534,8 @@ def worlds(
     legal = [plan for plan in legal if min_pp <= plan.pp <= max_pp]
     assume(legal)
     plan = draw(st.sampled_from(legal))
+    # where tokens have to be split, some plans would have no row of a tile for a chip; which is refused by itself
+    assume(chosen.sequence_parallelism != "force" or (chosen.tile_rows or system.chips) >= system.chips)
     return World(graph, system, plan, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
 
 

@@ -71,8 +71,8 @@ MUTATIONS = [
     Mutation(
         "one conversion price: a tenth too little",
         "dfopt/joint/couplings.py",
-        "seconds_ca=tables.conversion_tls[tensors[0]][layout_c],",
-        "seconds_ca=0.9 * tables.conversion_tls[tensors[0]][layout_c],",
+        "seconds_ca=tables.conversion_tls[tensors[np.argmin(tables.late_t[tensors])]][layout_c],",
+        "seconds_ca=0.9 * tables.conversion_tls[tensors[np.argmin(tables.late_t[tensors])]][layout_c],",
         (LAYER, WHOLE),
     ),
 ]

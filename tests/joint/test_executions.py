@@ -48,7 +48,8 @@ def short_of_memory(world: World, drawn: tuple[Graph, ...], data: st.DataObject)
 
 def check_execution(world: World, data: st.DataObject) -> None:
     """The execution that is found is the best of all, and no bound is above what its plan allows."""
-    chosen = world.assumptions.with_(sharding_objective="joint")
+    # of fused kernels that hide gradients only a bound is sure
+    chosen = world.assumptions.with_(sharding_objective="joint", gradient_overlap=None)
     assume(world.graph.trains and any(kernel.pass_ == "forward" for kernel in world.graph.kernels))
     drawn = ways(world.graph, data)
     world = short_of_memory(world, drawn, data)
