@@ -98,6 +98,10 @@ class TrainingRow:
     recompute: Recompute | None = None
     sequence_parallelism: Sequence | None = None
     zero: int = 0
+    library_attention: bool = False
+    causal: bool = False
+    scores_dropout: bool = False
+    overlaps_gradients: bool = False
     unmodelled: tuple[str, ...] = ()
 
 

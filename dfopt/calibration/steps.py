@@ -11,6 +11,7 @@ from dfopt.calibration.rows import Chip, TrainingRow
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dim_names import part_name
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError
@@ -94,7 +95,7 @@ def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
         "gated_mlp": like_llama, "rotary": like_llama, "norm": "rmsnorm" if like_llama else "layernorm",
         "learned_positions": 0 if like_llama else model.seq, "tie_embeddings": model.tie_embeddings,
         "word_bytes": row.word_bytes, "microbatch": microbatch, "batch": row.batch, "mode": "training",
-        "recompute": recompute,
+        "recompute": recompute, "causal": row.causal, "scores_dropout": row.scores_dropout,
     }  # fmt: skip
     return expand({"schema": Graph.SCHEMA, "name": "decoder", "workload": "decoder", "parameters": parameters}, "row")
 
@@ -162,6 +163,10 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     """
     sequence = row.sequence_parallelism or assumptions.sequence_parallelism
     chosen = assumptions.with_(sharding_objective="seconds", sequence_parallelism=sequence)
+    if row.library_attention:
+        chosen = chosen.with_(execution="library")
+    if row.overlaps_gradients:
+        chosen = chosen.with_(gradient_overlap="backward")
     asked: dict[str, Any] = {
         "tp": row.tensor,
         "pp": row.pipeline,
@@ -176,7 +181,14 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     for graph in _graphs(row):
         for interleave in _interleaves(row, graph):
             try:
-                result = optimize(graph, system, assumptions=chosen, interleave=interleave, **asked)
+                result = optimize(
+                    graph,
+                    system,
+                    assumptions=chosen,
+                    interleave=interleave,
+                    pin_sharding=_by_tokens(row, graph),
+                    **asked,
+                )
             except DfoptError as error:
                 refused.append(error)
                 continue
@@ -184,6 +196,13 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     if not found:
         raise refused[0]
     return min(found, key=lambda step: step.seconds)
+
+
+def _by_tokens(row: TrainingRow, graph: Graph) -> dict[str, Sharding]:
+    """Where a run splits tokens of the residual stream (Korthikanti et al.), all kernels on it do."""
+    if row.sequence_parallelism != "allow" or row.tensor == 1:
+        return {}
+    return {k.name: "n" for k in graph.kernels if k.op == "elementwise" and k.role in ("residual", "norm", "dropout")}
 
 
 def _assumed(row: TrainingRow, graph: Graph, result: Result) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A decoder of equal layers (Llama, Qwen, Mistral, Gemma, GPT), dense or of experts: the short form of a stack.
 
 Against :mod:`dfopt.workloads.transformer`, which keeps to DFModel's list of kernels: grouped-query attention,
-rotary position embedding, RMSNorm or LayerNorm, a gated or a plain MLP or experts, and no dropout.
+rotary position embedding, RMSNorm or LayerNorm, a gated or a plain MLP or experts, and no dropout but of scores.
 
 A graph that repeats one layer cannot draw what a model has once: embedding, final norm and logits. With all layers
 drawn, ``ends`` adds them; `parameter_count` always counts them. Neither drawn nor priced are biases and norms of Q

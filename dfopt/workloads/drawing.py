@@ -78,6 +78,8 @@ class Drawing(Sketch):
         Whether states are kept of it.
     trains : bool
         Whether a backward pass follows.
+    drops : bool
+        Whether a kernel drops some scores, in training.
     forms : tuple of str, optional
         How latent attention is computed in every segment where a layer leaves it open.
     places : tuple of int
@@ -111,10 +113,12 @@ class Drawing(Sketch):
         keeps: bool = False,
         page: int = 1,
         trains: bool = False,
+        drops: bool = False,
         forms: tuple[Form, ...] | None = None,
         routing: Routing | None = None,
     ) -> None:
         super().__init__()
+        self.drops = drops and trains
         self.trains, self.forms, self.routing = trains, forms, routing or Routing()
         self.words, self.keeps, self.page = words, keeps, page
         self.segments, self.places, self.suffix = tuple(segments), tuple(range(len(segments))), ""

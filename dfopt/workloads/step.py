@@ -166,6 +166,12 @@ class ServingParameters(StepParameters):
         " counts(30, 10, ...); with 32 copies more of the busiest, + 32; none = uniform",
     )
 
+    scores_dropout: bool = Field(
+        default=False,
+        description="training: a kernel behind the softmax of scores drops some; what drops hidden features is part of"
+        " the kernel that adds them to the residual, as in Megatron-LM, and not drawn",
+    )
+
     @property
     def keeps(self) -> bool:
         """Whether anything is kept of the tokens for the next evaluation."""

@@ -208,6 +208,23 @@ def test_a_plain_layer_does_the_products_of_the_transformer() -> None:
         assert flops[0] == flops[1]
 
 
+@pytest.mark.parametrize("recompute, again", [("none", []), ("attention", ["Scores_Dropout_again"])])
+def test_dropped_scores_are_one_kernel_in_each_pass(recompute: str, again: list[str]) -> None:
+    plain, dropped = (
+        build(**SMALL, layers=2, mode="training", recompute=recompute, scores_dropout=drops) for drops in (False, True)
+    )
+    more = [name for name in by_name(dropped) if name not in by_name(plain)]
+    assert more == ["Scores_Dropout", *again, "Scores_Dropout_bwd"]
+    kept = (again or more)[0]
+    assert sorted(reads(dropped)[kept]) == ["Softmax_again" if again else "Softmax"]
+    assert sorted(reads(dropped)["Scores_Dropout_bwd"]) == sorted(["AV_bwd_scores", kept])
+    assert len({(by_name(dropped)[name].matrices, by_name(dropped)[name].m) for name in (*more, "Softmax")}) == 1
+
+
+def test_serving_drops_nothing() -> None:
+    assert build(**SMALL, scores_dropout=True) == build(**SMALL)
+
+
 def test_gradients_go_to_the_layer_in_front() -> None:
     graph = build(**SMALL, layers=4, drawn=2, mode="training")
     assert [(t.src, t.dst, t.direction) for t in graph.carried] == [

@@ -137,6 +137,10 @@ def attend(
         "Softmax": Gradient(reads=("Softmax",)),
         "AV": (Gradient("AV_bwd_scores"), Gradient("AV_bwd_values", turned=False)),
     }
+    if drawing.drops:
+        weights = drawing.draw(scores.pointwise("Scores_Dropout", "scores_dropout"), weights)
+        # what it has kept says which elements pass, as the mask of a byte does, which is not drawn
+        drawing.rules["Scores_Dropout"] = Gradient(reads=("Scores_Dropout",))
     product = scores.product("AV", of_value, scores.keys, "context", states[1])
     drawing.from_states |= {(drawing.called(name), 2) for name, read in (("QK", k), ("AV", v)) if read is None}
     return drawing.draw(product, *((v,) if v else ()), Read(weights, 1))

@@ -180,6 +180,7 @@ class EndsParameters(ServingParameters):
             "keeps": self.keeps,
             "page": self.page,
             "trains": self.mode == "training",
+            "drops": self.scores_dropout,
             "routing": self.routing,
         }
         return Drawing(self.evaluation.segments, self.words, **shape)
