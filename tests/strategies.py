@@ -69,6 +69,7 @@ CHOICES: dict[str, list[Any]] = {
     "schedule": ["one_f_one_b", "one_f_one_b", "gpipe"],
     "bubble": ["one_f_one_b", "interleaved"],
     "point_to_point": ["per_microbatch", "per_step"],
+    "point_to_point_parts": [None, "scattered"],
     "optimizer_bytes_per_parameter": [0.0, 12.0],
     "tile_rows": [1, 2, 4],
 }

@@ -144,6 +144,12 @@ class Assumptions(Document):
     point_to_point: Literal["per_microbatch", "per_step"] = Field(
         default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"
     )
+    point_to_point_parts: Literal["scattered"] | None = Field(
+        default=None,
+        description="of what all chips of a tensor-parallel group hold when they hand it to the next pipeline stage:"
+        " none = each chip sends all of it; scattered = each sends its part, and the receivers gather them, where"
+        " that is faster (Narayanan et al., SC21, section 4.1)",
+    )
     optimizer_bytes_per_parameter: Bytes = Field(
         default=12.0, ge=0, description="DRAM held by the optimizer when training (Adam, FP32 master: 12 B)"
     )

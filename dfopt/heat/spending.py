@@ -113,7 +113,7 @@ def spending(ready: PricedPlan) -> Spending:
         sent_k=_sent(ready, schemes),
         own=tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in own),
         fans=tuple(pair if pair[0].bytes > 0 else None for pair in fans),
-        hop_r=over_hops(ready.instance, sharded, ready.stage_k, lambda held: held),
+        hop_r=over_hops(ready.instance, sharded, ready.stage_k, lambda held, _: held),
     )
 
 

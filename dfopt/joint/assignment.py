@@ -24,7 +24,7 @@ from dfopt.fusion.segments import order_by_rank
 from dfopt.joint.figures import Figures
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
-from dfopt.physics.collectives import NOTHING, Collective
+from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
 from dfopt.physics.metrics import METRICS, Constants
 from dfopt.physics.network import affine
@@ -87,7 +87,7 @@ class JointAssignment:
         figures = Figures(model, menu, self.chip, tiles, self.A, self.s, deadline)
         self.y_op = figures.y_op
         self.blocks = figures.blocks(limits[0].forward_backward == "separate", (self.unit_s, self.chip.sram))
-        self.forward_t = figures.forward_t
+        self.forward_t, self.whole_t = figures.forward_t, figures.whole_t
         talk: Terms = [(c.T, (s / self.unit_s)[None, :]) for c, s, *_ in conversions(model, tables, self.y_op)]
         self.time_p = self.blocks.times(talk)
         for tier, capacity in capacities(instance.system.chip).items():
@@ -243,10 +243,7 @@ class JointAssignment:
         instance, menu, model = self.instance, self.menu, self.model
         graph, plan = instance.graph, instance.plan
         found: list[Terms] = [[] for _ in instance.pipeline]
-
-        def hop(volume: float) -> float:
-            return instance.communication_s(Collective.POINT_TO_POINT, volume, plan.stage_dims)
-
+        hop = instance.handed_on_s
         if plan.stages == 1:
             return found
         if self.stage_k is not None:
@@ -256,7 +253,8 @@ class JointAssignment:
                 for tensor in handed:
                     options = menu.tables.of_kernel[graph.index()[tensor.src]]
                     shares = menu.by_option("output_k")[options]
-                    seconds = np.array([plan.interleave * hop(graph.bytes_of(tensor) * share) for share in shares])
+                    whole = graph.bytes_of(tensor)
+                    seconds = np.array([plan.interleave * hop(whole * share, whole) for share in shares])
                     kinds[-1].append((self.s[options], seconds))
             if len(kinds) > 1:  # the last layer of a stage may be of any kind
                 most = model.continuous("handed_on", (1,), 0.0)
@@ -276,7 +274,9 @@ class JointAssignment:
             if (g, back) not in sent:
                 sent[g, back] = model.continuous(f"sent_{g}_{back:d}", (plan.stages - 1,), 0.0, 1.0)
                 for cut, column in enumerate(sent[g, back]):
-                    found[cut + back].append((column[None], np.array([hop(float(sharded.b_t[t]))])))
+                    found[cut + back].append(
+                        (column[None], np.array([hop(float(sharded.b_t[t]), float(self.whole_t[t]))]))
+                    )
             made, seen = (np.where(early, self.blocks.A[end], -1) for end in (sharded.src_t[t], sharded.dst_t[t]))
             sign = -1.0 if back else 1.0
             model.rows(f"sent_{t}", [(sent[g, back], 1.0), (made, -sign), (seen, sign)], lower=0)

@@ -130,6 +130,7 @@ class Figures:
         self._parts(full_t, tile_k, self._ends())
         src, count = first.src_t[t], len(self.rows)
         size = full_t[t] * np.array([self.share_kc[a][of] for a, of in zip(src, c, strict=True)], dtype=float)
+        self.whole_t = full_t[t]
         group = np.unique(first.group_t[t] * len(ops.SCHEMES) + c, return_inverse=True)[1].astype(np.int64)
         self.forward_t = menu.sharded[0].forward_k[np.stack([src, first.dst_t[t]])]
         nothing = [(np.zeros(0, dtype=np.int64), np.zeros(0))] * (count - len(self.y_op))

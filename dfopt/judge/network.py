@@ -13,6 +13,7 @@ from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, weight_word, word
 from dfopt.physics import communications, copies, ops
 from dfopt.physics.collectives import Collective
+from dfopt.physics.communications import handed_on_s
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
 
 Price = Callable[[Collective, float, tuple[str, ...]], float]
@@ -178,12 +179,17 @@ def hops(case: Case, price: Price) -> dict[int, float]:
     sent: dict[int, list[float]] = {rank.number: [] for rank in case.ranks}
     if case.plan.stages == 1:
         return dict.fromkeys(sent, 0.0)
-    dims = case.plan.stage_dims
+    dims, shards = (case.plan.stage_dims, case.plan.shard_dims), case.plan.shards
+    scattered = case.assume.point_to_point_parts == "scattered"
+
+    def sent_on(fan: Fan) -> float:
+        return handed_on_s(price, fan.chip, fan.whole, shards, dims, scattered)
+
     if case.graph.folded:
         if case.assume.point_to_point == "per_microbatch":
             kinds: dict[int, list[float]] = {stage: [] for stage in range(case.graph.layers.counted)}
             for fan in case.carried:
-                kinds[fan.home[0]].append(price(Collective.POINT_TO_POINT, fan.chip, dims))
+                kinds[fan.home[0]].append(sent_on(fan))
             # every chunk of layers hands its tensors on, whatever the kind of its last layer
             sent = dict.fromkeys(sent, max(kinds.values(), key=math.fsum) * case.plan.interleave)
     else:
@@ -191,7 +197,7 @@ def hops(case: Case, price: Price) -> dict[int, float]:
             here = fan.home[0]
             ends = [here, *(stage for stage, _ in fan.away)]
             for stage in (*range(here, max(ends)), *range(here, min(ends), -1)):
-                sent[stage].append(price(Collective.POINT_TO_POINT, fan.chip, dims))
+                sent[stage].append(sent_on(fan))
     return {stage: math.fsum(times) for stage, times in sent.items()}
 
 

@@ -70,3 +70,37 @@ def kernel_bytes(kernel: Kernel, plan: Plan, chips: Callable[[str], int]) -> flo
         if group > 1:
             sent.append(bytes_sent(Collective(one.kind), group_volume(one, plan, group), group))
     return math.fsum(sent)
+
+
+def handed_on_s(
+    price: Price, held: float, whole: float, shards: int, dims: tuple[tuple[str, ...], tuple[str, ...]], scattered: bool
+) -> float:
+    """Seconds in which a pipeline stage hands a tensor on to the next.
+
+    Parameters
+    ----------
+    price
+        Of a collective of some bytes over some dims.
+    held, whole
+        Bytes that each chip of the tensor-parallel group holds, and bytes of the tensor.
+    shards
+        Chips of that group.
+    dims
+        Those between the stages, and those of the group.
+    scattered
+        Whether chips that all hold the tensor may send a part each, which is gathered behind: never slower.
+
+    Examples
+    --------
+    >>> rates = {Collective.POINT_TO_POINT: 1.0, Collective.ALL_GATHER: 10.0}
+    >>> def price(kind, volume, dims):
+    ...     return volume / rates[kind]
+    >>> [handed_on_s(price, held, 8.0, 4, (("x",), ("y",)), True) for held in (8.0, 2.0)]
+    [2.8, 2.0]
+    """
+    between, inside = dims
+    alone = price(Collective.POINT_TO_POINT, held, between)
+    if not scattered or shards == 1 or held < whole * (1 - 1e-9):
+        return alone
+    parts = price(Collective.POINT_TO_POINT, held / shards, between) + price(Collective.ALL_GATHER, held, inside)
+    return min(alone, parts)

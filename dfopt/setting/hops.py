@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dfopt.documents.graph import Tensor
 from dfopt.physics.collectives import Collective
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Floats, Ints, ShardedGraph
@@ -17,14 +18,14 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> Flo
     The stage of each kernel is not looked at for a folded graph, whose stages all hand its carried tensors on.
     """
 
-    def hop(volume: float) -> float:
-        return instance.communication_s(Collective.POINT_TO_POINT, volume, instance.plan.stage_dims)
-
-    return over_hops(instance, sharded, stage_k, hop)
+    return over_hops(instance, sharded, stage_k, instance.handed_on_s)
 
 
-def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float], float]) -> Floats:
-    """What the tensors that each stage sends per microbatch cost in sum; ``hop`` is the cost of one, from its bytes."""
+def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float, float], float]) -> Floats:
+    """What the tensors that each stage sends per microbatch cost in sum.
+
+    ``hop`` is the cost of one, from the bytes that a chip holds of it and from all of its bytes.
+    """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     if plan.stages == 1:
         return np.zeros(1)
@@ -33,12 +34,16 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
         if assumptions.point_to_point == "per_step":
             return np.zeros(alike)
         index = graph.index()
-        kinds = (sum(hop(graph.bytes_of(t) * sharded.output_k[index[t.src]]) for t in of) for of in graph.handed_on)
-        once = max(kinds)  # the last layer of a stage may be of any kind
+
+        def sent(tensor: Tensor) -> float:
+            whole = graph.bytes_of(tensor)
+            return hop(whole * sharded.output_k[index[tensor.src]], whole)
+
+        once = max(sum(map(sent, of)) for of in graph.handed_on)  # the last layer of a stage may be of any kind
         return np.full(alike, plan.interleave * once)
     spent = np.zeros(plan.stages)
     paid: set[tuple[int, int, bool]] = set()
-    forward = sharded.forward_k
+    forward, whole_t = sharded.forward_k, [graph.bytes_of(tensor) for tensor in graph.tensors]
     for t in range(len(sharded.src_t)):
         a, b = int(sharded.src_t[t]), int(sharded.dst_t[t])
         back = bool(not forward[a] and not forward[b])
@@ -46,7 +51,7 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
             key = (int(sharded.group_t[t]), int(boundary), back)
             if key not in paid:
                 paid.add(key)
-                spent[boundary + 1 if back else boundary] += hop(float(sharded.b_t[t]))
+                spent[boundary + 1 if back else boundary] += hop(float(sharded.b_t[t]), whole_t[t])
     return spent
 
 

@@ -19,7 +19,7 @@ from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.collectives import Collective
-from dfopt.physics.communications import kernel_seconds
+from dfopt.physics.communications import handed_on_s, kernel_seconds
 from dfopt.physics.copies import exchanged
 from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 from dfopt.setting.members import member_graph
@@ -199,3 +199,10 @@ class Instance:
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
         """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""
         return communication_seconds(kind, volume, dims, self.system, self.assumptions)
+
+    def handed_on_s(self, held: float, whole: float) -> float:
+        """Seconds to hand a tensor, of which each chip holds some bytes, on to the next pipeline stage."""
+        plan, scattered = self.plan, self.assumptions.point_to_point_parts == "scattered"
+        return handed_on_s(
+            self.communication_s, held, whole, plan.shards, (plan.stage_dims, plan.shard_dims), scattered
+        )

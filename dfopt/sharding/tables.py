@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
-from dfopt.physics.collectives import Collective
 from dfopt.physics.states import cached_bytes
 from dfopt.setting.conversions import gathered_again
 from dfopt.setting.instance import Instance
@@ -133,9 +132,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
                 conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
-            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = instance.communication_s(
-                Collective.POINT_TO_POINT, volume * share, plan.stage_dims
-            )
+            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = instance.handed_on_s(volume * share, volume)
         shared = assumptions.fanout == "shared" and t < len(graph.tensors)
         group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
 
