@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from dfopt import judge
-from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
@@ -14,6 +15,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.library import as_design, as_graph, as_system, load_mapping
+from dfopt.machines.calibrations import assumed_on
 from dfopt.machines.stacks import load_stack
 from dfopt.technology.derived_design import ON, DerivedDesign
 
@@ -24,7 +26,7 @@ def evaluate(
     mapping: Mapping | Result | str | os.PathLike[str],
     graph: Graph | str | os.PathLike[str],
     system: System | Design | str | os.PathLike[str],
-    assumptions: Assumptions | str | None = None,
+    assumptions: Assumptions | Calibration | str | None = None,
     stack: Stack | str | os.PathLike[str] | None = None,
     *,
     physical: bool = True,
@@ -38,8 +40,8 @@ def evaluate(
         A place for every kernel of the graph, and a plan for the system.
     graph, system : Graph and System, or names or paths of them
         The workload and the machine; a design stands for the system that it makes.
-    assumptions : Assumptions or str, optional
-        Conventions, or the name of a profile; the default profile if left out.
+    assumptions : Assumptions, Calibration or str, optional
+        Conventions, or the name of a profile, or ``calibrated``; the default profile if left out.
     stack : Stack, name or path, optional
         The chip as a stack of dies; the system's own if left out.
     physical : bool
@@ -71,10 +73,10 @@ def evaluate(
         mapping = load_mapping(mapping)[0]
     if stack is not None and not isinstance(stack, Stack):
         stack = load_stack(stack)
-    if isinstance(assumptions, str):
-        assumptions = profile(assumptions)
-    machine = as_system(system)
-    return judge.evaluate(mapping, as_graph(graph), machine, assumptions, stack, physical=physical, throttle=throttle)
+    machine, chosen = as_system(system), None
+    if assumptions is not None:
+        chosen, machine = assumed_on(assumptions, machine)
+    return judge.evaluate(mapping, as_graph(graph), machine, chosen, stack, physical=physical, throttle=throttle)
 
 
 def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLike[str] = ON) -> DerivedDesign:

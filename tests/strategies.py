@@ -402,8 +402,9 @@ def efficiency_tables(draw: st.DrawFn, memory: bool = False) -> tuple[Efficiency
     for unit, limits in (("matrix", [None, 16.0, 64.0, 256.0]), ("vector", [None, 8.0, 32.0])):
         for _ in range(dice(range(4))):
             flop, extent = dice(limits), dice([None, 2, 3, 6])
-            row = EfficiencyRow(unit=unit, flop=flop, extent=extent, share=dice(shares))
-            if (flop or extent) and not any(earlier.covers(row) for earlier in rows):
+            op = dice([None, None, "matmul", "attention"]) if unit == "matrix" else None
+            row = EfficiencyRow(unit=unit, flop=flop, extent=extent, op=op, share=dice(shares))
+            if row.conditions and not any(earlier.covers(row) for earlier in rows):
                 rows.append(row)
         rows.append(EfficiencyRow(unit=unit, share=dice(shares)))
     return (*rows, *(_memory_rows(dice) if memory else ()))

@@ -1,12 +1,17 @@
 """Measured training steps of language models against the model: a mapping is given, its time is compared.
 
-    python benchmarks/reference/measured.py CSV [--assume PROFILE] [--no-memory-limit] [--rows] [--json FILE]
+    python benchmarks/reference/measured.py CSV [--assume PROFILE] [--borrow] [--no-memory-limit] [--rows] [--by FIELD]
+        [--json FILE]
 
 Tables are those of ``dfopt calibrate`` (:mod:`dfopt.calibration.rows`). TP, PP, DP, interleaving, microbatch,
 recomputation and ZeRO are as a row says; what it does not say is chosen for least time and marked ``assumed``. A
 profile is the name of assumptions, a file of them, or a calibration. ``--json`` keeps every row, with those that are
-not taken and why, in the form of ``dfmodel.py`` with ``profile`` and ``source`` beside it; the quantity is
-``step_seconds``.
+not taken and why, in the form of ``dfmodel.py`` with ``profile``, ``source``, ``model`` and ``chip`` beside it; the
+quantity is ``step_seconds``. ``--borrow``: chips of no calibration of their own take the shares of the one that is
+given, which is marked ``assumed``. What a row says and the model has not is named behind it as ``left out``.
+
+Order: of all pairs of mappings of one model and batch size on as many chips of one kind, whose measured times differ by
+more than `NOISE`, the share that the model puts in the same order.
 """
 
 from __future__ import annotations
@@ -15,20 +20,24 @@ import argparse
 import sys
 import time
 from collections import defaultdict
+from itertools import combinations
 from pathlib import Path
 from statistics import mean, median
 
 from report import Row, finished, write_rows
 
-from dfopt.calibration.rows import TrainingRow, Untaken, read_rows
-from dfopt.calibration.steps import Step, alike, machine_of, step_of
+from dfopt.calibration.row import TrainingRow, Untaken
+from dfopt.calibration.rows import read_rows
+from dfopt.calibration.steps import Step, alike, left_out, row_machine, step_of
 from dfopt.calibration.summary import rank_correlation
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.calibration import Calibration
+from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, SystemSpecError, refuse
 from dfopt.library import load_any
 
 QUANTITY = "step_seconds"
+NOISE = 0.02
 
 
 def profile_of(text: str) -> tuple[Assumptions, Calibration | None]:
@@ -47,20 +56,35 @@ def profile_of(text: str) -> tuple[Assumptions, Calibration | None]:
     return found, None
 
 
+def borrowed(calibration: Calibration, system: System) -> System:
+    """The system with the shares of a calibration, also of another chip: its dims are matched by their place."""
+    if system.chip.name == calibration.chip:
+        return calibration.applied(system)
+    shares = [*calibration.network.values()]
+    dims = tuple(dim.model_copy(update={"efficiency": shares[min(place, len(shares) - 1)]})
+                 for place, dim in enumerate(system.network))  # fmt: skip
+    chip = system.chip.model_copy(update={"efficiency": calibration.efficiency})
+    return system.model_copy(update={"chip": chip, "network": dims})
+
+
 def row_of(
     given: TrainingRow | Untaken, known: dict[TrainingRow, Step | DfoptError], options: argparse.Namespace
 ) -> Row:
     """A row, judged if it can be; equal steps are mapped once."""
     began = time.perf_counter()
     shared: Row = {"case": given.name, "quantity": QUANTITY, "profile": options.profile.profile, "source": given.source}
+    if isinstance(given, TrainingRow):
+        model = given.model
+        shared |= {"model": f"{model.parameters / 1e9:.3g}B {model.seq}", "chip": given.chip, "chips": given.chips}
+        shared["batch"] = given.batch
     if isinstance(given, Untaken):
         return finished({**shared, "reported": None, "ours": None, "status": "not taken", "note": given.reason})
     key = alike(given)
     if key not in known:
         try:
-            system = machine_of(given, memory_limit=not options.no_memory_limit)
+            system = row_machine(given, memory_limit=not options.no_memory_limit)
             if options.calibration is not None:
-                system = options.calibration.applied(system)
+                system = (borrowed if options.borrow else Calibration.applied)(options.calibration, system)
             known[key] = step_of(given, options.profile, system)
         except DfoptError as error:
             known[key] = error
@@ -71,31 +95,51 @@ def row_of(
         status = next((word for kind, word in words if isinstance(step, kind)), "error")
         return finished({**shared, "ours": None, "status": status, "note": str(step).replace("\n", " ")})
     ratio = step.seconds / given.seconds
-    notes = [f"assumed: {', '.join(step.assumed)}"] if step.assumed else []
-    notes += [f"left out: {', '.join(given.unmodelled)}"] if given.unmodelled else []
+    assumed, fitted = list(step.assumed), options.calibration
+    if fitted is not None and step.system.chip.name != fitted.chip:
+        assumed.append(f"shares of {fitted.chip}")
+    notes = [f"assumed: {', '.join(assumed)}"] if assumed else []
+    notes += [f"left out: {', '.join(out)}"] if (out := left_out(given)) else []
     gap = step.result.gap
     return finished({**shared, "ours": step.seconds, "ratio": ratio, "ours_is": f"{100 * (ratio - 1):+.1f} %",
                      "gap": gap, "status": "ok", "note": "; ".join(notes)})  # fmt: skip
 
 
-def summary(rows: list[Row]) -> list[str]:
-    """Errors by source, and in all."""
+def summary(rows: list[Row], field: str = "source") -> list[str]:
+    """Errors by a field of the rows, and in all."""
     by: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row["status"] == "ok":
-            by[row["source"]].append(row)
-    lines = [f"{'source':58} {'rows':>4} {'mean':>6} {'median':>6} {'max':>6} {'bias':>7} {'rank':>5}"]
+            by[row[field]].append(row)
+    lines = [f"{field:58} {'rows':>4} {'mean':>6} {'median':>6} {'max':>6} {'bias':>7} {'rank':>5} {'order':>12}"]
     every = [row for each in by.values() for row in each]
-    for source, each in [*by.items(), ("all", every)]:
+    for name, each in [*by.items(), ("all", every)]:
         errors = [row["ratio"] - 1 for row in each]
         if not errors:
             continue
         sizes = [abs(error) for error in errors]
         rank = rank_correlation([row["ours"] for row in each], [row["reported"] for row in each])
         shown = "-" if rank is None else f"{rank:.2f}"
-        figures = f"{mean(sizes):6.1%} {median(sizes):6.1%} {max(sizes):6.1%} {mean(errors):+7.1%} {shown:>5}"
-        lines.append(f"{source[:58]:58} {len(each):4} {figures}")
+        right, pairs = ordered(each)
+        told = f"{right} of {pairs}" if pairs else "-"
+        figures = (
+            f"{mean(sizes):6.1%} {median(sizes):6.1%} {max(sizes):6.1%} {mean(errors):+7.1%} {shown:>5} {told:>12}"
+        )
+        lines.append(f"{name[:58]:58} {len(each):4} {figures}")
     return lines
+
+
+def ordered(rows: list[Row]) -> tuple[int, int]:
+    """Pairs of mappings that are in the order in which they were measured, and how many pairs there are."""
+    right = pairs = 0
+    alike = ("model", "chip", "chips", "batch")
+    for one, other in combinations(rows, 2):
+        apart = one["reported"] / other["reported"] - 1
+        if any(one[field] != other[field] for field in alike) or abs(apart) <= NOISE or one["ours"] == other["ours"]:
+            continue
+        pairs += 1
+        right += (one["ours"] > other["ours"]) == (apart > 0)
+    return right, pairs
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -103,6 +147,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", type=Path, metavar="CSV")
     parser.add_argument("--assume", default="default", metavar="PROFILE")
+    parser.add_argument("--borrow", action="store_true", help="take the shares of a calibration of another chip")
+    parser.add_argument("--by", default="source", choices=["source", "model", "chip"], help="print errors by this")
     parser.add_argument("--no-memory-limit", action="store_true", help="let a chip's memory hold everything")
     parser.add_argument("--rows", action="store_true", help="print every row")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row")
@@ -124,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
                 f"{row['case']:44} {row['reported']:9.3f} {row['ours']:9.3f} {row['ours_is']:>8}  {row['note']}",
                 flush=True,
             )
-    print("\n".join(summary(rows)))
+    print("\n".join(summary(rows, options.by)))
     for row in rows:
         if row["status"] != "ok":
             print(f"{row['status']}: {row['case']}: {row['note'][:150]}")

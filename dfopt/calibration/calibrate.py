@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 import dfopt
 from dfopt.calibration.fitting import fit, left_out_errors, predicted
 from dfopt.calibration.numbers import applied, known_numbers, named
-from dfopt.calibration.rows import TrainingRow, digest_of, read_rows
-from dfopt.calibration.steps import Step, machine_of, step_of
+from dfopt.calibration.row import TrainingRow
+from dfopt.calibration.rows import digest_of, read_rows
+from dfopt.calibration.steps import Step, row_machine, step_of
 from dfopt.calibration.tables import gemm_rows, node_efficiency
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.calibration import Calibration, Evidence, FittedNumber, SourceError
+from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.system import System
-from dfopt.errors import refuse
+from dfopt.errors import PlanError, refuse
 
 __all__ = ["ROUNDS", "calibrate", "mapped", "usual_assumptions"]
 
@@ -27,7 +29,13 @@ ROUNDS: Final = 2
 
 def usual_assumptions(name: str) -> Assumptions:
     """What steps are fitted under: every kernel by itself, its compute, memory and network times added up."""
-    return Assumptions(profile=name, execution="kernel_by_kernel", overlap="none", compute_model="efficiency")
+    return Assumptions(
+        profile=name,
+        execution="kernel_by_kernel",
+        overlap="none",
+        compute_model="efficiency",
+        point_to_point_parts="scattered",
+    )
 
 
 def mapped(
@@ -35,7 +43,7 @@ def mapped(
 ) -> list[Step]:
     """Every row's best mapping with some values. Memory holds everything: a row that ran did fit."""
     made, chosen = applied(values, system, assumptions)
-    return [step_of(row, chosen, machine_of(row, made, memory_limit=False)) for row in rows]
+    return [step_of(row, chosen, row_machine(row, made, memory_limit=False)) for row in rows]
 
 
 def calibrate(
@@ -47,13 +55,15 @@ def calibrate(
     collectives: str | Path | None = None,
     names: Sequence[str] | None = None,
     say: Callable[[str], None] = lambda _: None,
+    like: Calibration | None = None,
 ) -> Calibration:
-    """Fit numbers of a system to measured steps.
+    """Fit numbers of a system to measured steps, or take them from the calibration of another chip.
 
     Parameters
     ----------
     data
         Tables of steps (:mod:`dfopt.calibration.rows`); all of their rows that are taken must be of the system's chip.
+        None where every number is from tables and from ``like``.
     system
         What is fitted: nodes and what connects them.
     name
@@ -66,19 +76,21 @@ def calibrate(
         Numbers to fit; by default those that tables have not fixed and that step times count.
     say
         Is told what is going on.
+    like
+        A calibration whose shares are taken where neither tables nor rows say any.
 
     Raises
     ------
     DocumentError, PlanError
         For a table that cannot be read, too few rows, and numbers that the rows cannot identify.
     """
-    assumptions = usual_assumptions(name)
-    evidence, fixed = [], set()
+    system, assumptions = with_attention(system), usual_assumptions(name)
+    evidence, fixed = list[Evidence](), set[str]()
+    taken_over: tuple[FittedNumber, ...] = ()
+    if like is not None:
+        system, assumptions, taken_over = taken_from(like, system, assumptions)
     if kernels is not None:
-        rows, count = gemm_rows(kernels, label, system)
-        others = [row for row in system.chip.efficiency or () if row.unit != "matrix"]
-        chip = system.chip.model_copy(update={"efficiency": (*rows, *others)})
-        system = system.model_copy(update={"chip": chip})
+        system, count = with_kernels(system, kernels, label)
         evidence.append(Evidence(file=Path(kernels).name, sha256=digest_of(kernels), rows=count))
         fixed.add("matrix")
     if collectives is not None:
@@ -86,10 +98,14 @@ def calibrate(
         system, _ = applied({system.network[0].name: share}, system, assumptions)
         evidence.append(Evidence(file=Path(collectives).name, sha256=digest_of(collectives), rows=count))
         fixed.add(system.network[0].name)
+    if not data:
+        if like is None or names:
+            raise PlanError(
+                "fit: found no rows to fit to; give a table of steps, or a calibration to take numbers from"
+            )
+        return _calibration(name, system, assumptions, (), (), evidence, taken_over)
     known = known_numbers(system, assumptions)
-    # shares of memory bandwidth stay out until step times count them, which overheads per kernel come with
-    uncounted = set() if "kernel_overhead" in known else {"memory"}
-    numbers = named(names or [one for one in known if one not in fixed | uncounted], known)
+    numbers = named(names or [one for one in known if one not in fixed | {n.name for n in taken_over}], known)
     taken: list[TrainingRow] = []
     for path in data:
         rows_of = [row for row in read_rows(path) if isinstance(row, TrainingRow)]
@@ -122,16 +138,72 @@ def calibrate(
             )
         )
     made, fitted_under = applied(values, system, assumptions)
+    fitted = tuple(FittedNumber(name=n.name, value=values[n.name], least=n.least, most=n.most) for n in numbers)
+    return _calibration(name, made, fitted_under, fitted, tuple(told), evidence, taken_over)
+
+
+def with_kernels(system: System, kernels: str | Path, label: str) -> tuple[System, int]:
+    """The system with the shares of measured GEMMs beside its share of bandwidth, and how many products there were."""
+    rows, count = gemm_rows(kernels, label, system)
+    others = [row for row in system.chip.efficiency or () if row.unit != "matrix" or row.op is not None]
+    chip = system.chip.model_copy(update={"efficiency": _in_order((*rows, *others))})
+    return system.model_copy(update={"chip": chip}), count
+
+
+def with_attention(system: System) -> System:
+    """The system with rows for products of two activations, which start at the share of its largest GEMMs."""
+    rows = system.chip.efficiency or ()
+    top = max((row.share for row in rows if row.unit == "matrix"), default=None)
+    if top is None:
+        refuse(system.name, "found no shares of the matrix unit", "give its chip a table: efficiency")
+    asked: tuple[Literal["matmul", "attention"], ...] = ("matmul", "attention")
+    missing = [op for op in asked if not any(row.op == op for row in rows)]
+    more = [EfficiencyRow(unit="matrix", op=op, share=top) for op in missing]
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"efficiency": _in_order((*more, *rows))})})
+
+
+def _in_order(rows: Sequence[EfficiencyRow]) -> tuple[EfficiencyRow, ...]:
+    """Rows of attention first: those of all products would hide them."""
+    return tuple(sorted(rows, key=lambda row: row.op is None))
+
+
+def taken_from(
+    like: Calibration, system: System, assumptions: Assumptions
+) -> tuple[System, Assumptions, tuple[FittedNumber, ...]]:
+    """A system and assumptions with the fitted numbers of another chip, and which those are.
+
+    A share is one of the chip's own rate; what it is of FLOP and bytes goes with it. Dims are matched by their place.
+    """
+    donor = like.numbers()
+    dims = dict(zip(like.network, system.network, strict=False))
+    values = {dims[name].name if name in dims else name: value for name, value in donor.items()}
+    known = known_numbers(system, assumptions)
+    over = {name: value for name, value in values.items() if name in known}
+    made, chosen = applied(over, system, assumptions)
+    return made, chosen, tuple(FittedNumber(name=n, value=v, least=known[n].least, most=known[n].most)
+                               for n, v in over.items())  # fmt: skip
+
+
+def _calibration(
+    name: str,
+    system: System,
+    assumptions: Assumptions,
+    fitted: tuple[FittedNumber, ...],
+    errors: tuple[SourceError, ...],
+    evidence: Sequence[Evidence],
+    taken_over: tuple[FittedNumber, ...],
+) -> Calibration:
+    rows = system.chip.efficiency or ()
+    mine = {number.name for number in fitted}
     return Calibration(
         profile=name,
         chip=system.chip.name,
-        assumptions=fitted_under,
-        efficiency=tuple(
-            row.model_copy(update={"share": float(f"{row.share:.4g}")}) for row in made.chip.efficiency or ()
-        ),
-        network={dim.name: dim.efficiency or 1.0 for dim in made.network},
-        fitted=tuple(FittedNumber(name=n.name, value=values[n.name], least=n.least, most=n.most) for n in numbers),
-        errors=tuple(told),
+        assumptions=assumptions,
+        efficiency=tuple(row.model_copy(update={"share": float(f"{row.share:.4g}")}) for row in rows),
+        network={dim.name: dim.efficiency or 1.0 for dim in system.network},
+        fitted=fitted,
+        taken_over=tuple(number for number in taken_over if number.name not in mine) or None,
+        errors=errors,
         evidence=tuple(evidence),
         version=dfopt.__version__,
     )

@@ -14,7 +14,7 @@ from dfopt.errors import PlanError, did_you_mean
 __all__ = ["Number", "MOST_NUMBERS", "applied", "known_numbers", "named"]
 
 MOST_NUMBERS: Final = 12
-_UNITS: Final = ("matrix", "vector", "memory")
+_UNITS: Final = ("matrix", "matmul", "attention", "vector", "memory")
 _OVERHEADS: Final = {"kernel_overhead": 50e-6, "step_overhead": 10.0}
 """Seconds at most, where assumptions have such a field."""
 
@@ -24,6 +24,7 @@ class Number:
     """A number that may be fitted; a share divides work, so that a step is about affine in what it is the inverse of.
 
     ``matrix``, ``vector`` and ``memory`` are the share of the largest kernels; smaller ones keep their ratio to it.
+    ``matmul`` and ``attention`` are those of rows with such an ``op``.
     """
 
     name: str
@@ -43,8 +44,13 @@ class Number:
         return 1 / value if self.share else value
 
 
-def _top(rows: Sequence[EfficiencyRow], unit: str) -> float | None:
-    return max((row.share for row in rows if row.unit == unit), default=None)
+def _number_of(row: EfficiencyRow) -> str:
+    """The number that a row's share follows."""
+    return row.op or row.unit
+
+
+def _top(rows: Sequence[EfficiencyRow], name: str) -> float | None:
+    return max((row.share for row in rows if _number_of(row) == name), default=None)
 
 
 def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]:
@@ -99,7 +105,7 @@ def applied(values: Mapping[str, float], system: System, assumptions: Assumption
         if top is not None:
             factor = value / top
             rows = tuple(
-                row.model_copy(update={"share": row.share * factor}) if row.unit == name else row for row in rows
+                row.model_copy(update={"share": row.share * factor}) if _number_of(row) == name else row for row in rows
             )
         dims = tuple(dim.model_copy(update={"efficiency": value}) if dim.name == name else dim for dim in dims)
     chip = system.chip.model_copy(update={"efficiency": rows})

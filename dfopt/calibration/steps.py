@@ -7,35 +7,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from dfopt.calibration.rows import Chip, TrainingRow
+from dfopt.calibration.machines import machine_of
+from dfopt.calibration.row import TrainingRow
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dim_names import part_name
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
-from dfopt.errors import DfoptError
-from dfopt.library import load_system
-from dfopt.machines.fields import with_fields
+from dfopt.errors import DfoptError, PlanError
 from dfopt.search import optimize
 from dfopt.workloads import expand
 
-__all__ = ["MACHINES", "MICROBATCHES", "NODE", "Step", "graph_of", "machine_of", "step_of"]
+__all__ = ["MICROBATCHES", "Step", "graph_of", "left_out", "row_machine", "step_of"]
 
-NODE: Final = 8  # chips of a node, of all machines here
-MACHINES: Final[dict[Chip, tuple[str, dict[str, Any]]]] = {
-    "a100": ("a100-512", {}),
-    # NVIDIA A100 40 GB SXM datasheet: 1555 GB/s of HBM2
-    "a100-40gb": ("a100-512", {"chip.dram.bandwidth": "1555 GB/s", "chip.dram.capacity": "40 GiB"}),
-    "h100": ("h100-4096", {}),
-    # torchtitan's benchmarks: H100 of 500 W with 96 GB of HBM2e at 2.4 TB/s; its peak under that power is not stated
-    "h100-hbm2e": ("h100-4096", {"chip.dram.bandwidth": "2400 GB/s", "chip.dram.capacity": "96 GB"}),
-}
-"""System of the zoo of each chip, and what is different in it."""
 MICROBATCHES: Final = (1, 2, 4, 8)
 INTERLEAVES: Final = (1, 2, 4)
 """What is tried where a source does not say it."""
 SECONDS: Final = 10.0  # for a solve: the best mapping found is taken
-_MODES: Final = ("attention", "full")
+_MODES: Final = {False: ("attention", "full"), True: ("attention", "full+attention")}
+"""By whether a library does attention at once."""
 
 
 @dataclass(frozen=True)
@@ -55,48 +46,67 @@ class Step:
         return self.result.step_time_s
 
 
-def machine_of(row: TrainingRow, base: System | None = None, memory_limit: bool = True) -> System:
-    """The machine that a row ran on: so many nodes, and one node, or a part of it, where no more were used.
-
-    Raises
-    ------
-    DocumentError
-        Where a base has other dims than nodes and what connects them.
+def row_machine(row: TrainingRow, base: System | None = None, memory_limit: bool = True) -> System:
+    """The machine that a row ran on, or so many chips of a base.
 
     Examples
     --------
-    >>> from dfopt.calibration.rows import Model
+    >>> from dfopt.calibration.row import Model
     >>> small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
-    >>> row = TrainingRow("a", "b", small, "a100", 64, 8, 8, 1, batch=8, seconds=1.0)
-    >>> machine_of(row).chips
+    >>> row_machine(TrainingRow("a", "b", small, "a100", 64, 8, 8, 1, batch=8, seconds=1.0)).chips
     64
     """
-    name, changes = MACHINES[row.chip]
-    system = with_fields(load_system(name), changes) if base is None else base
-    data = system.to_data()
-    inside, between = data["network"]
-    sizes = min(NODE, row.chips), row.chips // NODE
-    data["network"] = [{**inside, "size": sizes[0]}]
-    if row.chips > NODE:
-        data["network"].append({**between, "size": sizes[1]})
-    if not memory_limit:
-        data["chip"]["dram"].pop("capacity", None)
-    return System.from_data(data, system.name)
+    return machine_of(row.chip, row.chips, base, memory_limit)
+
+
+def second_axis(row: TrainingRow) -> int:
+    """Chips of the axis over which experts, or the contexts of a copy, are split; 1 = there is none.
+
+    As many as experts have groups, if copies of the batch are a multiple of that; where TP chips have experts of their
+    own too, those are left out, and TP splits what each expert does.
+
+    Raises
+    ------
+    PlanError
+        For groups of experts that are no part of the copies.
+    """
+    if row.expert_groups == 1:
+        return row.contexts
+    for groups in (row.expert_groups, row.expert_groups // row.tensor):
+        if row.contexts == 1 and groups and row.copies % groups == 0:
+            return groups
+    beside = f" beside cp {row.contexts}" if row.contexts > 1 else ""
+    raise PlanError(f"found {row.expert_groups} groups of experts{beside} in {row.copies} copies of the batch")
 
 
 def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
-    """The training step of a row: embedding, equal layers, logits."""
+    """The training step of a row: embedding, equal layers, logits. ``microbatch``: samples of a copy."""
     model = row.model
     like_llama = model.gated_mlp
-    parameters = {
+    parameters: dict[str, Any] = {
         "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads, "head_dim": model.head_dim,
-        "ffn": model.ffn, "layers": model.layers, "vocab": model.vocab, "seq": model.seq, "ends": True,
-        "gated_mlp": like_llama, "rotary": like_llama, "norm": "rmsnorm" if like_llama else "layernorm",
+        "ffn": model.ffn, "layers": model.layers + _more_layers(row), "vocab": model.vocab, "seq": model.seq,
+        "ends": True, "gated_mlp": like_llama, "rotary": like_llama, "norm": "rmsnorm" if like_llama else "layernorm",
         "learned_positions": 0 if like_llama else model.seq, "tie_embeddings": model.tie_embeddings,
-        "word_bytes": row.word_bytes, "microbatch": microbatch, "batch": row.batch, "mode": "training",
-        "recompute": recompute,
+        "microbatch": microbatch * _sequences(row), "batch": row.batch, "mode": "training", "recompute": recompute,
+        "causal": row.causal, "scores_dropout": row.scores_dropout,
     }  # fmt: skip
+    if model.experts is not None:
+        parameters |= {"experts": model.experts, "chosen": model.chosen, "routing": "balanced"}
+    if row.dtypes:
+        parameters["dtypes"] = dict(row.dtypes)
     return expand({"schema": Graph.SCHEMA, "name": "decoder", "workload": "decoder", "parameters": parameters}, "row")
+
+
+def _sequences(row: TrainingRow) -> int:
+    """Copies whose samples are evaluated together, since they share experts."""
+    return second_axis(row) if row.expert_groups > 1 else 1
+
+
+def _more_layers(row: TrainingRow) -> int:
+    """Layers that stages have room for: chunks are equal here, embedding and logits take the place of some there."""
+    chunks = row.pipeline * (row.interleave or 1)
+    return -row.model.layers % chunks if (row.interleave or 1) > 1 else 0
 
 
 def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
@@ -107,15 +117,17 @@ def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
 
     Examples
     --------
-    >>> from dfopt.calibration.rows import Model
+    >>> from dfopt.calibration.row import Model
     >>> small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
     >>> row = TrainingRow("a", "b", small, "a100", 512, 4, 16, 8, batch=8, seconds=1.0)
-    >>> dims_of(row, machine_of(row))
+    >>> dims_of(row, row_machine(row))
     {'tp_dims': ('node[4]',), 'dp_dims': ('node[2@4]', 'cluster[4]'), 'pp_dims': ('cluster[16@4]',)}
     """
     found: dict[str, tuple[str, ...]] = {}
     free = [(dim.name, dim.size, 1) for dim in system.network]  # name, chips that are left, stride of the next part
-    for axis, degree in (("tp", row.tensor), ("dp", row.copies), ("pp", row.pipeline)):
+    second = second_axis(row)
+    degrees = {"tp": row.tensor, "mp": second, "dp": row.copies // _sequences(row), "pp": row.pipeline}
+    for axis, degree in degrees.items():
         names: list[str] = []
         for at, (name, left, stride) in enumerate(free):
             size = math.gcd(degree, left)
@@ -126,7 +138,8 @@ def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
                 degree //= size
             if degree > 1 and left // size > 1:
                 return {}
-        found[f"{axis}_dims"] = tuple(names)
+        if axis != "mp" or second > 1:
+            found[f"{axis}_dims"] = tuple(names)
     return found
 
 
@@ -136,20 +149,36 @@ def _microbatches(row: TrainingRow) -> Sequence[int]:
     return [size for size in MICROBATCHES if row.batch % (row.copies * size) == 0]
 
 
-def _interleaves(row: TrainingRow, graph: Graph) -> Sequence[int]:
+def _interleaves(row: TrainingRow, microbatch: int) -> Sequence[int]:
     """Chunks of a stage; more than one need microbatches that are a multiple of the stages."""
     if row.interleave is not None:
         return (row.interleave,)
-    layers, microbatches = row.model.layers // row.pipeline, row.batch // (row.copies * graph.microbatch)
+    layers, microbatches = row.model.layers // row.pipeline, row.batch // (row.copies * microbatch)
     fits = row.pipeline > 1 and row.model.layers % row.pipeline == 0 and microbatches % row.pipeline == 0
     return [chunks for chunks in INTERLEAVES if chunks == 1 or (fits and layers % chunks == 0)]
 
 
-def _graphs(row: TrainingRow) -> Iterator[Graph]:
-    """A graph for each way that a source leaves open."""
-    for recompute in (row.recompute,) if row.recompute is not None else _MODES:
+def _ways(row: TrainingRow) -> Iterator[tuple[str, int, int, Graph]]:
+    """What a source leaves open, every way of it: what is computed again, microbatch, chunks, and the graph."""
+    again = (row.recompute,) if row.recompute is not None else _MODES[row.library_attention]
+    for recompute in again:
         for size in _microbatches(row):
-            yield graph_of(row, size, recompute)
+            graph = graph_of(row, size, recompute)
+            for chunks in _interleaves(row, size):
+                yield recompute, size, chunks, graph
+
+
+def _asked(row: TrainingRow, system: System) -> dict[str, Any]:
+    """What a request says of the degrees of a row."""
+    second = second_axis(row)
+    asked: dict[str, Any] = {"tp": row.tensor, "pp": row.pipeline, "dp": row.copies // _sequences(row)}
+    if row.expert_groups > 1:
+        asked |= {"ep": second, "attention_dp": second}
+    elif second > 1:
+        asked["cp"] = second
+    if row.zero:
+        asked["zero"] = row.zero
+    return asked | dims_of(row, system)
 
 
 def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
@@ -162,40 +191,52 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     """
     sequence = row.sequence_parallelism or assumptions.sequence_parallelism
     chosen = assumptions.with_(sharding_objective="seconds", sequence_parallelism=sequence)
-    asked: dict[str, Any] = {
-        "tp": row.tensor,
-        "pp": row.pipeline,
-        "dp": row.copies,
-        "time_limit": SECONDS,
-        **dims_of(row, system),
-    }
-    if row.zero:
-        asked["zero"] = row.zero
-    found: list[Step] = []
-    refused: list[DfoptError] = []
-    for graph in _graphs(row):
-        for interleave in _interleaves(row, graph):
-            try:
-                result = optimize(graph, system, assumptions=chosen, interleave=interleave, **asked)
-            except DfoptError as error:
-                refused.append(error)
-                continue
-            found.append(Step(row, graph, system, chosen, result, _assumed(row, graph, result)))
+    if row.library_attention:
+        chosen = chosen.with_(execution="library")
+    if row.overlaps_gradients:
+        chosen = chosen.with_(gradient_overlap="backward")
+    asked, found, refused = _asked(row, system), list[Step](), list[DfoptError]()
+    for recompute, size, chunks, graph in _ways(row):
+        try:
+            pins = _by_tokens(row, graph)
+            result = optimize(graph, system, assumptions=chosen, time_limit=SECONDS, interleave=chunks,
+                              pin_sharding=pins, **asked)  # fmt: skip
+        except DfoptError as error:
+            refused.append(error)
+            continue
+        assumed = _assumed(row, {"microbatch": size, "interleave": chunks, "recompute": recompute})
+        found.append(Step(row, graph, system, chosen, result, assumed))
     if not found:
         raise refused[0]
     return min(found, key=lambda step: step.seconds)
 
 
-def _assumed(row: TrainingRow, graph: Graph, result: Result) -> tuple[str, ...]:
-    plan = result.mapping.plan
-    open_ = {
-        "microbatch": (row.microbatch, graph.microbatch),
-        "interleave": (row.interleave if row.pipeline > 1 else 1, plan.interleave),
-        "recompute": (row.recompute, (graph.variant or "recompute: none").removeprefix("recompute: ")),
+def _by_tokens(row: TrainingRow, graph: Graph) -> dict[str, Sharding]:
+    """Where a run splits tokens of the residual stream (Korthikanti et al.), all kernels on it do."""
+    if row.sequence_parallelism != "allow" or row.tensor == 1:
+        return {}
+    return {k.name: "n" for k in graph.kernels if k.op == "elementwise" and k.role in ("residual", "norm", "dropout")}
+
+
+def _assumed(row: TrainingRow, chosen: dict[str, int | str]) -> tuple[str, ...]:
+    stated = {
+        "microbatch": row.microbatch,
+        "interleave": row.interleave if row.pipeline > 1 else 1,
+        "recompute": row.recompute,
     }
-    found = [f"{name} {value}" for name, (stated, value) in open_.items() if stated is None]
+    found = [f"{name} {value}" for name, value in chosen.items() if stated[name] is None]
     if row.sequence_parallelism is None and row.tensor > 1:
         found.append("sequence_parallelism")
+    return tuple(found)
+
+
+def left_out(row: TrainingRow) -> tuple[str, ...]:
+    """What a row says, or what it comes to, that the model of it has not."""
+    found = list(row.unmodelled)
+    if more := _more_layers(row):
+        found.append(f"stages that are not equal: {more} layers more")
+    if row.expert_groups > 1 and second_axis(row) < row.expert_groups:
+        found.append("experts of their own for TP chips")
     return tuple(found)
 
 

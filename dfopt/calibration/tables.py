@@ -14,7 +14,8 @@ from dfopt.errors import refuse
 
 __all__ = ["gemm_rows", "node_efficiency"]
 
-LIMITS: Final = (128e9, 16e9, 1e9, 0.0)  # FLOP: those of the tables of Calculon
+LIMITS: Final = (4e12, 1e12, 512e9, 128e9, 16e9, 1e9, 0.0)  # FLOP: those of the tables of Calculon, and three above
+LARGEST: Final = 128e9  # FLOP from which a share above 1 can only mean a peak that is not the chip's
 LARGE: Final = 64 * 2**20  # bytes: a collective that latency no longer matters to
 
 
@@ -33,7 +34,8 @@ def gemm_rows(path: str | Path, label: str, system: System) -> tuple[list[Effici
 
     ``system``, ``m``, ``n``, ``k``, ``latency_ms``, in a type of two bytes. A product takes its compute time and the
     time of its bytes, one after the other, as under ``overlap: none``; where the former is longer at full rates, its
-    share of the peak is what is left for it. Of each class by FLOP the median; shares never rise for smaller kernels.
+    share of the peak is what is left for it. Of each class by FLOP the median. In truth both pass at once, so that
+    less may be left than the peak takes; of classes below `LARGEST` the share is 1 then.
 
     Raises
     ------
@@ -47,16 +49,19 @@ def gemm_rows(path: str | Path, label: str, system: System) -> tuple[list[Effici
     count = 0
     for row in _rows(path, ("system", "m", "n", "k", "latency_ms"), label):
         m, n, k = (int(row[axis]) for axis in ("m", "n", "k"))
-        compute, memory = 2.0 * m * n * k / peak, 2.0 * (m * k + k * n + m * n) / dram.bandwidth
-        if compute >= memory:
+        compute, moved = 2.0 * m * n * k / peak, 2.0 * (m * k + k * n + m * n)
+        if compute >= moved / dram.bandwidth:
             count += 1
             limit = next(one for one in LIMITS if compute * peak >= one)
-            shares[limit].append(compute / max(float(row["latency_ms"]) * 1e-3 - memory, 1e-300))
+            left = float(row["latency_ms"]) * 1e-3 - moved / dram.bandwidth
+            shares[limit].append(compute / max(left, 1e-300))
     found: list[EfficiencyRow] = []
     for limit in LIMITS:
         if not shares[limit]:
             continue
-        share = float(f"{min(median(shares[limit]), *(row.share for row in found), 1e9):.4g}")
+        share = float(f"{median(shares[limit]):.4g}")
+        if share > 1 and limit < LARGEST and found:  # its bytes pass while it computes: no time is left for its FLOP
+            share = 1.0
         if not 0 < share <= 1:
             refuse(str(path), f"found a share of {share:g} of the peak of {system.chip.name}", "check its peak")
         found.append(EfficiencyRow(unit="matrix", share=share, flop=limit or None))

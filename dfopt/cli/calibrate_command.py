@@ -12,20 +12,27 @@ from dfopt.cli.common import JsonFlag, app, argument, check_output, emit, errors
 
 @app.command()
 def calibrate(
-    data: Annotated[list[Path], argument("DATA.csv...", "measured training steps: tables of the forms that it reads")],
     system: Annotated[str, option("system whose numbers are fitted: zoo name or file", "--system", metavar="SYSTEM")],
     output: Annotated[Path, option("write the calibration", "--output", "-o", metavar="FILE.yaml")],
+    data: Annotated[
+        list[Path] | None, argument("[DATA.csv...]", "measured training steps: tables of the forms that it reads")
+    ] = None,
     kernels: Annotated[Path | None, option("measured GEMMs: they fix shares of peak", metavar="GEMM.csv")] = None,
     collectives: Annotated[
         Path | None, option("measured collectives: they fix the share of a node's links", metavar="NCCL.csv")
     ] = None,
     label: Annotated[str, option("what these two call the system, or how that begins", metavar="NAME")] = "",
     fit: Annotated[str, option("numbers to fit, by commas; default: what tables leave open", metavar="NAMES")] = "",
+    like: Annotated[
+        Path | None,
+        option("calibration of another chip, whose numbers are taken where none are fitted", metavar="FILE"),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit shares of a machine's rates to measured training steps; the profile keeps where they come from."""
     with errors():
         from dfopt.calibration.calibrate import calibrate as calibrated
+        from dfopt.documents.calibration import Calibration
         from dfopt.library import as_system
         from dfopt.show.calibration import calibration_report
 
@@ -35,7 +42,8 @@ def calibrate(
         def say(text: str) -> None:
             typer.echo(f"dfopt: {text}", err=True)
 
-        made = calibrated(data, as_system(system), output.stem, label, kernels, collectives, names, say)
+        donor = None if like is None else Calibration.load(like)
+        made = calibrated(data or [], as_system(system), output.stem, label, kernels, collectives, names, say, donor)
         made.dump(output)
         for one in made.fitted:
             if one.at_bound:

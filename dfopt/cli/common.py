@@ -16,6 +16,8 @@ from dfopt import arguments
 
 if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions
+    from dfopt.documents.calibration import Calibration
+    from dfopt.documents.system import System
 
 
 class Grouped(TyperCommand):
@@ -69,7 +71,12 @@ ParamOpt = Annotated[
     list[str] | None,
     under(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE"),
 ]
-AssumeOpt = Annotated[str, under(WORKLOAD, "assumptions: a profile or a file", "--assume", metavar="PROFILE|FILE")]
+AssumeOpt = Annotated[
+    str,
+    under(
+        WORKLOAD, "assumptions: a profile or a file; calibrated: that of the chip", "--assume", metavar="PROFILE|FILE"
+    ),
+]
 SetOpt = Annotated[list[str] | None, under(WORKLOAD, "change one assumption", "--set", metavar="FIELD=VALUE")]
 StoreOpt = Annotated[Path | None, option("of a study: its file of record; default: NAME.runs.jsonl", metavar="FILE")]
 CsvOpt = Annotated[Path | None, option("write the frame", metavar="FILE.csv")]
@@ -158,6 +165,17 @@ def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None
 
     chosen = own if own is not None else Assumptions.load(name) if is_path(name) else profile(name)
     return chosen.changed(arguments.values(changes, "--set"), "--set")
+
+
+def assumed_by(name: str, changes: list[str] | None, system: System) -> tuple[Assumptions, System, Calibration | None]:
+    """What a profile, a file or a calibration says, with some fields changed, and the system as it is about it."""
+    from dfopt.machines.calibrations import calibration_of
+
+    fitted = calibration_of(name, system)
+    if fitted is None:
+        return assumptions_of(name, changes), system, None
+    chosen = fitted.assumptions.changed(arguments.values(changes, "--set"), "--set")
+    return chosen, fitted.applied(system), fitted
 
 
 def store_of(study: str, store: Path | None, share: str = "") -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from dfopt.cli.common import assumptions_of, graph_of
+from dfopt.cli.common import assumed_by, assumptions_of, graph_of
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
@@ -37,7 +37,7 @@ def judged(
     """The mappings that the words name, with the next best ones that results keep; best first."""
 
     def assumed(result: Result | None) -> Assumptions:
-        return assumptions_of(assume or "default", changes, None if result is None or assume else result.assumptions)
+        return assumptions_of("default", changes, None if result is None else result.assumptions)
 
     def dies(system: System) -> Stack | None:
         chosen = system.stack if stack is None else load_stack(stack)
@@ -49,9 +49,14 @@ def judged(
     last = Path(documents[-1])
     if len(documents) == 3 and not (last.is_file() and kind_of(load_strict(last), str(last)) == "result"):
         mapping, result = load_mapping(documents[0])
-        assumptions, graph, system = assumed(result), graph_of(documents[1], param, batch), load_system(documents[2])
+        graph, system = graph_of(documents[1], param, batch), load_system(documents[2])
+        own = system
+        if assume is not None:
+            assumptions, system, _ = assumed_by(assume, changes, system)
+        else:
+            assumptions = assumed(result)
         found = [_judged(documents[0], mapping, graph, system, assumptions, dies(system), throttle)]
-        for what, now in (("graph", graph), ("system", system)):
+        for what, now in (("graph", graph), ("system", own)):
             if result is not None and now.digest() != getattr(result.provenance, f"{what}_digest"):
                 typer.echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
         return found
@@ -67,7 +72,13 @@ def judged(
             remedy = "add its GRAPH and SYSTEM, or name results only"
             raise DocumentError(path, [Issue("$", "found a mapping, which does not say what it runs on", remedy)])
         graphs.add(result.graph.digest())
-        found += judged_mappings(path, result, assumed(result), dies(result.system), throttle)
+        system = result.system
+        if assume is not None:
+            assumptions, system, _ = assumed_by(assume, changes, system)
+        else:
+            assumptions = assumed(result)
+        on = result if system is result.system else result.model_copy(update={"system": system})
+        found += judged_mappings(path, on, assumptions, dies(system), throttle)
     if len(graphs) > 1:
         typer.echo("dfopt: note: the results are of different graphs, their step times do not compare", err=True)
     return by_physics(found)

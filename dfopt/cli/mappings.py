@@ -19,7 +19,7 @@ from dfopt.cli.common import (
     SystemArg,
     app,
     argument,
-    assumptions_of,
+    assumed_by,
     check_output,
     emit,
     errors,
@@ -32,6 +32,7 @@ from dfopt.documents.axes import Axis, keys, spelled_out
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
+    from dfopt.documents.system import System
 
 PARALLEL, BY_HAND, SEARCH, HEAT, OUTPUT = "Parallelism", "Fixed by hand", "Search", "Heat", "Output"
 StackOpt = Annotated[
@@ -159,9 +160,11 @@ def solve(
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"))
-        machine, assumptions = load_system(system), assumptions_of(assume, set_)
+        machine = load_system(system)
         if stack is not None:
             machine = with_stack(machine, load_stack(stack))
+        bare = machine
+        assumptions, machine, fitted = assumed_by(assume, set_, machine)
         if kernel_by_kernel:
             if pin or p_max is not None:
                 given = "--pin" if pin else "--p-max"
@@ -237,13 +240,16 @@ def solve(
                 for written in dump_models(result, dump):
                     typer.echo(f"dfopt: wrote {written}", err=True)
         finally:  # the answer is told, whatever becomes of the files
-            emit(as_json, result.to_data, lambda: _solved(result))
+            emit(as_json, result.to_data, lambda: _solved(result, bare if fitted else None))
         if result.score.physical is not None and result.score.physical.violations:
             raise typer.Exit(LIMIT_BROKEN)
 
 
-def _solved(result: Result) -> Any:
-    """What a solve prints: the result, its physics, and the mappings that were kept beside it."""
+def _solved(result: Result, bare: System | None = None) -> Any:
+    """What a solve prints: the result, its physics, and the mappings that were kept beside it.
+
+    ``bare``: the system without the shares of a calibration, where there is one.
+    """
     from rich.console import Group
 
     from dfopt.cli.judging import by_physics, judged_mappings
@@ -251,10 +257,24 @@ def _solved(result: Result) -> Any:
     from dfopt.show.tables import result_report
 
     whole = with_physics(result_report(result), result.score)
+    if bare is not None:
+        whole = Group(whole, _ideal(result, bare))
     if not result.alternatives:
         return whole
     ranked = judged_mappings("", result, result.assumptions, result.system.stack)
     return Group(whole, "", ranking_report(by_physics(ranked)))
+
+
+def _ideal(result: Result, bare: System) -> str:
+    """A line about the same mapping as the profile default has it."""
+    from dfopt.documents.assumptions import profile
+    from dfopt.judge import evaluate
+    from dfopt.units import format as show_unit
+
+    ideal = evaluate(result.mapping, result.graph, bare, profile("default"), physical=False, throttle=False)
+    share = ideal.step_time_s / result.step_time_s
+    seconds = show_unit(ideal.step_time_s, "time")
+    return f"calibration {result.assumptions.profile}; ideal: {seconds} ({share:.0%}), the same mapping under default"
 
 
 @app.command()

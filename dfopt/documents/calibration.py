@@ -80,22 +80,35 @@ class Calibration(Document):
     efficiency: tuple[EfficiencyRow, ...]
     network: dict[str, Ratio] = Field(description="dim -> efficiency")
     fitted: tuple[FittedNumber, ...]
+    taken_over: tuple[FittedNumber, ...] | None = Field(
+        default=None, description="from the calibration of another chip, where nothing of this one was measured"
+    )
     errors: tuple[SourceError, ...]
     evidence: tuple[Evidence, ...]
     version: str = Field(description="of dfopt")
 
+    def numbers(self) -> dict[str, float]:
+        """What was fitted or taken over, by name."""
+        return {number.name: number.value for number in (*(self.taken_over or ()), *self.fitted)}
+
     def applied(self, system: System) -> System:
-        """The system with these shares; `SystemSpecError` for another chip, or a dim that was not calibrated."""
+        """The system with these shares; `SystemSpecError` for another chip, or a system of more levels.
+
+        Dims are matched by their names, or else by their place: what is measured in a node is for the first dim.
+        """
         issues = []
         if system.chip.name != self.chip:
             message = f"found {system.chip.name!r}, the calibration {self.profile} is of {self.chip!r}"
             issues.append(Issue("$.chip.name", message, "calibrate this chip, or use assumptions"))
-        for position, dim in enumerate(system.network):
-            if not issues and dim.name not in self.network:
-                message = f"found {dim.name!r}, the calibration {self.profile} has {', '.join(self.network)}"
-                issues.append(Issue(f"$.network[{position}].name", message, "name the dims as it does"))
+        elif len(system.network) > len(self.network):
+            message = f"found {len(system.network)} dims, the calibration {self.profile} has {', '.join(self.network)}"
+            issues.append(Issue("$.network", message, "use a system of nodes, or calibrate this one"))
         if issues:
             raise SystemSpecError(system.name, issues)
-        dims = tuple(dim.model_copy(update={"efficiency": self.network[dim.name]}) for dim in system.network)
+        places = list(self.network)
+        dims = tuple(
+            dim.model_copy(update={"efficiency": self.network[dim.name if dim.name in self.network else places[place]]})
+            for place, dim in enumerate(system.network)
+        )
         chip = system.chip.model_copy(update={"efficiency": self.efficiency})
         return system.model_copy(update={"chip": chip, "network": dims})

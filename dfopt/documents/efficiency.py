@@ -35,6 +35,11 @@ class EfficiencyRow(Part):
     flop: Flop | None = Field(default=None, gt=0, description="for shards of this many FLOP or more")
     extent: int | None = Field(default=None, ge=2, le=10**15, description="for shards of this smallest extent or more")
     bytes: Bytes | None = Field(default=None, gt=0, description="of memory: for shards that move this much or more")
+    op: Literal["matmul", "attention"] | None = Field(
+        default=None,
+        description="of matrix: for products of two activations, as those of attention are: matmul = each a kernel of"
+        " its own, attention = of a library that does attention at once (execution: library); none = for all",
+    )
     memory: str | None = Field(
         default=None, min_length=1, description="of memory: the name of one of several; none = of each of them"
     )
@@ -42,18 +47,20 @@ class EfficiencyRow(Part):
 
     @property
     def conditions(self) -> bool:
-        """Whether it is for shards of some size only."""
-        return any(least is not None for least in (self.flop, self.extent, self.bytes))
+        """Whether it is for some shards only."""
+        return any(asked is not None for asked in (self.flop, self.extent, self.bytes, self.op))
 
     def covers(self, other: EfficiencyRow) -> bool:
         """Whether this row applies wherever the other one does."""
         asks, theirs = ((row.flop or 0.0, row.extent or 1, row.bytes or 0.0) for row in (self, other))
         at_least = all(mine <= its for mine, its in zip(asks, theirs, strict=True))
-        return self.unit == other.unit and self.memory in (None, other.memory) and at_least
+        alike = self.memory in (None, other.memory) and self.op in (None, other.op)
+        return self.unit == other.unit and alike and at_least
 
     @model_validator(mode="after")
     def _of_its_unit(self) -> Self:
-        others = ("flop", "extent") if self.unit == "memory" else ("bytes", "memory")
+        of_others = {"memory": ("flop", "extent", "op"), "vector": ("bytes", "memory", "op")}
+        others = of_others.get(self.unit, ("bytes", "memory"))
         for name in others:
             if (found := getattr(self, name)) is not None:
                 has = "bytes and memory" if self.unit == "memory" else "flop and extent"

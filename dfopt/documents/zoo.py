@@ -9,7 +9,8 @@ from typing import Final, Literal, get_args
 from dfopt.errors import NotInZoo, close_matches, did_you_mean, refuse
 
 Kind = Literal[
-    "graphs", "systems", "chips", "memories", "links", "topologies", "stacks", "technologies", "designs"
+    "graphs", "systems", "chips", "memories", "links", "topologies", "stacks", "technologies", "designs",
+    "calibrations",
 ]  # fmt: skip
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 PART_KINDS: Final[tuple[Kind, ...]] = KINDS[2:7]  # what systems are made of

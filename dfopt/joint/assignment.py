@@ -243,7 +243,6 @@ class JointAssignment:
         instance, menu, model = self.instance, self.menu, self.model
         graph, plan = instance.graph, instance.plan
         found: list[Terms] = [[] for _ in instance.pipeline]
-
         if plan.stages == 1:
             return found
         if self.stage_k is not None:

@@ -16,7 +16,7 @@ from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
 from dfopt.physics.cost import system_cost
-from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows
+from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows, row_op
 from dfopt.physics.states import Held
 from dfopt.physics.work import flop_of_step
 
@@ -197,7 +197,8 @@ def _share(case: Case, one: Placed) -> float:
         return case.assume.compute_utilization
     assert case.system.chip.efficiency is not None  # `fit.check` saw to it
     extents = ops.shard_extents(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
-    return float(efficiency_share(case.system.chip.efficiency, one.kernel.op == "elementwise", one.flop, extents))
+    simd, op = one.kernel.op == "elementwise", row_op(one.kernel, case.assume)
+    return float(efficiency_share(case.system.chip.efficiency, simd, one.flop, extents, op))
 
 
 def _cycles(case: Case, one: Placed) -> float:

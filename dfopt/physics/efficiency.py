@@ -5,7 +5,9 @@ vector engines each have a table ``[least GFLOP, share]``, and memories one ``[l
 One share for all kernels is too kind to small ones, which do not fill the chip: bf16 GEMMs on an A100 sustain
 85 % of peak from 128 GFLOP on, 69 % from 16 and 30 % from 1 (medians over the measured tables of
 aiconfigurator-core 0.12.0). The condition on extents is ours: a thin product wastes a systolic array however many
-FLOP it has (same tables, 1 to 16 GFLOP: 45 % where no extent is below 128).
+FLOP it has (same tables, 1 to 16 GFLOP: 45 % where no extent is below 128). So is the one on ``op``: the products of
+attention are many small ones, and a kernel that does attention at once sustains less than a GEMM of as many FLOP: 25 to
+40 % of an A100's peak in the first FlashAttention, 50 to 73 % in the second (Dao, arXiv:2307.08691, section 1).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Kernel
 from dfopt.documents.system import Chip, EfficiencyRow
 
 # FLOP of a shard are a product with a rounded share such as 1/3: what is a threshold but for rounding reaches it.
@@ -23,7 +26,11 @@ _ROUNDING = 1e-12
 
 
 def efficiency_share(
-    rows: Sequence[EfficiencyRow], simd: ArrayLike, flop: ArrayLike, extents: ArrayLike
+    rows: Sequence[EfficiencyRow],
+    simd: ArrayLike,
+    flop: ArrayLike,
+    extents: ArrayLike,
+    op: ArrayLike | None = None,
 ) -> NDArray[np.float64]:
     """Share of the chip's peak that each shard sustains: that of the first row whose conditions it meets.
 
@@ -36,6 +43,8 @@ def efficiency_share(
     extents : shape (..., 3)
         Rows (``outer`` included), columns and contraction of the shard, see `ops.shard_extents`. An elementwise
         kernel has no contraction, so its last extent is not looked at.
+    op : str, shape (...), optional
+        What rows with an ``op`` ask for, see `row_op`; none of them applies without it.
 
     Returns
     -------
@@ -60,10 +69,25 @@ def efficiency_share(
         (simd == (row.unit == "vector"))
         & (flop >= (row.flop or 0.0) * (1 - _ROUNDING))
         & (smallest >= (row.extent or 1))
+        & (True if row.op is None else np.asarray(op) == row.op)
         for row in rows
     ]
     found: NDArray[np.float64] = np.select(applies, [row.share for row in rows], default=np.nan)
     return found
+
+
+def row_op(kernel: Kernel, assumptions: Assumptions) -> str:
+    """What ``EfficiencyRow.op`` calls a kernel; nothing where it is no product of two activations.
+
+    Examples
+    --------
+    >>> scores = Kernel(name="QK", op="matmul", m=8, k=4, n=8)
+    >>> [row_op(scores, Assumptions(execution=how)) for how in ("kernel_by_kernel", "library")]
+    ['matmul', 'attention']
+    """
+    if kernel.op != "matmul":
+        return ""
+    return "attention" if assumptions.execution == "library" else "matmul"
 
 
 def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str | None = None) -> NDArray[np.float64]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import spelled_out
+from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
@@ -19,6 +20,7 @@ from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.judge import evaluate
 from dfopt.library import as_graphs, as_system
+from dfopt.machines.calibrations import assumed_on
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
@@ -43,7 +45,7 @@ def optimize(
     system: System | Design | str | os.PathLike[str],
     request: Request | None = None,
     *,
-    assumptions: Assumptions | str = "default",
+    assumptions: Assumptions | Calibration | str = "default",
     stack: Stack | None = None,
     variants: Sequence[Graph] = (),
     progress: Callable[[Progress], None] | None = None,
@@ -57,8 +59,9 @@ def optimize(
         What to map, and onto what; a design stands for the system that it makes.
     request : Request, optional
         What is asked; or its fields as keyword arguments, see below.
-    assumptions : Assumptions or str
-        A document, or the name of a profile.
+    assumptions : Assumptions, Calibration or str
+        A document, or the name of a profile; ``calibrated`` is the calibration of the system's chip, whose shares the
+        system of the result has.
     stack : Stack, optional
         The chip as a stack of dies; the system's own if left out.
     variants : sequence of Graph
@@ -104,7 +107,8 @@ def optimize(
         system = needs_stack(system, None)
     if system.stack is not None:
         power_of(system.stack)  # what is wrong with a stack is told before the search
-    chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
+    chosen, system = assumed_on(assumptions, system)
+    chosen = request.assuming(chosen)
     setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
     _check_variants(graph, variants)
     _check(setting, request)

@@ -20,7 +20,7 @@ from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
-from dfopt.physics.efficiency import efficiency_share
+from dfopt.physics.efficiency import efficiency_share, row_op
 from dfopt.physics.library import sets_of
 from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.physics.states import cached_bytes, own_traffic
@@ -184,8 +184,9 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
         return flop / (peak * (assumptions.compute_utilization or 1.0))
     assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
     simd = np.array([kernel.op == "elementwise" for kernel in kernels])
+    op = np.array([row_op(kernel, assumptions) for kernel in kernels])
     extents = np.array([ops.shard_extents(k, z, degree, rules) for k, z in pairs], dtype=np.float64)
-    return flop / (peak * efficiency_share(chip.efficiency, simd, flop, extents))
+    return flop / (peak * efficiency_share(chip.efficiency, simd, flop, extents, op))
 
 
 def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:

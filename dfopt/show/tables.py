@@ -344,6 +344,7 @@ def _shares(chip: Chip, unit: str) -> str:
             least += [f"extents of {row.extent}"] if row.extent is not None else []
             least += [show_unit(row.bytes, "bytes")] if row.bytes is not None else []
             of = f"{row.memory} " if row.memory is not None else ""
+            of += f"{row.op} " if row.op is not None else ""
             found.append(of + percent(row.share) + (f" from {' and '.join(least)}" if least else ""))
     return ", ".join([*found[:-1], f"else {found[-1]}" if len(found) > 1 else found[-1]])
 

@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dfopt as dfopt_api
 from dfopt.calibration.calibrate import calibrate
+from dfopt.calibration.tables import gemm_rows
 from dfopt.documents.calibration import Calibration
 from dfopt.errors import DfoptError
 from dfopt.library import load_system
+from dfopt.machines.fields import with_fields
+from dfopt.search import optimize
+from dfopt.workloads import WORKLOADS
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "reference" / "data"
-PROFILE = DATA / "a100-calibrated.yaml"
+build = WORKLOADS["decoder"]
+SHIPPED = Path(__file__).parents[2] / "systems" / "calibrations"
+PROFILE, OTHER = SHIPPED / "a100-calibrated.yaml", SHIPPED / "h100-calibrated.yaml"
 
 
 def dfopt(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -43,7 +50,7 @@ def medians() -> list[float]:
     moved = np.array([2.0 * (m * k + k * n + m * n) / 2039e9 for m, n, k, _ in sizes])
     share = flop / 312e12 / (np.array([seconds for *_, seconds in sizes]) - moved)
     bound = flop / 312e12 >= moved
-    limits = [np.inf, 128e9, 16e9, 1e9]
+    limits = [np.inf, 4e12, 1e12, 512e9, 128e9, 16e9, 1e9]
     pairs = itertools.pairwise(limits)
     return [float(np.median(share[bound & (flop < most) & (flop >= least)])) for most, least in pairs]
 
@@ -59,7 +66,8 @@ def test_a_profile_keeps_where_it_comes_from(tmp_path: Path) -> None:
     assert made.evidence[1].sha256 == hashlib.sha256(rows.read_bytes()).hexdigest()
     (error,) = made.errors
     assert error.rows == 2 and error.left_out is None and error.mean <= error.most
-    assert [row.share for row in made.efficiency[:4]] == pytest.approx([*medians(), 0.1], rel=1e-3)
+    assert [row.op for row in made.efficiency[:3]] == ["matmul", "attention", None]
+    assert [row.share for row in made.efficiency[2:9]] == pytest.approx([*medians(), 0.1], rel=1e-3)
     used = made.applied(load_system("a100-512"))
     assert used.network[0].efficiency == made.fitted[0].value and used.chip.efficiency == made.efficiency
 
@@ -89,12 +97,57 @@ def test_an_error_is_one_message(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_the_committed_profile_is_what_its_command_gives(tmp_path: Path) -> None:
     out = tmp_path / PROFILE.name
-    done = dfopt("korthikanti_table5.csv", "vtrain_175b.csv", "--system", "a100-512", "--kernels", "a100_gemm.csv",
-                 "--collectives", "a100_nccl.csv", "-o", out)  # fmt: skip
+    done = dfopt("korthikanti_table5.csv", "vtrain_175b.csv", "llm_foundry_a100_80gb.csv", "--system", "a100-512",
+                 "--kernels", "a100_gemm.csv", "--collectives", "a100_nccl.csv", "--fit", "attention,matmul,memory",
+                 "-o", out)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == PROFILE.read_bytes()
 
 
-def test_the_committed_profile_names_the_committed_data() -> None:
-    for one in Calibration.load(PROFILE).evidence:
+def test_the_profile_of_another_chip_is_what_its_command_gives(tmp_path: Path) -> None:
+    out = tmp_path / OTHER.name
+    done = dfopt("--system", "h100-4096", "--kernels", "h100_gemm.csv", "--collectives", "h100_nccl.csv",
+                 "--like", PROFILE, "-o", out)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert out.read_bytes() == OTHER.read_bytes()
+    mine, donor = Calibration.load(OTHER), Calibration.load(PROFILE)
+    assert mine.numbers() == donor.numbers() and not mine.fitted
+
+
+def test_nothing_to_fit_to_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DfoptError, match="found no rows to fit to"):
+        calibrate([], load_system("a100-512"), "mine", kernels=DATA / "a100_gemm.csv")
+
+
+def test_a_peak_below_what_was_measured_is_refused() -> None:
+    slow = with_fields(load_system("a100-512"), {"chip.peak": "250 TFLOP/s"})
+    with pytest.raises(DfoptError, match=r"found a share of 1.* of the peak"):
+        gemm_rows(DATA / "a100_gemm.csv", "", slow)
+
+
+@pytest.mark.parametrize("path", [PROFILE, OTHER])
+def test_shipped_profiles_are_physical_and_name_the_committed_data(path: Path) -> None:
+    made = Calibration.load(path)
+    assert not any(one.at_bound for one in (*made.fitted, *(made.taken_over or ())))
+    assert all(0 < row.share <= 1 for row in made.efficiency)
+    assert len(made.numbers()) <= 12
+    for one in made.evidence:
         assert one.sha256 == hashlib.sha256((DATA / one.file).read_bytes()).hexdigest()
+    for error in made.errors:  # bar B8: no source is twice as far off without it
+        assert error.left_out is not None and error.left_out <= 2 * error.mean
+
+
+def test_calibrated_is_the_profile_of_the_chip() -> None:
+    asked = {"tp": 8, "time_limit": 20.0, "sensitivity": False}
+    small = {"hidden": 512, "heads": 8, "head_dim": 64, "ffn": 2048, "vocab": 1000, "seq": 256, "layers": 2}
+    graph = build(**small, mode="training", name="small")
+    found = optimize(graph, "h100-8", assumptions="calibrated", **asked)
+    made = Calibration.load(OTHER)
+    assert found.assumptions.profile == "h100-calibrated" and found.system.chip.efficiency == made.efficiency
+    assert optimize(graph, "h100-8", assumptions=made, **asked).step_time_s == found.step_time_s
+    score = dfopt_api.evaluate(found, graph, "h100-8", "calibrated")
+    assert score.step_time_s == pytest.approx(found.step_time_s, rel=1e-9)
+    with pytest.raises(DfoptError, match=r"no calibration of 'NVIDIA B200.*one of 'NVIDIA A100"):
+        optimize(graph, "b200-8", assumptions="calibrated", **asked)
+    with pytest.raises(DfoptError, match="the calibration h100-calibrated is of"):
+        optimize(graph, "a100-8", assumptions=made, **asked)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dfopt.calibration.rows import TrainingRow, Untaken, read_rows
+from dfopt.calibration.row import TrainingRow, Untaken
+from dfopt.calibration.rows import read_rows
 from dfopt.errors import DocumentError
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "reference" / "data"
@@ -57,7 +58,8 @@ def test_throughput_becomes_seconds(tmp_path: Path, quantity: str, value: float,
     assert isinstance(row, TrainingRow)
     assert row.seconds == pytest.approx(seconds)
     assert (row.zero, row.recompute) == (3, "full+attention")
-    assert row.unmodelled == ("overlap of communication",)
+    assert row.unmodelled == ("overlap of parameter gathers",) and row.overlaps_gradients
+    assert row.library_attention and row.causal and not row.scores_dropout
 
 
 def test_the_mlp_is_as_the_parameters_say(tmp_path: Path) -> None:
@@ -73,10 +75,10 @@ def test_the_mlp_is_as_the_parameters_say(tmp_path: Path) -> None:
     [
         ({"params": 12e9}, "has not 12e9 parameters"),
         ({"dp": 4}, "is not 8 chips"),
-        ({"cp": 2}, "contexts split over chips"),
-        ({"ep": 2}, "experts split over chips"),
-        ({"experts": 8}, "mixture of experts"),
-        ({"precision": "fp8"}, "precision fp8"),
+        ({"cp": 2}, "x cp 2 is not 8 chips"),
+        ({"experts": 8}, "moe_ffn is not stated"),
+        ({"precision": "int8"}, "precision int8"),
+        ({"kv_heads": "MLA"}, "latent attention"),
         ({"system": "TPU v5p"}, "chip TPU v5p"),
         ({"confidence": "recalled"}, "confidence: recalled"),
         ({"recompute": "every second layer"}, "recompute every second layer"),

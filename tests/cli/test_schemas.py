@@ -19,7 +19,7 @@ from dfopt.documents.zoo import find, zoo
 from dfopt.exploring.explore import explore
 from dfopt.frontends.deepflow import design_from_deepflow
 
-CALIBRATION = Path(__file__).parents[2] / "benchmarks" / "reference" / "data" / "a100-calibrated.yaml"
+CALIBRATION = Path(__file__).parents[2] / "systems" / "calibrations" / "a100-calibrated.yaml"
 DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
 
 

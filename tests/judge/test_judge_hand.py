@@ -551,3 +551,20 @@ def test_cycles_of_split_and_streamed_axes() -> None:
     # k is streamed: ceil(20 / 3) = 7, three times; n is split: 8 columns, two stage blocks.
     assert seconds(update, "n", 3) == pytest.approx(2 * 2 * 7 * 3 / 10)
     assert seconds(update, "m", 1) == pytest.approx(1 * 4 * 20 / 10)
+
+
+def test_what_all_chips_hold_goes_on_in_parts() -> None:
+    """Each of 8 chips holds 800 B: 80 s at 10 B/s, or a part of 100 B each, gathered on a ring.
+
+    Gathering 800 B passes 7/8 of them over every link: 35 s at 20 B/s.
+    """
+    system = machine(ring("x", 8, bandwidth=20), ring("p", 2))
+    plan = Plan(tp=8, pp=2, tp_dims=("x",), pp_dims=("p",))
+    kernels, tensors = (simd("a", 40, 10), simd("b", 40, 10)), (Tensor(src="a", dst="b"),)
+    folded = closed(name="g", repeat=2, kernels=kernels, tensors=tensors, carried=(Tensor(src="b", dst="a"),))
+    parts = PLAIN.with_(point_to_point_parts="scattered")
+    for schemes, (whole, scattered) in {("none", "none"): (80.0, 10.0 + 35.0), ("m", "m"): (10.0, 10.0)}.items():
+        mapping = place(folded, dict(zip("ab", ((scheme, 0) for scheme in schemes), strict=True)), plan)
+        for assumptions, seconds in ((PLAIN, whole), (parts, scattered)):
+            found = evaluate(mapping, folded, system, assumptions).stages[0].point_to_point_s
+            assert found == pytest.approx(seconds)

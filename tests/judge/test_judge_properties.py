@@ -66,6 +66,7 @@ CHOICES: dict[str, list[Any]] = {
     "sequence_parallelism": ["none", "allow", "force"],
     "bubble": ["one_f_one_b", "interleaved"],
     "point_to_point": ["per_microbatch", "per_step"],
+    "point_to_point_parts": [None, "scattered"],
 }
 SHARES = (
     EfficiencyRow(unit="matrix", flop=100.0, extent=3, share=0.8),

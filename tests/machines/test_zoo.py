@@ -91,7 +91,7 @@ def test_topologies_are_named_ones_or_plain_products(name: str) -> None:
 def test_kinds_of_the_zoo() -> None:
     assert zoo("systems") == sorted(path.stem for path in find("systems", "sn10-8-ring").parent.glob("*.yaml"))
     assert [one(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology", "stack",
-                                            "technology", "design"]  # fmt: skip
+                                            "technology", "design", "calibration"]  # fmt: skip
     assert not set(zoo("chips")) & set(zoo("systems"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,18 +13,21 @@ from strategies import efficiency_tables
 from dfopt.documents.system import EfficiencyRow
 from dfopt.physics.efficiency import bandwidth_share, efficiency_share
 
-Shard = tuple[bool, float, tuple[int, int, int]]
+Shard = tuple[bool, float, tuple[int, int, int], str]
 SHARDS = st.tuples(
     st.booleans(),
     st.sampled_from([1.0, 7.0, 8.0, 16.0, 63.0, 64.0, 300.0]),
     st.tuples(*[st.integers(1, 7)] * 3),
+    st.sampled_from(["", "matmul", "attention"]),
 )
 
 
 def looked_up(rows: tuple[EfficiencyRow, ...], shard: Shard) -> float:
-    simd, flop, (m, n, k) = shard
+    simd, flop, (m, n, k), op = shard
     for row in rows:
         if row.unit != ("vector" if simd else "matrix"):
+            continue
+        if row.op is not None and op != row.op:
             continue
         if row.flop is not None and flop < row.flop:
             continue
@@ -54,9 +59,20 @@ def test_without_a_row_there_is_no_share() -> None:
     assert np.isnan(efficiency_share((EfficiencyRow(unit="matrix", share=0.8),), True, 1.0, (1, 1, 1)))
 
 
-@pytest.mark.parametrize("other, covered", [({}, False), ({"extent": 3}, False), ({"flop": 8.0, "extent": 4}, True)])
-def test_a_row_covers_what_asks_for_more(other: dict[str, float], covered: bool) -> None:
-    row = EfficiencyRow(unit="matrix", flop=8.0, extent=3, share=0.5)
+@pytest.mark.parametrize(
+    "op, other, covered",
+    [
+        (None, {}, False),
+        (None, {"extent": 3}, False),
+        (None, {"flop": 8.0, "extent": 4}, True),
+        (None, {"flop": 8.0, "extent": 4, "op": "matmul"}, True),
+        ("matmul", {"flop": 8.0, "extent": 4}, False),
+        ("matmul", {"flop": 8.0, "extent": 4, "op": "attention"}, False),
+        ("matmul", {"flop": 8.0, "extent": 4, "op": "matmul"}, True),
+    ],
+)
+def test_a_row_covers_what_asks_for_more(op: Any, other: dict[str, Any], covered: bool) -> None:
+    row = EfficiencyRow(unit="matrix", flop=8.0, extent=3, op=op, share=0.5)
     assert row.covers(EfficiencyRow(unit="matrix", share=0.1, **other)) == covered
     assert not row.covers(EfficiencyRow(unit="vector", flop=8.0, extent=3, share=0.5))
 

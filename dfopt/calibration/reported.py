@@ -1,0 +1,120 @@
+"""Rows of throughput as vendors publish it, with what the recipe of a run says in ``recipe_*`` columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from dfopt.calibration.machines import Chip, machine_of
+from dfopt.calibration.row import (
+    Cannot,
+    Cells,
+    Model,
+    Sequence,
+    TrainingRow,
+    degrees,
+    maybe,
+    measured,
+    model_of,
+    number,
+    types_of,
+)
+from dfopt.workloads.recompute import Recompute
+
+__all__ = ["reported"]
+
+_CHIPS: Final[tuple[tuple[str, Chip], ...]] = (
+    ("a100_80gb", "a100"),
+    ("a100_40gb", "a100-40gb"),
+    ("h100_80gb", "h100"),
+    ("dgx-h100", "h100"),
+    ("h100 96gb hbm2e", "h100-hbm2e"),
+    ("h100 (selene/eos", "h100"),
+    ("h200", "h200"),
+    ("dgx-b200", "b200"),
+    ("dgx-b300", "b300"),
+    ("dgx-gb200", "gb200"),
+    ("dgx-gb300", "gb300"),
+)
+_AGAIN: Final[dict[str, Recompute | None]] = {"full": "full+attention", "none": "attention", "": None}
+"""By the first word of a cell; a library's attention keeps no scores."""
+_PARTS: Final = ("selective",)  # of a layer other than its scores: what is taken is that nothing but those is
+_LEFT_OUT: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "recipe_tp_comm_overlap": ("TP overlap", ("True",)),
+    "recipe_overlap_p2p_comm": ("p2p overlap", ("True",)),
+    "recipe_overlap_param_gather": ("overlap of parameter gathers", ("True",)),
+    "recipe_moe_a2a_overlap": ("overlap of all-to-alls", ("True",)),
+    "recipe_cuda_graph_impl": ("CUDA graphs", ("transformer_engine", "full_iteration", "local")),
+    "recipe_main_grads_dtype": ("gradients in fp32", ("float32",)),
+}
+
+
+def reported(cells: Cells, name: str, source: str) -> TrainingRow:
+    """A row of throughput, in one of several quantities."""
+    if not cells["confidence"].startswith("read"):
+        raise Cannot(f"confidence: {cells['confidence']}")
+    machine, chips = cells["system"].lower(), number(cells, "gpus")
+    chip = next((chip for begin, chip in _CHIPS if machine.startswith(begin)), None)
+    if chip is None:
+        raise Cannot(f"chip {cells['system'] or 'not stated'}")
+    model = model_of(cells, "seq", measured(cells, "params"))
+    batch = number(cells, "gbs")
+    again, left_out = _again(cells)
+    tensor, pipeline, copies, contexts = degrees(cells, chips)
+    groups = maybe(cells, "ep") or 1
+    if model.experts is None:
+        groups = 1
+    if (cells.get("recipe_expert_tp") or "1") not in ("1", str(tensor)):
+        raise Cannot(f"experts split {cells['recipe_expert_tp']} ways by features")
+    shared = maybe(cells, "fsdp") or 0
+    if shared > 1 and shared != copies:
+        raise Cannot(f"parameters shared by {shared} of {copies} copies")
+    offloaded = cells.get("recipe_cpu_offloading_num_layers") or "0"
+    left_out += [f"{offloaded} layers offloaded"] if offloaded not in ("0", "0.0") else []
+    left_out += [word for column, (word, values) in _LEFT_OUT.items() if cells.get(column) in values]
+    all_on = "overlap on" in cells["note"]
+    left_out += ["TP and PP overlap"] if all_on else []
+    left_out += ["overlap of parameter gathers"] if shared > 1 else []
+    said: dict[str, Sequence] = {"True": "allow", "False": "none"}
+    return TrainingRow(
+        name, source, model, chip, chips, tensor, pipeline, copies, batch=batch,
+        seconds=_step(cells, model, batch, chip), dtypes=types_of(_precision(cells)),
+        microbatch=maybe(cells, "mbs"), interleave=maybe(cells, "vp"), recompute=again,
+        sequence_parallelism=said.get(cells.get("recipe_sequence_parallel", "")),
+        zero=3 if shared > 1 else 1 if cells.get("recipe_distributed_optimizer") == "True" else 0,
+        contexts=contexts, expert_groups=groups, library_attention=True, causal=True,
+        overlaps_gradients=shared > 1 or all_on or cells.get("recipe_overlap_grad_reduce") == "True",
+        unmodelled=tuple(left_out),
+    )  # fmt: skip
+
+
+def _precision(cells: Cells) -> str:
+    """The type of products with weights; where a cell names two, the recipe says whether it is the one of 8 bits."""
+    eight = cells.get("recipe_fp8_recipe", "").startswith("tensorwise")
+    return "fp8" if eight and cells["precision"].upper().startswith("FP8/BF16") else cells["precision"]
+
+
+def _again(cells: Cells) -> tuple[Recompute | None, list[str]]:
+    """What is computed again, and what is left out of that."""
+    texts = [cells.get(column, "") for column in ("recompute", "recipe_recompute", "recipe_remat_policy")]
+    text = next((text for text in texts if text), "")
+    word = text.replace(":", " ").split(" ")[0]
+    if word in _PARTS:
+        return "attention", [] if "none" in text else [f"recomputation: {text}"]
+    if word not in _AGAIN:
+        raise Cannot(f"recompute {text}")
+    return _AGAIN[word], []
+
+
+def _step(cells: Cells, model: Model, batch: int, chip: Chip) -> float:
+    """Seconds of a step, from the quantity that is reported; MFU is in percent of the rate of 16 bits."""
+    value, quantity, chips = measured(cells, "value"), cells["reported_quantity"], number(cells, "gpus")
+    if quantity == "step_time":
+        return value
+    if quantity == "tokens_per_s_per_gpu":
+        return batch * model.seq / (value * chips)
+    if quantity in ("model_tflops_per_gpu", "tflops_per_chip"):
+        return model.flop(batch) / (value * 1e12 * chips)
+    if quantity == "mfu":
+        return model.flop(batch) / (value / 100 * machine_of(chip, chips).chip.peak_flops * chips)
+    raise Cannot(f"reported quantity {quantity}")

@@ -1,0 +1,195 @@
+"""A row of a table of measured training steps: the model, the mapping and the seconds, and how cells are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from dfopt.calibration.machines import Chip
+from dfopt.workloads.recompute import Recompute
+
+__all__ = [
+    "Cannot", "Cells", "Model", "Sequence", "TrainingRow", "Untaken", "degrees", "maybe", "measured", "model_of",
+    "number", "types_of",
+]  # fmt: skip
+
+Cells = Mapping[str, str]
+Sequence = Literal["none", "allow"]
+
+_CLOSE = 0.08  # relative: a stated number of parameters is rounded, and leaves out biases and norms
+
+
+class Cannot(Exception):
+    """Why a row is not taken."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Sizes of a decoder, as the workload ``decoder`` has them."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    seq: int
+    gated_mlp: bool
+    tie_embeddings: bool
+    experts: int | None = None
+    chosen: int = 1
+
+    @property
+    def matrices(self) -> int:
+        """Parameters of the matrices of all layers; of experts, of all of them and of what chooses them.
+
+        Examples
+        --------
+        >>> Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True).matrices == 2 * 12 * 64**2
+        True
+        """
+        return self._matrices(self.experts or 1)
+
+    def _matrices(self, experts: int) -> int:
+        attention = 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
+        router = self.hidden * (self.experts or 0)
+        return self.layers * (attention + router + experts * (3 if self.gated_mlp else 2) * self.hidden * self.ffn)
+
+    @property
+    def parameters(self) -> int:
+        """The same, with embedding and logits."""
+        return self.matrices + self.vocab * self.hidden * (1 if self.tie_embeddings else 2)
+
+    def flop(self, samples: int) -> float:
+        """FLOP of a training step without recomputation: three passes, scores in full (Narayanan et al., SC21, eq. 3).
+
+        Of experts those that a token chooses.
+
+        Examples
+        --------
+        Equation 3 counts a fourth pass, of what is recomputed; without it 72 B s l h^2 (1 + s/6h + V/12lh):
+
+        >>> model = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
+        >>> round(model.flop(4) / (72 * 4 * 32 * 2 * 64**2 * (1 + 32 / (6 * 64) + 1000 / (12 * 2 * 64))), 12)
+        1.0
+        """
+        scores = 4 * self.layers * self.heads * self.head_dim * self.seq
+        return 3.0 * samples * self.seq * (2 * (self._matrices(self.chosen) + self.vocab * self.hidden) + scores)
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """A measured step. None is what the source does not say; ``unmodelled`` what it says and the model has not.
+
+    ``copies`` is DP as Megatron-LM counts it: of ``contexts`` chips one copy, of ``expert_groups`` copies one set of
+    experts. ``dtypes``: of the graph, where they are not 16 bits throughout. ``library_attention``: scores stay on the
+    chip; else each product and the softmax is a kernel, and in GPT models some scores are dropped.
+    """
+
+    name: str
+    source: str
+    model: Model
+    chip: Chip
+    chips: int
+    tensor: int
+    pipeline: int
+    copies: int
+    batch: int
+    seconds: float
+    dtypes: tuple[tuple[str, str], ...] = ()
+    microbatch: int | None = None
+    interleave: int | None = None
+    recompute: Recompute | None = None
+    sequence_parallelism: Sequence | None = None
+    zero: int = 0
+    contexts: int = 1
+    expert_groups: int = 1
+    library_attention: bool = False
+    causal: bool = False
+    scores_dropout: bool = False
+    overlaps_gradients: bool = False
+    unmodelled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Untaken:
+    """A row that is not taken, and why."""
+
+    name: str
+    source: str
+    reason: str
+
+
+def number(cells: Cells, column: str) -> int:
+    """A whole number; `Cannot` for what is none."""
+    text = cells.get(column, "")
+    try:
+        return int(float(text))
+    except ValueError:
+        raise Cannot(f"{column} is not stated" if not text else f"{column}: found {text!r}, no number") from None
+
+
+def measured(cells: Cells, column: str) -> float:
+    """A number above nothing; `Cannot` for what is none."""
+    try:
+        value = float(cells[column])
+    except ValueError:
+        raise Cannot(f"{column} is not stated") from None
+    if not value > 0:
+        raise Cannot(f"{column}: found {value:g}, expected more than 0")
+    return value
+
+
+def maybe(cells: Cells, column: str) -> int | None:
+    """A whole number, or nothing."""
+    return number(cells, column) if cells.get(column) else None
+
+
+def model_of(cells: Cells, seq: str, parameters: float) -> Model:
+    """The decoder of such sizes: its MLP is gated, and its embedding tied, as its number of parameters says."""
+    if cells.get("kv_heads", "").upper() == "MLA":
+        raise Cannot("latent attention, whose ranks are not stated")
+    experts = maybe(cells, "experts")
+    heads, hidden = number(cells, "heads"), number(cells, "hidden")
+    head_dim = maybe(cells, "head_dim") or hidden // heads
+    shape: dict[str, Any] = dict(
+        layers=number(cells, "layers"), hidden=hidden, heads=heads, kv_heads=maybe(cells, "kv_heads") or heads,
+        head_dim=head_dim, ffn=number(cells, "moe_ffn") if experts else maybe(cells, "ffn") or 4 * hidden,
+        vocab=maybe(cells, "vocab") or 51200, seq=number(cells, seq), experts=experts,
+        chosen=number(cells, "topk") if experts else 1,
+    )  # fmt: skip
+    kinds = [Model(**shape, gated_mlp=gated, tie_embeddings=tied) for gated in (False, True) for tied in (True, False)]
+    closest = min(kinds, key=lambda model: abs(model.parameters / parameters - 1))
+    if abs(closest.parameters / parameters - 1) > _CLOSE:
+        counted = f"{closest.parameters / 1e9:.3g}e9 counted"
+        raise Cannot(f"a decoder of these sizes has not {parameters / 1e9:.4g}e9 parameters: {counted}")
+    return closest
+
+
+def degrees(cells: Cells, chips: int) -> tuple[int, int, int, int]:
+    """TP, PP, DP, and chips that share the contexts of a copy."""
+    tensor, pipeline, copies = (number(cells, axis) for axis in ("tp", "pp", "dp"))
+    contexts = maybe(cells, "cp") or 1
+    if tensor * pipeline * copies * contexts != chips:
+        more = f" x cp {contexts}" if contexts > 1 else ""
+        raise Cannot(f"tp {tensor} x pp {pipeline} x dp {copies}{more} is not {chips} chips")
+    return tensor, pipeline, copies, contexts
+
+
+_Types = tuple[tuple[str, str], ...]
+_EIGHT: Final = ("fp8", "fp8-cs", "fp8 rowwise", "fp8-cs (fp8-mx)")
+_TYPES: Final[dict[str, _Types]] = {
+    **dict.fromkeys(("fp16", "bf16", "amp_bf16"), ()),
+    **dict.fromkeys(_EIGHT, (("weights", "fp8"), ("operands", "fp8"), ("ends", "bf16"))),
+    **dict.fromkeys(("mxfp8", "fp8-mx"), (("weights", "mxfp8"), ("operands", "mxfp8"), ("ends", "bf16"))),
+    "nvfp4": (("weights", "nvfp4"), ("operands", "nvfp4"), ("ends", "bf16")),
+}
+
+
+def types_of(precision: str) -> _Types:
+    """Types of a graph's data in a mixed precision: products with weights are computed in it, all else in 16 bits."""
+    if precision.lower() not in _TYPES:
+        raise Cannot(f"precision {precision or 'not stated'}")
+    return _TYPES[precision.lower()]
