@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ from dfopt.judge import ledger as judge
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.workloads import WORKLOADS
-from dfopt.workloads.recompute import Recompute
+from dfopt.workloads.recompute import RECOMPUTES, Recompute
 
 WORKLOAD: dict[str, dict[str, Any]] = {
     "transformer": {},
@@ -77,7 +77,7 @@ def trained(workload: str, tensor: int, sequence: bool, recompute: Recompute, **
     return graph, evaluate(mapping, graph, system, rules)
 
 
-@pytest.mark.parametrize("recompute", get_args(Recompute))
+@pytest.mark.parametrize("recompute", RECOMPUTES)
 @pytest.mark.parametrize(("tensor", "sequence"), [(1, False), (4, False), (4, True)])
 @pytest.mark.parametrize("workload", WORKLOAD)
 def test_activations_are_those_of_the_formula(workload: str, tensor: int, sequence: bool, recompute: Recompute) -> None:
