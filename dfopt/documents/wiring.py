@@ -242,8 +242,9 @@ def _recomputed_issues(graph: Graph, names: set[str], drawn: set[str]) -> Iterat
 
 
 def _work(graph: Graph, kind: str) -> Counter[Kernel]:
-    """The kernels of a kind, whatever they are called."""
-    unnamed = {"name": "k", "layer": None, "stage_with": None, "accumulates_into": None}
+    """The kernels of a kind, whatever they are called and keep."""
+    unnamed: dict[str, object] = {"name": "k", "layer": None, "stage_with": None, "accumulates_into": None}
+    unnamed |= {"output_saved": None, "mask_bytes": None}
     mine = (kernel for kernel in graph.kernels if (kernel.layer or LAYER) == kind)
     return Counter(kernel.model_copy(update=unnamed) for kernel in mine)
 

@@ -99,7 +99,7 @@ def test_chips_of_a_second_axis_add_up_shares() -> None:
 
 def test_groups_share_out_and_add_up_over_groups() -> None:
     """HSDP by hand: shards within a node of four, the same in both groups; the sums of shards go across once."""
-    graph, rules = df.load_graph("gpt2-small", mode="training", batch=BATCH), df.Assumptions()
+    graph, rules = df.load_graph("gpt2-small", mode="training", batch=BATCH, main_gradients="bf16"), df.Assumptions()
     system, parameters = as_system("a100-8"), 12 * 7_077_888
     for level in (1, 2, 3):
         result = df.optimize(graph, system, zero=level, zero_replicas=2, tp=1, pp=1, sensitivity=False)
@@ -122,8 +122,8 @@ def test_groups_share_out_and_add_up_over_groups() -> None:
 
 def test_groups_are_a_menu_of_which_the_best_is_found() -> None:
     """Between nodes exchanges are slow: to share out within a node is the fastest that fits, and neither extreme is."""
-    graph = df.load_graph("gpt2-small", mode="training", batch=64, microbatch=1)
-    chip = {"chip.dram.capacity": "0.8 GB"}
+    graph = df.load_graph("gpt2-small", mode="training", batch=64, microbatch=1, main_gradients="bf16")
+    chip = {"chip.dram.capacity": "1.45 GB"}
     system = df.load_system("a100-512", {"network.node.size": 8, "network.cluster.size": 4, **chip})
     asked = {"zero": (2, 3), "tp": 1, "pp": 1, "sensitivity": False}
     found = df.optimize(graph, system, zero_replicas="all", **asked)

@@ -211,7 +211,7 @@ def test_systems_from_parts() -> None:
         ({"systems": [{**PARTS, "chips": ["sn99"]}]}, "$.systems[0]", "sn99-slow-25-torus: $.chip: no chip"),
         ({"systems": [PARTS, PARTS]}, "$.systems[1]", "the system 'tiny-slow-25-torus' is there twice"),
         ({"assumptions": [{"profile": "dfmodl"}]}, "$.assumptions[0]", "dfmodel"),
-        ({"assumptions": [{"set": {"overlp": "none"}}]}, "$.assumptions[0]", "did you mean 'overlap'?"),
+        ({"assumptions": [{"set": {"overlp": "none"}}]}, "$.assumptions[0]", "did you mean 'overlap'"),
         (
             {"axes": {"a": [{"label": 1}, {"label": 2, "set": {"system.chip.sram.capacity": "2 W"}}]}},
             "$.axes.a[1].set['system.chip.sram.capacity']",
