@@ -21,13 +21,12 @@ from typing import Final
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import Chip
 from dfopt.physics.collectives import Collective
-from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows
+from dfopt.physics.efficiency import memory_rows, one_bandwidth_share, vector_share
 from dfopt.physics.pipeline import partition_time
 
 __all__ = ["collective_s", "elementwise_s", "optimizer_s"]
 
 _ADDS: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
-_WIDE: Final = 1e15  # extents of a vector: no condition on thin shards applies
 ADAM_FLOP: Final = 11
 
 
@@ -44,10 +43,10 @@ def elementwise_s(flop: float, moved: float, chip: Chip, assumptions: Assumption
     if assumptions.compute_model == "cycle" and chip.lanes and chip.frequency:  # an element a lane and cycle
         rate = float(chip.lanes * chip.tiles * chip.frequency)
     elif assumptions.compute_model == "efficiency" and chip.efficiency is not None:
-        rate = chip.peak_flops * float(efficiency_share(chip.efficiency, True, flop, (_WIDE, _WIDE, 1.0)))
+        rate = chip.peak_flops * vector_share(chip.efficiency, flop)
     else:
         rate = chip.peak_flops * (assumptions.compute_utilization or 1.0)
-    share = float(bandwidth_share(memory_rows(chip, assumptions), moved, chip.fastest_tier))
+    share = one_bandwidth_share(memory_rows(chip, assumptions), moved, chip.fastest_tier)
     return partition_time(flop / rate, moved / (chip.fastest.bandwidth * share), 0.0, assumptions.overlap)
 
 

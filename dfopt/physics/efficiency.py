@@ -12,6 +12,7 @@ attention are many small ones, and a kernel that does attention at once sustains
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -118,6 +119,35 @@ def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str
         return np.ones_like(moved)
     found: NDArray[np.float64] = np.select(applies, [row.share for row in mine], default=1.0)
     return found
+
+
+def vector_share(rows: Sequence[EfficiencyRow], flop: float) -> float:
+    """The share of :func:`efficiency_share` for one vector of any length, thousands of which are asked for one by one.
+
+    Examples
+    --------
+    >>> rows = [EfficiencyRow(unit="vector", flop=1e9, share=0.5), EfficiencyRow(unit="vector", share=0.1)]
+    >>> vector_share(rows, 2e9), vector_share(rows, 1.0), vector_share([], 1.0)
+    (0.5, 0.1, nan)
+    """
+    shares = (
+        row.share
+        for row in rows
+        if row.unit == "vector" and row.op is None and flop >= (row.flop or 0.0) * (1 - _ROUNDING)
+    )
+    return next(shares, math.nan)
+
+
+def one_bandwidth_share(rows: Sequence[EfficiencyRow], moved: float, memory: str | None = None) -> float:
+    """The share of :func:`bandwidth_share` for one number of bytes.
+
+    Examples
+    --------
+    >>> one_bandwidth_share([EfficiencyRow(unit="memory", bytes=100e6, share=0.9)], 2e8), one_bandwidth_share([], 1.0)
+    (0.9, 1.0)
+    """
+    mine = (row for row in rows if row.unit == "memory" and row.memory in (None, memory))
+    return next((row.share for row in mine if moved >= (row.bytes or 0.0) * (1 - _ROUNDING)), 1.0)
 
 
 def memory_rows(chip: Chip, assumptions: Assumptions) -> tuple[EfficiencyRow, ...]:
