@@ -10,12 +10,14 @@ Suffixes: k kernel, o option, e end, p side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits, always_moved, least_terms, lower_bound, sides
+from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, solve
 from dfopt.setting.tables import Bools, Floats, Ints
@@ -42,7 +44,7 @@ def optimize_apart(
     weighed_o: Floats | None = None,
     upper: float = np.inf,
     time_limit: float | None = None,
-    room: float = np.inf,
+    holdings: Sequence[Holding] = (),
 ) -> Apart:
     """Choose schemes for the least sum over passes of what takes longest in each.
 
@@ -62,8 +64,8 @@ def optimize_apart(
         Seconds from which on no schemes are of interest.
     time_limit : float, optional
         Seconds.
-    room : float
-        Bytes that the layer may keep for its backward pass.
+    holdings : sequence of Holding
+        Limits on what chips hold.
     """
     tables, model = menu.tables, Model("apart")
     side_k = np.full(tables.kernels, -1)  # of those outside of the stage
@@ -72,9 +74,7 @@ def optimize_apart(
     model.bound(y, upper=allowed_o.astype(float))
     model.rows("one_scheme", [(padded([y[options] for options in tables.of_kernel]), 1.0)], 1, 1)
     must_meet(model, tables, y[:, None])
-    if np.isfinite(room):
-        unit = max(float(menu.saved_o.max()), 1e-30)
-        model.rows("room", [(y[None, :], menu.saved_o[None, :] / unit)], upper=room / unit)
+    limit(model, y, holdings)
     unit_s = max(lower_bound(stage, limits), 1e-30)
     least = dict(zip(stage.chip.resources, least_terms(stage, limits), strict=True))
     more = _more(menu, allowed_o, members, stage, limits, side_k)

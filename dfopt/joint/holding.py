@@ -13,12 +13,14 @@ import numpy as np
 from dfopt.documents.graph import Kernel
 from dfopt.documents.placement import item_of_weight
 from dfopt.joint.menu import Menu
+from dfopt.milp import Model
 from dfopt.physics.states import capacities
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import by_layers, chips_of, held, states_of
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Floats
+from dfopt.setting.tables import Floats, Ints
 
+_SLACK: Final = 1e-9  # of a capacity
 AT_WORK: Final = ("activations", "gradients")
 """What the layer at work holds more of, by the name of the state."""
 
@@ -28,6 +30,13 @@ class Holding(NamedTuple):
 
     bytes_o: Floats
     capacity: float
+
+
+def limit(model: Model, columns: Ints, holdings: Sequence[Holding]) -> None:
+    """Rows that keep what options, of which these are the columns, take of memories within them."""
+    for number, (bytes_o, capacity) in enumerate(holdings):
+        unit = max(float(bytes_o.max()), 1e-30)
+        model.rows(f"holds_{number}", [(columns[None, :], bytes_o[None, :] / unit)], upper=capacity / unit)
 
 
 def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineStage, number: int) -> Floats:
@@ -77,5 +86,6 @@ def holding(instance: Instance, menu: Menu) -> list[Holding]:
             held_o = {number: held_by_option(instance, menu, tier, stage, number) for number in numbers}
             alike_o = np.sum([held_o[number][0] * (place_o == number) for number in numbers], axis=0)
             for number in numbers:
-                found.append(Holding(alike_o + held_o[number][1:].sum(axis=0) * (place_o == number), capacity))
+                bytes_o = alike_o + held_o[number][1:].sum(axis=0) * (place_o == number)
+                found.append(Holding(bytes_o, capacity * (1 + _SLACK)))
     return found

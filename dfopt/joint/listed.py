@@ -25,14 +25,13 @@ from dfopt.fusion.library import several
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound
 from dfopt.joint.apart import Apart
 from dfopt.joint.figures import Figures
-from dfopt.joint.holding import Holding
+from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, Termination, solve
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import conversions, must_meet, padded
 
 _MOST: Final = 20_000  # columns of options in blocks: beyond it a model takes seconds
-_SLACK: Final = 1e-9  # of a capacity
 
 
 def listed_blocks(stage: StageTables, members: Ints, menu: Menu, deadline: float) -> Bools | None:
@@ -118,9 +117,7 @@ def least_listed(
     fewest = limits.p_max if limits.exactly else 0
     model.rows("partitions", [(z[None, inside_b], 1.0)], fewest, limits.p_max)
     must_meet(model, tables, s[:, None])
-    for number, (bytes_o, capacity) in enumerate(holdings):
-        unit = max(float(bytes_o.max()), 1e-30)
-        model.rows(f"holds_{number}", [(s[None, :], bytes_o[None, :] / unit)], upper=capacity * (1 + _SLACK) / unit)
+    limit(model, s, holdings)
     unit_s = max(lower_bound(stage, limits), 1e-30) / 4  # block times are a few of them
     figures = Figures(model, menu, stage.chip, stage.sharded.tile_count, A, s, deadline)
     blocks = figures.blocks(limits.forward_backward == "separate", (unit_s, stage.chip.sram))

@@ -87,11 +87,11 @@ class Shown:
         [stage], menu = node.ready.stages, self.menu(node.ready.instance)
         assert stage.tables is not None and stage.limits is not None
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits
-        left = self.options.left() * _PART
-        found = optimize_apart(*given, time_limit=left, room=room)
+        left, held = self.options.left() * _PART, [Holding(menu.saved_o, room)] if np.isfinite(room) else []
+        found = optimize_apart(*given, time_limit=left, holdings=held)
         if found.option_k is not None:
             nothing_o, until = np.zeros(len(menu.tables.kernel_o)), time.perf_counter() + left
-            closer = least_listed(*given, nothing_o, np.inf, left, until, [Holding(menu.saved_o, room)])
+            closer = least_listed(*given, nothing_o, np.inf, left, until, held)
             if closer.seconds > found.seconds:
                 found = closer
         return found.seconds, found.option_k
@@ -137,13 +137,12 @@ class Shown:
     def listed(self, node: Node, stage: Stage, upper: float, deadline: float) -> Apart:
         """What a stage takes at least, blocks and all, where its blocks can be listed: most often what it does take."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
-        menu, known = self.menu(node.ready.instance), stage.work.listed
-        weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
-        found = known.get(key := weighed_o.tobytes())
-        if found is None or (found.option_k is None and 0 < found.seconds < upper):
-            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, upper
-            known[key] = least_listed(*given, self.options.left() * _PART, deadline)
-        return known[key]
+        given = self.menu(node.ready.instance), node.allowed_o, stage.members, stage.tables, stage.limits
+
+        def show(weighed_o: Floats) -> Apart:
+            return least_listed(*given, weighed_o, upper, self.options.left() * _PART, deadline)
+
+        return self._known(stage.work.listed, node, upper, show)
 
     def fitting(self, node: Node, stage: Stage, deadline: float) -> Apart:
         """The same with schemes that fit the memories, if nothing waits there; 0 if blocks are not listed."""
@@ -170,12 +169,19 @@ class Shown:
         From ``upper`` seconds on no schemes are looked for; where they were not, they are for who asks for more.
         """
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
-        menu, known = self.menu(node.ready.instance), stage.work.apart
-        weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
+        given = self.menu(node.ready.instance), node.allowed_o, stage.members, stage.tables, stage.limits
+
+        def show(weighed_o: Floats) -> Apart:
+            return optimize_apart(*given, weighed_o, upper, time_limit=self.options.left() * _PART)
+
+        return self._known(stage.work.apart, node, upper, show)
+
+    def _known(self, known: dict[bytes, Apart], node: Node, upper: float, show: Callable[[Floats], Apart]) -> Apart:
+        """What is known, by seconds of gradients; shown anew where no schemes were looked for and more is asked for."""
+        weighed_o = weighed_gradients(node.ready, self.menu(node.ready.instance), node.allowed_o)
         found = known.get(key := weighed_o.tobytes())
         if found is None or (found.option_k is None and 0 < found.seconds < upper):
-            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, upper
-            known[key] = optimize_apart(*given, time_limit=self.options.left() * _PART)
+            known[key] = show(weighed_o)
         return known[key]
 
 
