@@ -48,6 +48,13 @@ PARTS = {
     "dp_comm_exposed_time_s": "data_parallel_s",
 }
 """Seconds of a step by the program's name and by ours."""
+LINKS = {
+    "tp_comm_link_time_s": "tensor_parallel_s",
+    "recomm_link_time_s": "recomputed_communication_s",
+    "pp_comm_link_time_s": "pipeline_parallel_s",
+    "dp_comm_link_time_s": "data_parallel_s",
+}
+"""The same of seconds on links."""
 Row = dict[str, str]
 
 
@@ -105,13 +112,14 @@ def judged(row: Row, files: Path, folder: Path) -> Score:
 def errors(row: Row, score: Score) -> Seen:
     """Relative errors of a row."""
     step, memory = float(row["total_time_s"]), float(row["mem_tier1_req_B"])
-    ours = dict(score.breakdown)
+    ours, busy = dict(score.breakdown), dict(score.link_time)
     held = max(sum(bytes_ for of in one.states.values() for bytes_ in of.values()) for one in score.stages)
     return Seen(
         _bar(row),
         row["variant"],
         score.step_time_s / step - 1,
-        {name: (ours[mine] - float(row[name])) / step for name, mine in PARTS.items()},
+        {name: (ours[mine] - float(row[name])) / step for name, mine in PARTS.items()}
+        | {name: (busy[mine] - float(row[name])) / step for name, mine in LINKS.items() if name in row},
         held / memory - 1,
     )
 
@@ -149,8 +157,8 @@ def lines(seen: list[Seen], refused: Counter[str]) -> Iterator[Line]:
         for variant, mine in {**variants, **several}.items():
             name = f"{variant} ({len(mine)} rows)"
             yield Line(f"{bar or 'beside'}, {name}, step time", spread([one.step for one in mine]), "", None)
-            for part in PARTS:
-                of = [one.parts[part] for one in mine]
+            for part in (*PARTS, *LINKS):
+                of = [one.parts[part] for one in mine if part in one.parts]
                 if any(of):
                     parts = "A2" if bar == "A1" else "beside"
                     yield Line(f"{parts}, {name}, {part} of the step", spread(of), "", None)

@@ -1,4 +1,4 @@
-"""Where the seconds of a step go: parts that add up to it, told for the pipeline stage that is slowest."""
+"""Where the seconds of a step go: parts that add up to it, and how long links are busy meanwhile."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pydantic import Field
 
 from dfopt.documents.base import Part
 
-__all__ = ["Breakdown"]
+__all__ = ["Breakdown", "LinkTime"]
 
 
 class Breakdown(Part):
-    """Seconds of a step by what the slowest stage does in them, all its microbatches; their sum is the step time.
+    """Seconds of a step by what a pipeline stage does in them, all its microbatches; their sum is the step time.
 
     Work is what a partition takes with a network that takes no time, by the pass of its kernels (of several passes by
     their FLOP); communication is exposed: what it makes the partition longer. The meaning of the parts is that of
@@ -35,13 +35,37 @@ class Breakdown(Part):
     pipeline_parallel_s: float = Field(default=0.0, description="exposed, between pipeline stages")
     data_parallel_s: float = Field(default=0.0, description="exposed, gradients between copies of the batch")
     overhead_s: float = Field(default=0.0, description="exposed, starting partitions, and what is assumed of a step")
-    bubble_s: float = Field(default=0.0, description="the pipeline fills and drains")
+    bubble_s: float = Field(default=0.0, description="the pipeline fills and drains; a stage waits for a slower one")
     pause_s: float = Field(default=0.0, description="pauses of a heat-aware mapping")
 
     @property
     def total(self) -> float:
         """Seconds of the step."""
         return math.fsum(dict(self).values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Those that take time, without the unit in their names."""
+        return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}
+
+
+class LinkTime(Part):
+    """Seconds of a step in which a chip of the slowest stage sends or waits for a link, whether the step waits or not.
+
+    Beside the exposed parts of `Breakdown` of the same names: what is longer here is hidden behind work. What a chip
+    does for a collective (adding up, copying) is no time of a link. Gradients are those of the stage with most of them.
+
+    Examples
+    --------
+    >>> LinkTime(tensor_parallel_s=2.0, data_parallel_s=0.5).parts
+    {'tensor_parallel': 2.0, 'data_parallel': 0.5}
+    """
+
+    tensor_parallel_s: float = Field(default=0.0, description="between chips that share the work of a kernel")
+    exchange_s: float = Field(default=0.0, description="what kernels list: experts, contexts, tables, panels")
+    recomputed_communication_s: float = Field(default=0.0, description="of either kind, of what is done again")
+    pipeline_parallel_s: float = Field(default=0.0, description="between pipeline stages")
+    data_parallel_s: float = Field(default=0.0, description="gradients between copies of the batch, and weights")
 
     @property
     def parts(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
-from dfopt.documents.breakdown import Breakdown
+from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.units import format as show_unit
@@ -197,7 +197,10 @@ class Score(Document):
     """The judge's figures for a mapping: one step is one global batch."""
 
     SCHEMA: ClassVar[str] = "dfopt/score/1"
-    LATER: ClassVar = ("model_flop_utilization", "hardware_flop_utilization", "breakdown", "memory")
+    LATER: ClassVar = (
+        "model_flop_utilization", "hardware_flop_utilization", "breakdown", "stage_breakdowns", "link_time", "memory",
+        "formulas",
+    )  # fmt: skip
     """What scores of before did not say."""
 
     step_time_s: float
@@ -239,10 +242,19 @@ class Score(Document):
     price_usd: float | None = Field(default=None, description="of the system; none if a part has no price")
     power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
     energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
-    breakdown: Breakdown | None = Field(default=None, description="of the step time; none in results of before")
+    breakdown: Breakdown | None = Field(
+        default=None, description="of the step time, for its slowest stage; none in results of before"
+    )
+    stage_breakdowns: tuple[Breakdown, ...] | None = Field(
+        default=None, description="of the step time, for each of the stages; none in results of before"
+    )
+    link_time: LinkTime | None = Field(
+        default=None, description="in which links of the slowest stage are busy; none in results of before"
+    )
     memory: tuple[MemoryBreakdown, ...] | None = Field(
         default=None, description="what a chip of each of the stages holds; none in results of before"
     )
+    formulas: dict[str, str] | None = Field(default=None, description="how figures follow from others, in words")
     violations: tuple[str, ...] = ()
     notes: tuple[str, ...] | None = Field(
         default=None, description="what the figures take in place of what was asked for, such as a wider type"

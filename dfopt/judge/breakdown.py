@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from dfopt.documents.breakdown import Breakdown
+from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, StageScore
 from dfopt.judge import network
@@ -15,78 +15,111 @@ from dfopt.judge.case import Case, Place
 from dfopt.physics import pipeline
 from dfopt.physics.pipeline import StepTime
 
+Sent = Mapping[Place, Mapping[str, Sequence[float]]]
+"""Seconds of communication of every partition, by the part of a breakdown."""
 _WORK: Final = {"forward": "forward_s", "recompute": "recompute_s", "backward": "backward_s", "update": "backward_s"}
 
 
 def breakdown(
     case: Case,
     partitions: Sequence[PartitionScore],
-    slowest: StageScore,
+    stage: StageScore,
     step: StepTime,
-    paid: Sequence[network.Paid],
-    price: network.Price,
+    sent: Sent,
+    ends: tuple[float, float] | None,
 ) -> Breakdown:
-    """Seconds of every part of a step."""
-    sent = _sent(case, paid, price)
+    """Seconds of every part of a step, for one of its stages.
+
+    ``ends``: seconds in which this stage exchanges gradients, and of its optimizer; none for the slowest stage, of
+    which a step is told.
+    """
     spent: dict[str, list[float]] = defaultdict(list)
     for one in partitions:
-        times = slowest.runs.get(one.stage, 0) * case.plan.microbatches
+        times = stage.runs.get(one.stage, 0) * case.plan.microbatches
         for name, seconds in _of_partition(case, one, sent[one.stage, one.partition]):
             spent[name].append(times * seconds)
-    for stage, pause in case.pauses.items():
-        spent["pause_s"].append(slowest.runs.get(stage, 0) * case.plan.microbatches * pause)
+    for number, pause in case.pauses.items():
+        spent["pause_s"].append(stage.runs.get(number, 0) * case.plan.microbatches * pause)
     if case.plan.two_batch_overlap:  # of what is sent while the other microbatch computes, what it waits for
-        alone = case.plan.rounds * (slowest.time_s - case.plan.at_once * slowest.point_to_point_s)
+        alone = case.plan.rounds * (stage.time_s - case.plan.at_once * stage.point_to_point_s)
         inside = math.fsum(s for name, each in spent.items() if name != "exchange_s" for s in each)
         spent["exchange_s"] = [max(alone - inside, 0.0)]
-    # what a stage waits for its neighbours beyond its own work
-    hop = step.steady - math.fsum(seconds for each in spent.values() for seconds in each)
+    # what a stage waits for its neighbours beyond its own work, and for a slower one
+    own = case.plan.rounds * stage.time_s
+    hop = own - math.fsum(seconds for each in spent.values() for seconds in each)
     spent["pipeline_parallel_s"] += [hop if hop > 1e-12 * step.total else 0.0, step.point_to_point]
-    spent["data_parallel_s"].append(step.gradient_reduction)
+    behind = step.gradient_reduction + step.optimizer
+    updates = step.optimizer if ends is None else min(ends[1], behind)
+    added = step.gradient_reduction if ends is None else min(ends[0], behind - updates)
+    spent["data_parallel_s"].append(added)
+    spent["optimizer_s"].append(updates)
     spent["bubble_s"].append(step.fill)
+    if ends is not None:
+        spent["bubble_s"] += [max(step.steady - own, 0.0), max(behind - updates - added, 0.0)]
     spent["overhead_s"].append(step.overhead)
-    spent["optimizer_s"].append(step.optimizer)
     return Breakdown(**{name: math.fsum(each) for name, each in spent.items()})
 
 
-def _sent(case: Case, paid: Sequence[network.Paid], price: network.Price) -> dict[Place, dict[str, float]]:
-    """Seconds of communication of every partition, by the part of a breakdown."""
-    found: dict[Place, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+def link_time(
+    case: Case, stage: StageScore, step: StepTime, paid: Sequence[network.Paid], price: network.Price, reduced_s: float
+) -> LinkTime:
+    """Seconds of a step in which links of the slowest stage are busy; ``reduced_s``: of gradients, at most."""
+    spent: dict[str, list[float]] = defaultdict(list)
+    on_links = ((one, price(one.kind, one.whole, case.plan.shard_dims)) for one in paid)
+    parts = [*_named(case, on_links), *_listed(case, price)]
+    for name, number, seconds in parts:
+        times = stage.runs.get(case.place(number)[0], 0) * case.plan.microbatches
+        spent[name].append(times * seconds)
+    spent["pipeline_parallel_s"] += [case.plan.microbatches * stage.point_to_point_s, step.point_to_point]
+    spent["data_parallel_s"].append(reduced_s)
+    return LinkTime(**{name: math.fsum(each) for name, each in spent.items()})
 
-    def note(name: str, kernels: Iterator[tuple[int, float]]) -> None:
-        for number, seconds in kernels:
-            again = case.kernels[number].kernel.pass_ == "recompute"
-            found[case.place(number)]["recomputed_communication_s" if again else name] += seconds
 
-    note("tensor_parallel_s", network.sharding_seconds(case, [one for one in paid if not _again(case, one)], price))
-    again = [one for one in paid if _again(case, one)]
-    note("recomputed_communication_s", network.sharding_seconds(case, again, price))
-    note("exchange_s", network.own_seconds(case, price))
-    for number, seconds in network.amortized_seconds(case):
-        found[case.place(number)]["data_parallel_s"] += seconds
+def sent_by_place(case: Case, paid: Sequence[network.Paid], price: network.Price) -> Sent:
+    """Seconds of everything that counts as network time of a partition, by the part of a breakdown."""
+    found: dict[Place, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    on_chip = ((one, network.between_shards_s(case, one, price)) for one in paid)
+    for name, number, seconds in (*_named(case, on_chip), *_listed(case, price)):
+        found[case.place(number)][name].append(seconds)
     for place in case.members if case.assume.kernel_overhead else ():
-        found[place]["overhead_s"] += case.assume.kernel_overhead or 0.0
+        found[place]["overhead_s"].append(case.assume.kernel_overhead or 0.0)
     return found
 
 
-def _again(case: Case, one: network.Paid) -> bool:
-    """Whether it is done once more for the whole backward pass, instead of being kept."""
-    return one.late and case.assume.backward_gathers is not None
+def _named(case: Case, each: Iterable[tuple[network.Paid, float]]) -> Iterator[tuple[str, int, float]]:
+    """(part, kernel, seconds) of communications of the tensor-parallel group."""
+    for one, seconds in each:
+        # done once more for the whole backward pass, instead of being kept
+        late = one.late and case.assume.backward_gathers is not None
+        yield _or_again(case, one.kernel, "tensor_parallel_s", late), one.kernel, seconds
 
 
-def _of_partition(case: Case, one: PartitionScore, sent: dict[str, float]) -> Iterator[tuple[str, float]]:
+def _listed(case: Case, price: network.Price) -> Iterator[tuple[str, int, float]]:
+    """(part, kernel, seconds) of communications that kernels list, and of gradients added up in every microbatch."""
+    for number, seconds in network.own_seconds(case, price):
+        yield _or_again(case, number, "exchange_s"), number, seconds
+    for number, seconds in network.amortized_seconds(case):
+        yield "data_parallel_s", number, seconds
+
+
+def _or_again(case: Case, number: int, name: str, late: bool = False) -> str:
+    again = late or case.kernels[number].kernel.pass_ == "recompute"
+    return "recomputed_communication_s" if again else name
+
+
+def _of_partition(case: Case, one: PartitionScore, sent: Mapping[str, Sequence[float]]) -> Iterator[tuple[str, float]]:
     """Parts of a partition's time: its work by passes, and what its communication makes it longer."""
     work = pipeline.partition_time(one.compute_s, one.memory_s, 0.0, case.assume.overlap, one.sram_s)
     flop: dict[str, list[float]] = defaultdict(list)
     for number in case.members[one.stage, one.partition]:
         placed = case.kernels[number]
         flop[_part_of(placed.kernel)].append(placed.flop)
-    whole, talk = math.fsum(one for each in flop.values() for one in each), math.fsum(sent.values())
+    whole, talk = math.fsum(one for each in flop.values() for one in each), math.fsum(map(math.fsum, sent.values()))
     for name, each in flop.items():
         yield name, work * math.fsum(each) / whole
     for name, seconds in sent.items():
         if talk > 0:
-            yield name, (one.time_s - work) * seconds / talk
+            yield name, (one.time_s - work) * math.fsum(seconds) / talk
 
 
 def _part_of(kernel: Kernel) -> str:

@@ -126,19 +126,6 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     return dict(sorted(names.items()))
 
 
-def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterator[tuple[int, float]]:
-    """(kernel, seconds) of everything that counts as network time of a partition."""
-    yield from sharding_seconds(case, paid, price)
-    yield from own_seconds(case, price)
-    yield from amortized_seconds(case)
-
-
-def sharding_seconds(case: Case, paid: Sequence[Paid], price: Price) -> Iterator[tuple[int, float]]:
-    """(kernel, seconds) of the tensor-parallel group."""
-    for one in paid:
-        yield one.kernel, between_shards_s(case, one, price)
-
-
 def between_shards_s(case: Case, one: Paid, price: Price) -> float:
     """What a communication of the tensor-parallel group adds to the work, on network and chip, less what hides."""
     sent, source = price(one.kind, one.whole, case.plan.shard_dims), case.kernels[one.src].kernel

@@ -6,11 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from dfopt.documents.formulas import FORMULAS
 from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
 from dfopt.judge import ledger, network, overlap, traffic, turns, types, window
-from dfopt.judge.breakdown import breakdown
+from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
 from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
@@ -26,7 +27,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     price = network.price_list(case)
     sram = traffic.sram_need(case, tiling)
     moved = traffic.by_memory(case, tiling)
-    partitions = _partitions(case, paid, price, moved, sram)
+    sent = sent_by_place(case, paid, price)
+    partitions = _partitions(case, sent, moved, sram)
     booked = {rank.number: ledger.entries(case, rank) for rank in case.ranks}
     held = {number: ledger.books_of(entries) for number, entries in booked.items()}
     hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
@@ -34,15 +36,16 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     stages = _stages(case, partitions, hops, held, hidden)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
     slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
-    linked = max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks)
+    links = {rank.number: network.gradient_reduction_s(case, rank, price) for rank in case.ranks}
+    linked = max(links.values())
     exposed = overlap.exposed_s(case, stages, partitions, price)
     shown = window.exposed_s(case, partitions, hops, price)
+    adam = {rank.number: _updates_s(case, rank) for rank in case.ranks}
     if shown is not None:
-        exposed = shown + max(_updates_s(case, rank) for rank in case.ranks)
+        exposed = shown + max(adam.values())
     # what the step waits for at its end: of it the optimizer's step has what it takes in the slowest stage
-    behind = max(network.gradient_reduction_s(case, rank, price) + _updates_s(case, rank) for rank in case.ranks)
-    behind = behind if exposed is None else exposed
-    updates = min(behind, next(_updates_s(case, rank) for rank in case.ranks if rank.number == slowest.stage))
+    behind = max(links[number] + adam[number] for number in links) if exposed is None else exposed
+    updates = min(behind, adam[slowest.stage])
     step = pipeline.step_time(
         case.plan,
         case.assume,
@@ -52,6 +55,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         optimizer_s=updates,
         overhead_s=case.assume.step_overhead or 0.0,
     )
+    ends = {number: (links[number], adam[number]) for number in links if number != slowest.stage}
+    parts = {one.stage: breakdown(case, partitions, one, step, sent, ends.get(one.stage)) for one in stages}
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
     flop = flop_of_step(case.model, case.layers)
@@ -85,8 +90,11 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         power_w=cost.total_w,
         # at full power all the time: an upper figure
         energy_per_step_j=None if cost.total_w is None else cost.total_w * step.total,
-        breakdown=breakdown(case, partitions, slowest, step, paid, price),
+        breakdown=parts[slowest.stage],
+        stage_breakdowns=tuple(parts[one.stage] for one in stages),
+        link_time=link_time(case, slowest, step, paid, price, linked),
         memory=tuple(ledger.memory(booked[rank.number]) for rank in case.ranks),
+        formulas=dict(FORMULAS),
         violations=violations(case, tiling, sram, held),
         notes=tuple(types.notes(graph, system.chip)) or None,
     )
@@ -98,14 +106,13 @@ def _updates_s(case: Case, rank: Rank) -> float:
 
 
 def _partitions(
-    case: Case,
-    paid: Sequence[network.Paid],
-    price: network.Price,
-    moved: dict[str, dict[Place, float]],
-    sram: dict[Place, float],
+    case: Case, sent: Sent, moved: dict[str, dict[Place, float]], sram: dict[Place, float]
 ) -> list[PartitionScore]:
     chip = case.system.chip
-    talk = totals((case.place(k), s) for k, s in network.seconds_by_kernel(case, paid, price))
+    talk = {
+        place: math.fsum(s for name, each in parts.items() if name != "overhead_s" for s in each)
+        for place, parts in sent.items()
+    }
     rate = chip.sram.bandwidth
     accessed = {} if rate is None else traffic.sram_traffic(case)
     found = []

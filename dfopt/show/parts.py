@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dfopt.documents.breakdown import Breakdown
+from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.memory_breakdown import MemoryBreakdown
 
-__all__ = ["parts_words", "percent"]
+__all__ = ["hidden_words", "parts_words", "percent"]
 
 
 def percent(value: float) -> str:
@@ -23,3 +23,20 @@ def parts_words(breakdown: Breakdown | MemoryBreakdown) -> str:
     """
     told = {name.replace("_", " "): part / breakdown.total for name, part in breakdown.parts.items()}
     return ", ".join(f"{name} {percent(share)}" for name, share in told.items())
+
+
+def hidden_words(breakdown: Breakdown, link_time: LinkTime | None) -> str:
+    """Of communication that is hidden in part: how long links are busy with it, and how much of that shows.
+
+    Examples
+    --------
+    >>> hidden_words(Breakdown(forward_s=0.9, data_parallel_s=0.1), LinkTime(data_parallel_s=0.4))
+    'data parallel 40 % (10 % shows)'
+    """
+    told, exposed = [], dict(breakdown)
+    for name, busy in (link_time.parts if link_time else {}).items():
+        shows = exposed[f"{name}_s"]
+        if shows < 0.99 * busy:
+            shares = percent(busy / breakdown.total), percent(shows / breakdown.total)
+            told.append(f"{name.replace('_', ' ')} {shares[0]} ({shares[1]} shows)")
+    return ", ".join(told)

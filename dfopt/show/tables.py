@@ -23,7 +23,7 @@ from dfopt.documents.tokens import tokens_of
 from dfopt.physics.schedule import terms_of
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.omissions import left_out
-from dfopt.show.parts import parts_words
+from dfopt.show.parts import hidden_words, parts_words
 from dfopt.show.parts import percent as percent
 from dfopt.show.stages import stage_facts
 from dfopt.units import format as show_unit
@@ -180,6 +180,8 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
     if result.graph.trains and score.breakdown is not None:
         rows.append(("step", parts_words(score.breakdown)))
+        if busy := hidden_words(score.breakdown, score.link_time):
+            rows.append(("links busy", busy))
     rows += stage_facts(result)
     if score.collectives:
         listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))

@@ -28,6 +28,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.judge import case, ledger, network, timing, traffic
+from dfopt.judge.breakdown import sent_by_place
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.physics import ops
 from dfopt.physics.metrics import METRICS, Constants, Metric
@@ -317,7 +318,7 @@ class Problem:
         sram = traffic.sram_need(looked, tiling)
         moved = traffic.by_memory(looked, tiling)
         room = looked.system.chip.sram.capacity * (1 + _SAME)
-        for part in timing._partitions(looked, paid, self.price, moved, sram):
+        for part in timing._partitions(looked, sent_by_place(looked, paid, self.price), moved, sram):
             members = looked.members[part.stage, part.partition]
             apart = any(k in tiling.stuck or (k in tiling.parts and len(members) > 1) for k in members)
             fits = part.sram_bytes <= room and not apart

@@ -14,6 +14,7 @@ from judge_cases import machine, ring
 from strategies import layered
 
 from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.formulas import FORMULAS
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
@@ -181,6 +182,25 @@ def test_parts_of_a_step_add_up_to_it(world: World) -> None:
     assert parts.bubble_s == score.pipeline_fill_s and (score.gradient_reduction_s <= parts.data_parallel_s)
     if not any("network" in part.terms and part.network_s for part in score.partitions):
         assert parts.tensor_parallel_s == parts.exchange_s == 0
+    assert score.stage_breakdowns is not None and parts in score.stage_breakdowns
+    for one in score.stage_breakdowns:
+        assert one.total == pytest.approx(score.step_time_s, rel=1e-9) and min(dict(one).values()) >= 0
+        assert one.bubble_s >= parts.bubble_s * (1 - 1e-12)
+
+
+@FEW
+@given(worlds())
+def test_links_are_busy_no_shorter_than_a_step_waits_for_them(world: World) -> None:
+    score = world.score()
+    assert score.breakdown is not None and score.link_time is not None
+    exposed = dict(score.breakdown)
+    for name, busy in dict(score.link_time).items():
+        if name == "pipeline_parallel_s" or world.assumptions.collective_work is None:  # which a chip does besides
+            assert exposed[name] <= busy * (1 + 1e-9) + 1e-12, name
+
+
+def test_every_formula_is_of_a_figure() -> None:
+    assert set(FORMULAS) <= set(Score.model_fields)
 
 
 def faster(system: System, what: str) -> System:
