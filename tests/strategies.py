@@ -62,7 +62,7 @@ CHOICES: dict[str, list[Any]] = {
     "weight_tiling": ["reread", "reread_all", "free", "forbid"],
     "gradients": ["exact", "dfmodel"],
     "gradient_bandwidth": [None, None, 40.0],
-    "gradient_overlap": [None, None, "backward"],  # where gradients are exact
+    "gradient_overlap": [None, None, "backward"],  # where gradients are exact; by windows: test_calculon_windows
     "gradient_traffic": [None, "written"],
     # drawn by tests of their own: test_beside, test_training_memory
     "backward_gathers": [None],

@@ -113,12 +113,12 @@ class Assumptions(Document):
         description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
         " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
     )
-    gradient_overlap: Literal["backward", "calculon"] | None = Field(
+    gradient_overlap: Literal["backward", "calculon", "calculon_or_none"] | None = Field(
         default=None,
         description="of gradients: exact, in layers that repeat: none = copies add them up after the step; backward ="
         " those of a layer as soon as its last backward pass is done, while layers before it still compute, which that"
         " does not slow down: see dfopt.physics.overlap; calculon = what that program counts as shown, of layers of one"
-        " kind; mappings can be scored with it and none searched: see dfopt.physics.window",
+        " kind, which may be more than is exchanged: see dfopt.physics.window; calculon_or_none = the less of the two",
     )
     backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = Field(
         default=None,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.judge import network
+from dfopt.judge import grid, network
 from dfopt.judge.case import Case
 from dfopt.physics import copies, tiled, window
 
@@ -23,20 +24,25 @@ def exposed_s(
     PlanError
         For layers of several kinds, which that program does not have.
     """
-    if case.assume.gradient_overlap != "calculon" or not case.trains or case.plan.copies == 1:
+    way = case.assume.gradient_overlap
+    if way not in ("calculon", "calculon_or_none") or not case.trains or case.plan.copies == 1:
         return None
     if not case.graph.folded or len(case.graph.layers.kinds) > 1:
         raise PlanError(
-            "gradient_overlap: found calculon, which is about layers that are all of one kind; expected backward"
+            f"gradient_overlap: found {way}, which is about layers that are all of one kind; expected backward"
         )
-    (rank,) = case.ranks
-    return _of_layer(case, partitions, hops[rank.number], price).exposed_s(
-        case.plan.stages, case.plan.interleave, rank.runs[0], case.plan.microbatches
-    )
+    plan, layer = case.plan, _of_layer(case, partitions, price)
+    shown, after = [], []
+    for rank in case.ranks:
+        layers = rank.runs.get(0, 0)
+        mine = replace(layer, hop_s=hops[rank.number] / 2 / plan.interleave)  # of the gradients alone, a chunk
+        shown.append(mine.exposed_s(plan.stages, plan.interleave, layers, plan.microbatches) if layers else 0.0)
+        after.append(layers * layer.exchange_s)
+    return max(shown) if way == "calculon" else min(max(shown), max(after))
 
 
-def _of_layer(case: Case, partitions: Sequence[PartitionScore], hop_s: float, price: network.Price) -> window.Window:
-    dims = case.plan.copy_dims
+def _of_layer(case: Case, partitions: Sequence[PartitionScore], price: network.Price) -> window.Window:
+    dims, (system, called) = case.plan.copy_dims, grid.walked(case.system, case.plan)
     passes = {name: case.kernels[number].kernel.pass_ for name, number in case.graph.index().items()}
     late = [one for one in partitions if passes[one.kernels[0]] != "forward"]
     back = [one for one in late if passes[one.kernels[0]] != "recompute"]
@@ -47,9 +53,9 @@ def _of_layer(case: Case, partitions: Sequence[PartitionScore], hop_s: float, pr
         backward_s=math.fsum(one.time_s for one in late),
         memory_s=math.fsum(one.memory_s for one in back) + again_memory_s,
         compute_s=math.fsum(one.compute_s for one in back) + again_compute_s,
-        hop_s=hop_s / 2 / case.plan.interleave,  # of the gradients alone, a chunk
+        hop_s=0.0,
         in_the_way=bool(shared),
-        usage=tiled.usage_of(case.system, dims),
+        usage=tiled.usage_of(system, [called.get(dim, dim) for dim in dims]),
     )
 
 

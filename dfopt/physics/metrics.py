@@ -12,6 +12,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 from dfopt.physics.overlap import Reduced, exposed_s, most_s
 from dfopt.physics.pipeline import step_time
+from dfopt.physics.window import Shown
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Constants:
     assumptions: Assumptions
     per_step_s: float = 0.0
     gradients_s: float = 0.0
-    reduced: tuple[Reduced, ...] = ()
+    reduced: tuple[Reduced | Shown, ...] = ()
 
 
 @dataclass(frozen=True)

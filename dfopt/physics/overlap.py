@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.physics.window import Shown
 
 __all__ = ["Reduced", "exposed_s", "hides", "most_s", "reduced_after_s"]
 
@@ -55,6 +56,10 @@ class Reduced(NamedTuple):
     def until_s(self, stage_s: float) -> float:
         """Seconds of the last pass through a stage that takes so many for one microbatch, and of all its exchanges."""
         return self.weights_s + self.times * max(stage_s + self.last_s, self.ends_s)
+
+    def shows_s(self, stage_s: float, slowest_s: float) -> float:
+        """Of these, what the step does not have anyway."""
+        return self.until_s(stage_s) - self.times * slowest_s
 
 
 def hides(assumptions: Assumptions, graph: Graph) -> bool:
@@ -87,7 +92,7 @@ def reduced_after_s(layers: Iterable[tuple[float, float, int]]) -> float:
     return finished
 
 
-def exposed_s(stages: Sequence[float], reduced: Sequence[Reduced]) -> float:
+def exposed_s(stages: Sequence[float], reduced: Sequence[Reduced | Shown]) -> float:
     """Seconds of a step beyond the work of its slowest stage, from the seconds of every stage for one microbatch.
 
     Examples
@@ -96,19 +101,23 @@ def exposed_s(stages: Sequence[float], reduced: Sequence[Reduced]) -> float:
     (1.0, 5.0)
     """
     slowest = max(stages)
-    ends = (one.until_s(stage_s) - one.times * slowest for stage_s, one in zip(stages, reduced, strict=True))
-    return max(0.0, *ends)
+    return max(0.0, *(one.shows_s(stage_s, slowest) for stage_s, one in zip(stages, reduced, strict=True)))
 
 
-def most_s(step_s: float, rounds: float, stages: Sequence[float], position: int, reduced: Sequence[Reduced]) -> float:
+def most_s(
+    step_s: float, rounds: float, stages: Sequence[float], position: int, reduced: Sequence[Reduced | Shown]
+) -> float:
     """The largest time of a stage with which a step of ``rounds`` times the slowest one takes no longer.
 
     ``step_s``: seconds of the step without what is charged once; it must not be exceeded with the times as they are.
     """
     mine = reduced[position]
+    if isinstance(mine, Shown):
+        return mine.most_s(step_s)
+    untils = [one.until_s(stage_s) for stage_s, one in zip(stages, reduced, strict=True) if isinstance(one, Reduced)]
     others = [at for at in range(len(stages)) if at != position]
     slowest = max((stages[at] for at in others), default=0.0)
-    fixed = [mine.weights_s + mine.times * mine.ends_s, *(reduced[at].until_s(stages[at]) for at in others)]
+    fixed = [mine.weights_s + mine.times * mine.ends_s, *(untils[at] for at in others)]
     most = min(step_s, step_s - mine.weights_s - mine.times * mine.last_s) / rounds  # as the slowest
     if rounds > mine.times:
         most = min(most, (step_s - max(fixed)) / (rounds - mine.times))

@@ -10,15 +10,36 @@ own, unlike :mod:`dfopt.physics.overlap`:
 * A share of the processor sees to the exchange, which slows down what it hides behind.
 * Memory time and compute time of what is computed again are sums of running totals: of every kernel that is, the time
   of all forward kernels up to it. So little is left to hide behind where all of a layer is computed again.
+
+**At least.** With ``t`` seconds of a layer, ``f`` of them of its forward pass, and ``m`` that a window loses to memory,
+a layer has ``t - f - m`` to hide behind. With the least of ``f``, ``m``, the exchange, compute and the message, nothing
+in the way, and what is hidden not slowed down, what shows is at least the largest of four lines of ``t``: the last
+layer, and beside it what exceeds the windows of all chunks but the last, of the last, of both, or of none. They fall as
+``t`` grows, but a step has ``t`` in every microbatch, and grows as fast at least where there are as many of these as
+stages, as in all that are interleaved. So the same function of lower bounds is a lower bound.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, combinations
+from typing import NamedTuple
 
-__all__ = ["Window", "running"]
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+
+__all__ = ["Shown", "Window", "by_window", "least_lines", "running"]
+
+Line = tuple[float, float]
+"""Seconds at 0, and how many more for a second."""
+
+
+def by_window(assumptions: Assumptions, graph: Graph) -> bool:
+    """Whether exchanges are hidden as Calculon has it: in layers that repeat."""
+    way = assumptions.gradient_overlap
+    return way in ("calculon", "calculon_or_none") and graph.folded and graph.trains
 
 
 @dataclass(frozen=True)
@@ -77,3 +98,79 @@ def running(parts: Iterable[tuple[float, int]]) -> float:
     """
     seconds, times = zip(*parts, strict=True)
     return float(sum(total * often for total, often in zip(accumulate(seconds), times, strict=True)))
+
+
+def least_lines(least: Window, forward_s: float, stages: int, chunks: int, layers: int) -> tuple[Line, ...]:
+    """What shows at least of a stage's exchanges, as lines of the seconds of one of its layers.
+
+    Parameters
+    ----------
+    least : Window
+        The least of every figure of a layer; ``backward_s`` and ``in_the_way`` are not looked at.
+    forward_s : float
+        Seconds of the forward pass of a layer, at least.
+    stages, chunks, layers : int
+        Of the pipeline, and of the stage.
+
+    Examples
+    --------
+    With 2 s for a layer there is 0.9 s to hide behind, as above.
+
+    >>> lines = least_lines(Window(1.0, 1.0, 0.1, 0.9, 0.0, False, 0.0), 1.0, stages=1, chunks=1, layers=4)
+    >>> round(max(at + slope * 2.0 for at, slope in lines), 12)
+    1.4
+    """
+    if not layers:
+        return ((0.0, 0.0),)
+    each, lost_s, slowed_s = layers / chunks, forward_s + least.memory_s, least.compute_s * least.usage
+    found: list[Line] = [(least.exchange_s, 0.0)]
+    if chunks > 1:
+        open_s = stages * (least.hop_s - each * lost_s)
+        over_s = each * least.exchange_s + stages * each * slowed_s - open_s
+        found.append(((chunks - 1) * over_s, -(chunks - 1) * stages * each))
+    last_s = (each - 1) * least.exchange_s + slowed_s
+    if each > 1:
+        last_s += (each - 1) * lost_s + least.memory_s + least.hop_s / 2
+    found.append((last_s, -max(each - 1, 0.0)))
+    first, *others = found
+    sums = ((first, *some) for many in range(len(others) + 1) for some in combinations(others, many))
+    return tuple((math.fsum(at for at, _ in some), math.fsum(slope for _, slope in some)) for some in sums)
+
+
+class Shown(NamedTuple):
+    """What shows at least of what a pipeline stage exchanges, from its seconds for one microbatch.
+
+    ``lines``: of these seconds, the largest counts; ``rounds``: how often a step has them; ``after_s``: what is charged
+    where nothing is hidden, if that is a choice.
+    """
+
+    lines: tuple[Line, ...]
+    rounds: float
+    after_s: float = math.inf
+
+    @classmethod
+    def of_layers(
+        cls, lines: Iterable[Line], layers: int, beside_s: float, once_s: float, rounds: float, after_s: float
+    ) -> Shown:
+        """From lines of the seconds of a layer; a stage takes ``beside_s`` beside them, a step ``once_s``.
+
+        Lines with which a step would fall are left out: the others are a bound, too.
+        """
+        of_stage = ((once_s + at - slope * beside_s / (layers or 1), slope / (layers or 1)) for at, slope in lines)
+        return cls(tuple(line for line in of_stage if rounds + line[1] >= 0), rounds, after_s)
+
+    def shows_s(self, stage_s: float, _slowest_s: float = 0.0) -> float:
+        """Seconds of a step beside those of the stage, which takes at least so many.
+
+        Examples
+        --------
+        >>> Shown(((6.0, -2.0), (1.0, 0.0)), rounds=4.0).shows_s(2.0)
+        2.0
+        """
+        return min(max(at + slope * stage_s for at, slope in self.lines), self.after_s)
+
+    def most_s(self, step_s: float) -> float:
+        """The largest seconds of the stage with which a step takes no longer."""
+        rising = ((at, self.rounds + slope) for at, slope in self.lines if self.rounds + slope > 0)
+        most = min(((step_s - at) / slope for at, slope in rising), default=math.inf)
+        return max(most, (step_s - self.after_s) / self.rounds)

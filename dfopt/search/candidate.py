@@ -26,13 +26,14 @@ from dfopt.milp import Termination
 from dfopt.physics.metrics import METRICS, Constants, Metric
 from dfopt.physics.overlap import Reduced
 from dfopt.physics.pipeline import with_point_to_point
+from dfopt.physics.window import Shown
 from dfopt.search.options import Options, record_of, reporter
-from dfopt.search.passes import least_passes, passes_of
+from dfopt.search.passes import Known, passes_for
 from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import dram_left, sharded_states
-from dfopt.setting.overlap import Exchanges, Passes, exchange_seconds, reduced_stages
+from dfopt.setting.overlap import Exchanges, exchange_seconds, reduced_stages
 from dfopt.setting.tables import ShardedGraph, least_rows, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -95,9 +96,7 @@ class Prepared(PricedPlan):
     @cached_property
     def constants(self) -> Constants:
         """What the metric needs beside the times of the stages."""
-        reduced = (
-            () if self.exchanges is None else self._reduced(self.exchanges, least_passes(self.stages, self.forward_s))
-        )
+        reduced = () if self.exchanges is None else self._reduced(self.exchanges)
         return Constants(self.plan, self.assumptions, self.per_step_s, self.gradients_s, reduced)
 
     @property
@@ -113,11 +112,12 @@ class Prepared(PricedPlan):
         """The same of partitions that are known, which these times are of."""
         if self.exchanges is None:
             return self.value_of(stage_seconds)
-        reduced = self._reduced(self.exchanges, passes_of(self.stages, stage_seconds, partition_k))
+        reduced = self._reduced(self.exchanges, Known(stage_seconds, partition_k))
         return self.metric.value(self._pipeline_seconds(stage_seconds), replace(self.constants, reduced=reduced))
 
-    def _reduced(self, exchanges: Exchanges, passes: Passes) -> tuple[Reduced, ...]:
+    def _reduced(self, exchanges: Exchanges, known: Known | None = None) -> tuple[Reduced, ...] | tuple[Shown, ...]:
         """What pipeline stages exchange; what they send to others, and do not hide, comes beside their work."""
+        passes = passes_for(exchanges, self.graph, self.stages, self.forward_s, known)
         hops = () if self.assumptions.hides_hops else self.hops
         return reduced_stages(self.instance.setting.model, self.plan, exchanges, passes, hops)
 

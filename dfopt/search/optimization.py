@@ -26,6 +26,7 @@ from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import resolve
+from dfopt.physics.window import by_window
 from dfopt.search.assembling import assemble
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
@@ -201,16 +202,12 @@ def _check(setting: Setting, request: Request) -> None:
             "pins of partitions and p_max have no meaning kernel by kernel, where every kernel has a partition of its"
             " own; leave them out, or use a dataflow chip (--set execution=dataflow)"
         )
-    _check_overlap(assumptions, request)
-    if assumptions.gradient_overlap == "calculon":
+    _check_overlap(setting, request)
+    way = assumptions.backward_gathers
+    if way == "kept" or (way == "kept_calculon" and assumptions.tensor_overlap is None):
         raise PlanError(
-            "gradient_overlap: found calculon, of which no bound is known; expected backward, or none; a mapping can be"
-            " scored with it (dfopt score)"
-        )
-    if assumptions.backward_gathers in ("kept", "kept_calculon"):
-        raise PlanError(
-            f"backward_gathers: found {assumptions.backward_gathers}, which no search weighs against the memory that it"
-            " takes; expected layer, or none; a mapping can be scored with it (dfopt score)"
+            f"backward_gathers: found {way}, which no search weighs against the memory that it takes; expected layer,"
+            " or none; a mapping can be scored with it (dfopt score)"
         )
     if assumptions.operand_traffic is not None and request.heat == "aware":
         raise PlanError(
@@ -221,16 +218,25 @@ def _check(setting: Setting, request: Request) -> None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")
 
 
-def _check_overlap(assumptions: Assumptions, request: Request) -> None:
+def _check_overlap(setting: Setting, request: Request) -> None:
     """Refuse gradients behind the backward pass where no model of them is made."""
+    assumptions, graph = setting.assumptions, setting.graph
     if assumptions.gradient_overlap is None:
         return
+    windows = by_window(assumptions, graph)
     reasons = {
         "gradients: dfmodel spreads them over the microbatches; use gradients: exact": assumptions.gradients != "exact",
         "formulation: assignment, whose matrices add them up after the step; use formulation: auto": (
             request.formulation == "assignment"
         ),
         "heat: aware, where clocks change what is hidden; use heat: ignore": request.heat == "aware",
+        "kernels that share partitions; use execution: kernel_by_kernel": (
+            windows and assumptions.execution != "kernel_by_kernel"
+        ),
+        "layers of several kinds; use gradient_overlap: backward": windows and len(graph.layers.kinds) > 1,
+        "messages to other stages that are hidden, too; use point_to_point_overlap: exposed": (
+            windows and assumptions.hides_hops
+        ),
     }
     for reason, found in reasons.items():
         if found:

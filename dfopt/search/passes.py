@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.fusion.blocks import price_each
+from dfopt.documents.graph import Graph
+from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.partitioning import blocks_of, rest_bound
 from dfopt.fusion.priced import PricedStage
-from dfopt.setting.overlap import Passes
-from dfopt.setting.tables import Ints
+from dfopt.setting.overlap import Exchanges, Passes
+from dfopt.setting.tables import Bools, Ints
 
-__all__ = ["least_passes", "passes_of"]
+__all__ = ["Known", "least_passes", "passes_for", "passes_of", "window_passes"]
+
+
+class Known(NamedTuple):
+    """Partitions of a plan, and the seconds of every stage of the mapping that these take."""
+
+    stage_seconds: Sequence[float]
+    partition_k: Ints
+
+
+def passes_for(
+    exchanges: Exchanges, graph: Graph, stages: Sequence[PricedStage], ahead_s: float, known: Known | None
+) -> Passes:
+    """What exchanges are hidden behind: the least of it, or of partitions that are known."""
+    if exchanges.windows is not None:
+        return window_passes(graph, stages, ahead_s, None if known is None else known.partition_k)
+    return least_passes(stages, ahead_s) if known is None else passes_of(stages, *known)
 
 
 def least_passes(stages: Iterable[PricedStage], ahead_s: float = 0.0) -> Passes:
@@ -42,3 +60,42 @@ def passes_of(stages: Iterable[PricedStage], stage_seconds: Sequence[float], par
         backward_s.append(back)
     forward_s = (whole - back for whole, back in zip(stage_seconds, backward_s, strict=True))
     return Passes(tuple(forward_s), tuple(backward_s))
+
+
+def window_passes(graph: Graph, stages: Iterable[PricedStage], ahead_s: float, partition_k: Ints | None) -> Passes:
+    """What :mod:`dfopt.physics.window` needs of the only stage of a mapping, where every kernel has its own partition.
+
+    At least, of which ``ahead_s`` is the least of the forward pass, too; or in a given order what there is.
+    """
+    [tables] = [one.tables for one in stages if one.tables is not None]
+    place = {name: number for number, name in enumerate(tables.sharded.names)}
+    kernels = [graph.kernels[graph.index()[name]] for name in place]
+    prices = price_each(tables, singles(tables))
+    compute_k, memory_k = prices.compute, prices.memory
+    forward_k, again_k = (np.array([one.pass_ == name for one in kernels]) for name in ("forward", "recompute"))
+    often_k = np.zeros(len(kernels))
+    for one in kernels:
+        if one.pass_ == "recompute":
+            assert one.stage_with is not None
+            often_k[place[one.stage_with]] += 1
+    if not again_k.any():
+        before_kk = np.zeros((len(kernels), len(kernels)))
+    elif partition_k is None:  # in any order they come behind what they need
+        before_kk = _ancestors(tables).astype(float)
+    else:
+        before_kk = (partition_k[None, :] <= partition_k[:, None]).astype(float)
+    before_kk = before_kk * forward_k[None, :]
+    back_k = ~forward_k & ~again_k
+    memory_s, compute_s = (float(each[back_k].sum() + often_k @ (before_kk @ each)) for each in (memory_k, compute_k))
+    ahead, back = float(prices.time[forward_k].sum()), float(prices.time[~forward_k].sum())
+    return Passes((max(ahead, ahead_s),), (back,), (memory_s,), (compute_s,), partition_k is not None)
+
+
+def _ancestors(tables: StageTables) -> Bools:
+    """What each kernel needs, and itself: [k, of]."""
+    sharded, n = tables.sharded, tables.kernels
+    found = np.eye(n + 1, dtype=bool)
+    found[sharded.dst_t, sharded.src_t] = True
+    for k in range(n):
+        found |= found[:, [k]] & found[[k], :]
+    return np.asarray(found[:n, :n])

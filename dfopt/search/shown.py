@@ -19,6 +19,7 @@ from dfopt.joint.listed import least_listed
 from dfopt.joint.menu import Menu
 from dfopt.physics.copies import exchanged
 from dfopt.physics.pipeline import step_time
+from dfopt.physics.window import by_window
 from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.node import Node
 from dfopt.search.options import Options
@@ -223,6 +224,8 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
         """Of a layer; an exchange that is charged for one layer only has its share."""
         if layers == 1:
             return exchanged(ready.plan, dims, volume, volume * word, instance.communication_s)
+        if by_window(instance.assumptions, instance.graph):
+            return exchanged(ready.plan, dims, volume, volume * word, instance.communication_s) / layers
         gradients = exchanged(ready.plan, dims, volume, 0.0, instance.communication_s)
         return gradients / layers + exchanged(ready.plan, dims, 0.0, volume * word, instance.communication_s)
 

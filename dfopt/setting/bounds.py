@@ -17,7 +17,6 @@ from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
 from dfopt.physics.efficiency import most_sustained
-from dfopt.physics.overlap import hides
 from dfopt.physics.pipeline import partition_time, step_time, with_point_to_point
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
 from dfopt.setting.by_kernel import end_share, ends_by_kernel, passed_by_kernel, saved_by_kernel
@@ -25,7 +24,7 @@ from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, room_to_save, states_of
 from dfopt.setting.optimizer import optimizer_seconds
-from dfopt.setting.overlap import exchange_seconds, least_s, roofline_passes
+from dfopt.setting.overlap import exchange_seconds, hides_any, least_s, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, Ints, compute_seconds
@@ -163,7 +162,7 @@ class _Bounds:
 
         ``low_s``, ``hop_s``: of a layer, and of what a chunk of layers hands on, at least, for one microbatch.
         """
-        if hides(instance.assumptions, self.setting.graph):
+        if hides_any(instance.assumptions, self.setting.graph):
             return self._overlapped(instance, plans, low_s, hop_s)
         added_s = self._slowest(plans, self._gradients(instance)).tolist()
         pairs = zip(plans, self.intervals(instance, plans, low_s, hop_s).tolist(), added_s, strict=True)
@@ -189,13 +188,15 @@ class _Bounds:
         parts = []
         for kind, one in enumerate(least):
             gradient_k[mine := self._kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
-            forward_k = np.array([kernel.pass_ == "forward" for kernel in self._kinds[kind]])
-            parts.append((forward_k, (one.compute_k, one.memory_k, own_k[mine], one.sram_k)))
+            passes = [kernel.pass_ for kernel in self._kinds[kind]]
+            parts.append((passes, (one.compute_k, one.memory_k, own_k[mine], one.sram_k)))
         # of training, where no microbatches take turns
         once = np.maximum(np.maximum(*self._known_layers(instance)), low_s)
         exchanges = exchange_seconds(instance, gradient_k, weight_k, self._kind_k)
         given = exchanges, roofline_passes(parts, instance.assumptions)
-        return np.array([least_s(instance, plan, (self._runs([plan])[0] @ once).tolist(), *given) for plan in plans])
+        return np.array(
+            [least_s(instance, plan, (self._runs([plan])[0] @ once).tolist(), *given, hop_s) for plan in plans]
+        )
 
     def _known_layers(self, instance: Instance) -> tuple[Floats, Floats]:
         key = instance.shared, self._drawn_stages(instance)

@@ -30,9 +30,18 @@ Bools = NDArray[np.bool_]
 
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
     """Tensors that are converted for the backward pass by themselves: sequence parallelism saves them as they lie."""
-    forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    late = assumptions.splits_tokens and assumptions.backward_gathers in (None, "layer")
-    return np.array([late and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
+    way, passes = assumptions.backward_gathers, {kernel.name: kernel.pass_ for kernel in graph.kernels}
+    if not assumptions.splits_tokens or way == "kept":
+        return np.zeros(len(graph.tensors), dtype=bool)
+    found = [passes[t.src] == "forward" != passes[t.dst] for t in graph.tensors]
+    if way == "kept_calculon":  # where what reads them in the forward pass feeds what is computed again
+        again = {t.src for t in graph.tensors if passes[t.dst] == "recompute"}
+        groups = fanout_groups(graph, assumptions).tolist()
+        feeding = {
+            g for g, t in zip(groups, graph.tensors, strict=True) if t.dst in again and passes[t.dst] == "forward"
+        }
+        found = [late and group in feeding for late, group in zip(found, groups, strict=True)]
+    return np.array(found, dtype=bool)
 
 
 def readers_pay(assumptions: Assumptions) -> bool:

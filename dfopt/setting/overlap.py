@@ -1,38 +1,76 @@
-"""What pipeline stages exchange while their backward pass still computes, see :mod:`dfopt.physics.overlap`."""
+"""What pipeline stages exchange while their backward pass still computes.
+
+See :mod:`dfopt.physics.overlap`, and :mod:`dfopt.physics.window` for Calculon's count of it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import exchanged, reductions
 from dfopt.physics.overlap import Reduced, exposed_s, hides, reduced_after_s
 from dfopt.physics.pipeline import partition_time, step_time
+from dfopt.physics.tiled import usage_of
+from dfopt.physics.window import Shown, Window, by_window, least_lines
 from dfopt.setting.instance import Instance
 from dfopt.setting.optimizer import optimizer_seconds
-from dfopt.setting.stages import in_order, pipeline_stages
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.setting.stages import PipelineStage, in_order, pipeline_stages
+from dfopt.setting.tables import Floats, Ints
 
-__all__ = ["Exchanges", "Passes", "exchange_seconds", "least_s", "reduced_stages", "roofline_passes"]
+__all__ = [
+    "Exchanges", "Passes", "Windows", "exchange_seconds", "hides_any", "least_s", "reduced_stages", "roofline_passes",
+]  # fmt: skip
+
+
+class Windows(NamedTuple):
+    """What Calculon's count of an exchange needs: the share of a processor that it takes, and what is in its way.
+
+    ``rounds``: how often a step has the time of a stage; ``optional``: whether nothing may be hidden instead.
+    """
+
+    usage: float
+    in_the_way: bool
+    rounds: float
+    optional: bool
 
 
 class Exchanges(NamedTuple):
-    """Seconds by kind of layer: gradients added up once; the optimizer's step and weights brought together."""
+    """Seconds by kind of layer: gradients added up once; the optimizer's step and weights brought together.
+
+    With ``windows`` weights are brought together with the gradients; the optimizer's step is behind both.
+    """
 
     reduce_s: tuple[float, ...]
     weights_s: tuple[float, ...]
+    windows: Windows | None = None
 
 
 class Passes(NamedTuple):
-    """Seconds of one evaluation by kind of layer: with something of the forward pass, and without."""
+    """Seconds of one evaluation by kind of layer: with something of the forward pass, and without.
+
+    ``memory_s``, ``compute_s``: as :class:`~dfopt.physics.window.Window` has them. ``exact``: whether all of it is so,
+    and not at least.
+    """
 
     forward_s: tuple[float, ...]
     backward_s: tuple[float, ...]
+    memory_s: tuple[float, ...] = ()
+    compute_s: tuple[float, ...] = ()
+    exact: bool = False
+
+
+def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
+    """Whether what copies exchange may be hidden, by either count."""
+    return hides(assumptions, graph) or by_window(assumptions, graph)
 
 
 def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> Exchanges | None:
@@ -41,38 +79,59 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
     The optimizer's step over so many bytes of weights is between the two exchanges, where nothing hides it either.
     """
     some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
-    if not hides(instance.assumptions, instance.graph) or not some:
+    if not hides_any(instance.assumptions, instance.graph) or not some:
         return None
+    windows = _windows(instance)
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
     step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
     reduce_s, weights_s = np.zeros(instance.mapped_stages), np.bincount(kind_k, step_k, instance.mapped_stages)
     for dims, share_k in instance.adding:
         for kind in range(instance.mapped_stages):
             mine = np.where(kind_k == kind, share_k * volume_k, 0.0)
+            if windows is not None:
+                reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), float(mine @ word_k), price)
+                continue
             reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), 0.0, price) / reductions(plan)
             weights_s[kind] += exchanged(plan, dims, 0.0, float(mine @ word_k), price)
-    return Exchanges(tuple(reduce_s.tolist()), tuple(weights_s.tolist()))
+    return Exchanges(tuple(reduce_s.tolist()), tuple(weights_s.tolist()), windows)
+
+
+def _windows(instance: Instance) -> Windows | None:
+    assumptions, plan = instance.assumptions, instance.plan
+    if not by_window(assumptions, instance.graph):
+        return None
+    sent, handed = ({split_part_name(one)[0] for one in parts_of(dims)} for dims in (plan.copy_dims, plan.stage_dims))
+    return Windows(
+        usage=usage_of(instance.system, plan.copy_dims),
+        in_the_way=bool(sent & handed),
+        rounds=step_time(plan, assumptions, 1.0).total,
+        optional=assumptions.gradient_overlap == "calculon_or_none",
+    )
 
 
 def roofline_passes(
-    parts: Iterable[tuple[Bools, tuple[Floats, Floats, Floats, Floats]]], assumptions: Assumptions
+    parts: Iterable[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]], assumptions: Assumptions
 ) -> Passes:
     """The least of each pass from what kernels of every kind take at least, however they are partitioned.
 
-    ``parts``: which kernels are of the forward pass; seconds of compute, memory, network and SRAM of each.
+    ``parts``: of which pass kernels are; seconds of compute, memory, network and SRAM of each.
     """
     mixed = assumptions.forward_backward != "separate"  # then all partitions may hold something of the forward pass
-    forward_s, backward_s = list[float](), list[float]()
-    for forward_k, seconds in parts:
-        for side_k, found in ((forward_k, forward_s), (~forward_k, backward_s)):
+    found: dict[str, list[float]] = {name: [] for name in ("forward", "backward", "memory", "compute")}
+    for names, seconds in parts:
+        forward_k, again_k = (np.array([one == name for one in names], dtype=bool) for name in ("forward", "recompute"))
+        for side, side_k in (("forward", forward_k), ("backward", ~forward_k)):
             compute, memory, network, sram = (float(each_k[side_k].sum()) for each_k in seconds)
-            found.append(partition_time(compute, memory, network, assumptions.overlap, sram))
-    return Passes(tuple(forward_s), (0.0,) * len(backward_s) if mixed else tuple(backward_s))
+            found[side].append(partition_time(compute, memory, network, assumptions.overlap, sram))
+        for name, each_k in zip(("compute", "memory"), seconds, strict=False):  # without totals of what runs again
+            found[name].append(float(each_k[~forward_k & ~again_k].sum()))
+    forward_s, backward_s, memory_s, compute_s = (tuple(each) for each in found.values())
+    return Passes(forward_s, (0.0,) * len(backward_s) if mixed else backward_s, memory_s, compute_s)
 
 
 def reduced_stages(
     graph: Graph, plan: Plan, exchanges: Exchanges, passes: Passes, hops: Sequence[float] = ()
-) -> tuple[Reduced, ...]:
+) -> tuple[Reduced, ...] | tuple[Shown, ...]:
     """What every distinct pipeline stage of a folded graph exchanges, and when it is through at least.
 
     Parameters
@@ -84,6 +143,9 @@ def reduced_stages(
     hops : sequence of float, optional
         Seconds of each stage beside the work of its layers.
     """
+    if exchanges.windows is not None:
+        stages = pipeline_stages(graph, plan)
+        return _shown(stages, plan, exchanges, exchanges.windows, passes, hops or [0.0] * len(stages))
     found = []
     for position, stage in enumerate(pipeline_stages(graph, plan)):
         order = [(kind, times) for kind, times in in_order(graph, plan, stage.number) if times]
@@ -100,10 +162,53 @@ def reduced_stages(
     return tuple(found)
 
 
+def _shown(
+    stages: Sequence[PipelineStage],
+    plan: Plan,
+    exchanges: Exchanges,
+    windows: Windows,
+    passes: Passes,
+    hops: Sequence[float],
+) -> tuple[Shown, ...]:
+    """What Calculon's count shows of every stage: all layers are of one kind."""
+    (exchange_s,), (once_s,) = exchanges.reduce_s, exchanges.weights_s
+    figures = exchange_s, passes.backward_s[0], passes.memory_s[0], passes.compute_s[0]
+    sizes = [sum(times for _, times in stage.runs) for stage in stages]
+    layer = Window(*figures, 0.0, windows.in_the_way, windows.usage)
+    mine = [replace(layer, hop_s=hop_s / 2 / plan.interleave) for hop_s in hops]
+    if plan.copies == 1:
+        return tuple(Shown(((size * once_s, 0.0),), windows.rounds) for size in sizes)
+    if passes.exact:
+        each = zip(mine, sizes, strict=True)
+        counts = plan.stages, plan.interleave
+        shows_s = max(one.exposed_s(*counts, size, plan.microbatches) if size else 0.0 for one, size in each)
+        shows_s = min(shows_s, max(sizes) * exchange_s) if windows.optional else shows_s
+        return (Shown(((shows_s + max(sizes) * once_s, 0.0),), windows.rounds),) * len(stages)
+    found = []
+    for one, size, hop_s in zip(mine, sizes, hops, strict=True):
+        lines = least_lines(one, passes.forward_s[0], plan.stages, plan.interleave, size)
+        after_s = size * (exchange_s + once_s) if windows.optional else math.inf
+        found.append(Shown.of_layers(lines, size, hop_s, size * once_s, windows.rounds, after_s))
+    return tuple(found)
+
+
 def least_s(
-    instance: Instance, plan: Plan, stages: Sequence[float], exchanges: Exchanges | None, passes: Passes
+    instance: Instance,
+    plan: Plan,
+    stages: Sequence[float],
+    exchanges: Exchanges | None,
+    passes: Passes,
+    hop_s: float = 0.0,
 ) -> float:
-    """Seconds of a step under a plan, from the least of every pipeline stage and of what they exchange."""
-    reduced = reduced_stages(instance.setting.model, plan, exchanges, passes) if exchanges else ()
+    """Seconds of a step under a plan, from the least of every pipeline stage and of what they exchange.
+
+    ``hop_s``: of them, what each sends in a chunk of layers and waits for, as far as it is known.
+    """
+    hops = list[float]()
+    if exchanges is not None and exchanges.windows is not None:
+        hops = [plan.interleave * hop_s] * len(stages)
+        stages = [stage_s + hop for stage_s, hop in zip(stages, hops, strict=True)]
+    reduced = reduced_stages(instance.setting.model, plan, exchanges, passes, hops) if exchanges else ()
     exposed = exposed_s(stages, reduced) if reduced else 0.0
-    return step_time(plan, instance.assumptions, max(stages), gradient_reduction_s=exposed).total
+    once = instance.assumptions.step_overhead or 0.0
+    return step_time(plan, instance.assumptions, max(stages), gradient_reduction_s=exposed, overhead_s=once).total
