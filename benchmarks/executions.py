@@ -41,6 +41,7 @@ class Space:
     chips: int | None = None
     microbatches: tuple[int, ...] = (1,)
     best: float | None = None
+    overlaps: bool = False
 
     def drawn(self) -> tuple[list[Graph], System, Assumptions | str]:
         """The workload in every microbatch and way to compute, the machine, and what is taken for granted."""
@@ -48,7 +49,9 @@ class Space:
             sizes = {"mode": "training", "batch": self.batch}
             graphs = [load_graph(self.model, **sizes, recompute=how) for how in WAYS]
             return graphs, df.load_system(self.system), "default"
-        case = load_case(FILES / f"{self.model}.json", FILES / f"{self.system}.json", chips=self.chips)
+        case = load_case(
+            FILES / f"{self.model}.json", FILES / f"{self.system}.json", chips=self.chips, overlaps=self.overlaps
+        )
         graphs = []
         for each in self.microbatches:
             for how in WAYS:
@@ -67,6 +70,17 @@ SPACES = {
     "calculon-1T-512-a100": Space("megatron-1T", A100, 512, 512, SMALL, 512 / 61.166131),
     "calculon-1T-1024-h100": Space("megatron-1T", H100, 1024, 1024, SMALL, 1024 / 23.397641),
     "calculon-1T-4096-a100": Space("megatron-1T", A100, 4096, 4096, SMALL, 4096 / 58.676601),
+    **{
+        f"calculon-{name}-overlap": Space(model, system, chips, chips, SMALL, chips / seconds, overlaps=True)
+        for name, model, system, chips, seconds in (
+            ("gpt3-175B-64-a100", "gpt3-175B", A100, 64, 9.827406),
+            ("gpt3-175B-512-a100", "gpt3-175B", A100, 512, 9.55984),
+            ("gpt3-175B-512-h100", "gpt3-175B", H100, 512, 3.721449),
+            ("1T-512-a100", "megatron-1T", A100, 512, 51.973682),
+            ("1T-4096-a100", "megatron-1T", A100, 4096, 50.921689),
+            ("1T-4096-h100", "megatron-1T", H100, 4096, 18.088972),
+        )
+    },
     "gpt3-175b": Space("gpt3-175b", "a100-512", 2304),
     "llama-3.1-405b": Space("llama-3.1-405b", "h100-4096", 2048),
 }

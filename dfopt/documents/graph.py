@@ -37,7 +37,7 @@ from dfopt.units import Bytes
 Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
 Role = Literal[
     "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
-    "norm", "optimizer", "router", "latent",
+    "norm", "optimizer", "router", "latent", "fused_activation",
 ]  # fmt: skip
 Count = Field(ge=1, le=10**15)
 _COPIED = "share of its gradient that chips of the second axis add up after a step too, beside copies of the batch"

@@ -60,10 +60,10 @@ def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], 
     passes = ("recompute", "forward") if checkpoints else ("recompute",)  # the input of the layer at work once more
     found += [fan.chip for fan in mine if case.kernels[fan.src].kernel.pass_ in passes]
     found += kept(case, here, "forward") if checkpoints else []
-    asked = case.plan.shards, case.assume.sharding_rules
-    gradients = [activation_gradients(case.graph, one.kernel, one.sharding, *asked) for one in here]
+    asked, tiled = (case.plan.shards, case.assume.sharding_rules), case.assume.tensor_overlap is not None
+    gradients = [activation_gradients(case.graph, one.kernel, one.sharding, *asked, tiled=tiled) for one in here]
     for one in here:
-        buffers = collective_buffers(case.graph, one.kernel, one.sharding, *asked)
+        buffers = collective_buffers(case.graph, one.kernel, one.sharding, *asked, tiled=tiled)
         found.append(buffers[0])
         gradients.append(buffers[1])
     return found, gradients

@@ -20,10 +20,14 @@ MAIN_GRADIENT: Final = 4.0
 _BYTE: Final = ("dropout", "scores_dropout")
 
 
-def activation_gradients(graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules) -> float:
+def activation_gradients(
+    graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, *, tiled: bool = False
+) -> float:
     """Bytes on one chip of the gradient of a forward kernel's output; none of others.
 
-    Partial sums are whole on every chip, and the gradient of a dropout's output has the type of its mask.
+    Partial sums are whole on every chip, the gradient of a dropout's output has the type of its mask, and that of an
+    activation which is computed right behind its product is nowhere. ``tiled``: what a product of partial sums makes is
+    reduced tile by tile, so that no more than its part is there.
 
     Examples
     --------
@@ -32,20 +36,21 @@ def activation_gradients(graph: Graph, kernel: Kernel, scheme: Sharding, degree:
     >>> [activation_gradients(graph, down, scheme, 4, "exact") for scheme in ("m", "k", "k>n")]
     [64.0, 256.0, 256.0]
     """
-    if kernel.pass_ != "forward":
+    if kernel.pass_ != "forward" or kernel.role == "fused_activation":
         return 0.0
-    share = 1.0 if scheme in ("k", "k>n") else ops.output_share(kernel, scheme, degree, rules)
+    share = 1.0 if scheme == "k" or (scheme == "k>n" and not tiled) else ops.output_share(kernel, scheme, degree, rules)
     word = 1.0 if kernel.role in _BYTE else graph.words.of_output(kernel)
     return float(kernel.matrices * needed(kernel) * word * share)
 
 
 def collective_buffers(
-    graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules
+    graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, *, tiled: bool = False
 ) -> tuple[float, float]:
     """Bytes on one chip of activations and of their gradients that collectives behind split contractions take and give.
 
     Of an all-reduce its result. Of a reduce-scatter its part, and in the forward pass again that of its gradient; in
-    the backward pass also the input of the layer, gathered again for the gradient of its weight.
+    the backward pass also the input of the layer, gathered again for the gradient of its weight. ``tiled``: of a
+    reduce-scatter that overlaps with its product only the part of the gradient, in the forward pass.
 
     Examples
     --------
@@ -61,4 +66,6 @@ def collective_buffers(
     if scheme == "k":
         return (whole, 0.0) if kernel.pass_ == "forward" else (0.0, whole)
     part = whole * ops.output_share(kernel, scheme, degree, rules)
+    if tiled:
+        return 0.0, part if kernel.pass_ == "forward" else 0.0
     return part if kernel.pass_ == "forward" else whole, part

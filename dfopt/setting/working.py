@@ -36,8 +36,8 @@ class Beside:
             share = ops.output_share(kernel, scheme, degree, rules)
             kept, working = kept * share, working * share
         if self.assumptions.by_layer:
-            working += activation_gradients(self.graph, kernel, scheme, degree, rules)
-            working += sum(collective_buffers(self.graph, kernel, scheme, degree, rules))
+            given, tiled = (self.graph, kernel, scheme, degree, rules), self.assumptions.tensor_overlap is not None
+            working += activation_gradients(*given, tiled=tiled) + sum(collective_buffers(*given, tiled=tiled))
         return kept, working
 
 

@@ -67,6 +67,11 @@ class CalculonParameters(PlainLayerParameters):
         description="whether queries, keys and values are made by a product each, whose gradients are added up, or by"
         " one, as Calculon has it where products overlap with their communication",
     )
+    fused_activation: bool = Field(
+        default=False,
+        description="true: GeLU runs right behind the product in front of it, so that neither its input nor the"
+        " gradient of its output is kept; time and traffic are counted as without, as Calculon has it",
+    )
     qkv_input_kept: bool = Field(
         default=True,
         description="false: what queries, keys and values are made of is there while a block's backward pass runs only,"
@@ -118,7 +123,12 @@ def build(p: CalculonParameters, **about: str) -> Graph:
     kernels = block.drawn.kernels
     if p.mode == "training":
         saved = {**dict.fromkeys(_KEPT, True), **({} if p.qkv_input_kept else {"Attention_Norm": False})}
+        if p.fused_activation:
+            del saved["MLP_Up"]
         kernels = [one.model_copy(update={"output_saved": saved.get(one.name)}) for one in kernels]
+        if p.qkv == "joined" and p.recompute == "attention":  # tensors bring the other two parts to what runs again
+            values = {"output_saved": None, "mask_bytes": p.words.activations / 3}
+            kernels = [one.model_copy(update=values) if one.name == "QKV" else one for one in kernels]
     drawn = {"kernels": tuple(kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
     graph = Graph(
         **about, **p.sized, variant=p.variant, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=()
@@ -161,7 +171,8 @@ class _Block:
         pointwise("Attention_Residual", p.hidden, "Attention_Dropout", role="residual")
         self._norm("MLP_Norm", "Attention_Residual")
         linear("MLP_Up", p.ffn_features, p.hidden, "MLP_Norm", role="up")
-        pointwise("GeLU", p.ffn_features, "MLP_Up", role="activation", flop_per_element=_GELU[0])
+        role = "fused_activation" if p.fused_activation else "activation"
+        pointwise("GeLU", p.ffn_features, "MLP_Up", role=role, flop_per_element=_GELU[0])
         linear("MLP_Down", p.hidden, p.ffn_features, "GeLU")
         pointwise("MLP_Dropout", p.hidden, "MLP_Down", role="dropout")
         pointwise("MLP_Residual", p.hidden, "MLP_Dropout", "Attention_Residual", role="residual")

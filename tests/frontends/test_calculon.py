@@ -224,7 +224,7 @@ def test_what_is_recomputed_and_shared_out(changes: dict[str, Any], again: int, 
 
 def test_every_value_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
     wanted = {
-        "datatype": "float4", "fused_activation": True, "attention_type": "multiquery",
+        "datatype": "float4", "attention_type": "multiquery",
         "tensor_par_comm_type": "p2p_rs_ag", "weight_offload": True, "activations_offload": True,
         "optimizer_offload": True,
     }  # fmt: skip

@@ -56,11 +56,18 @@ class ImportedCase:
 
 
 def load_case(
-    application: str | Path, system: str | Path, execution: str | Path | None = None, *, chips: int | None = None
+    application: str | Path,
+    system: str | Path,
+    execution: str | Path | None = None,
+    *,
+    chips: int | None = None,
+    overlaps: bool = False,
 ) -> ImportedCase:
     """Read Calculon's files. Without an execution a block is trained in the type of the system, float16 of several.
 
-    ``chips``: so many processors of the system; an execution says it, without one they are all there.
+    ``chips``: so many processors of the system; an execution says it, without one they are all there. ``overlaps``:
+    without an execution, communication may be hidden (the ``ring`` of tensor_par_overlap, which is never slower than
+    the two others; data_par_overlap where it helps), gathered tensors are kept, and activations are fused.
 
     Raises `DocumentError` for unknown keys, missing fields, values that cannot be, and every value of an execution
     that dfopt cannot say.
@@ -73,7 +80,7 @@ def load_case(
     else:
         check(run, str(execution))
         datatype, sizes = run.datatype, degrees_on(run, file.networks, str(execution))
-    recipe = _recipe(app, Path(application).stem, datatype, run)
+    recipe = _recipe(app, Path(application).stem, datatype, run, overlaps)
     graph = expand(recipe, str(application))
     assumptions = Assumptions(
         profile="calculon (imported)",
@@ -84,7 +91,7 @@ def load_case(
         weight_tiling="free",
         gradient_traffic="written",
         optimizer_step="adam_once",
-        **_communication(run),
+        **_communication(run, overlaps),
         training_memory="calculon",
         # a master copy and two moments of 4 B each; in float32 the weights are the master copy
         optimizer_bytes_per_parameter=12.0 if WORDS[datatype] < 4 else 8.0,
@@ -97,15 +104,17 @@ def load_case(
     return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving, int(shared))
 
 
-def _communication(run: Execution | None) -> dict[str, Any]:
+def _communication(run: Execution | None, overlaps: bool) -> dict[str, Any]:
     """What of communication the assumptions say."""
     found: dict[str, Any] = {"backward_gathers": "layer", "collective_work": "first", "operand_traffic": "own"}
+    tiled = {"collective_work": "first_adds", "operand_traffic": "own_tiled"}
     if run is None:
-        return found
+        hidden = {"backward_gathers": "kept_calculon", "tensor_overlap": "ring", "gradient_overlap": "calculon_or_none"}
+        return found | (tiled | hidden if overlaps else {})
     if run.tensor_par_comm_type == "rs_ag" and not run.seq_par_ag_redo and run.activation_recompute != "full":
         found["backward_gathers"] = "kept_calculon"
     if _overlapped(run):
-        found |= {"collective_work": "first_adds", "operand_traffic": "own_tiled"}
+        found |= tiled
         found["tensor_overlap"] = _TILES[run.tensor_par_overlap]
     return found | ({"gradient_overlap": "calculon"} if run.data_par_overlap else {})
 
@@ -125,7 +134,7 @@ def _usual_type(file: SystemFile, path: str) -> str:
     raise DocumentError(path, [Issue("$.matrix", message, "give an execution, which has a datatype")])
 
 
-def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -> dict[str, Any]:
+def _recipe(app: Application, name: str, datatype: str, run: Execution | None, overlaps: bool) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         "hidden": app.hidden,
         "heads": app.attn_heads,
@@ -136,11 +145,14 @@ def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -
         "word_bytes": WORDS[datatype],
         "mode": "training" if run is None or run.training else "forward",
     }
+    if run is None and overlaps:
+        parameters |= {"qkv": "joined", "fused_activation": True}
     if run is not None:
         parameters |= {"microbatch": run.microbatch_size, "batch": run.batch_size}
         again = _RECOMPUTE[run.activation_recompute]
         parameters |= {"recompute": again} if again != "none" and run.training else {}
         parameters |= {"qkv": "joined"} if _overlapped(run) else {}
+        parameters |= {"fused_activation": True} if run.fused_activation else {}
         if again == "attention" and run.training and run.tensor_par_comm_type != "rs_ag":
             parameters |= {"qkv_input_kept": False}
     about = f"imported from an application of Calculon, {datatype}"
@@ -156,12 +168,13 @@ def write_case(
     folder: str | Path,
     *,
     chips: int | None = None,
+    overlaps: bool = False,
 ) -> list[str]:
     """Write graph.yaml, system.yaml, assumptions.yaml and of an execution pins.yaml; see :func:`load_case`.
 
     The answer says what was written, and the command that solves it.
     """
-    case = load_case(application, system, execution, chips=chips)
+    case = load_case(application, system, execution, chips=chips, overlaps=overlaps)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     write_text(target / "graph.yaml", dump_yaml(case.recipe))

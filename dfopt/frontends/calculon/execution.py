@@ -52,7 +52,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "batch_size": Field("graph: batch"),
     "microbatch_size": Field("graph: microbatch"),
     "datatype": Field("graph: word_bytes; system: the engines of that type", _only("datatype", *WORDS), "the type"),
-    "fused_activation": _off("fused_activation", "activation fused into the GEMM in front"),
+    "fused_activation": Field("graph: fused_activation"),
     "attention_type": Field(
         "graph: heads of keys and values of their own", _only("attention_type", "multihead"), "shared keys and values"
     ),
