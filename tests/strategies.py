@@ -64,13 +64,14 @@ CHOICES: dict[str, list[Any]] = {
     "gradient_bandwidth": [None, None, 40.0],
     "gradient_overlap": [None, None, "backward"],  # where gradients are exact; by windows: test_calculon_windows
     "gradient_traffic": [None, "written"],
-    # drawn by tests of their own: test_beside, test_training_memory
+    # drawn by tests of their own: test_beside, test_training_memory, test_offload
     "backward_gathers": [None],
     "collective_work": [None],
     "tensor_overlap": [None],
     "optimizer_step": [None],
     "operand_traffic": [None],
     "training_memory": [None],
+    "offload": [None],
     "kernel_overhead": [None, None, 0.05],
     "step_overhead": [None, None, 0.5],
     "network_dims": ["parts", "whole"],

@@ -28,6 +28,7 @@ from statistics import fmean, median
 from line import Line, told
 
 from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.placement import Placement
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError
@@ -46,6 +47,8 @@ PARTS = {
     "tp_comm_exposed_time_s": "tensor_parallel_s",
     "pp_comm_exposed_time_s": "pipeline_parallel_s",
     "dp_comm_exposed_time_s": "data_parallel_s",
+    "fw_offload_exposed_time_s": "offload_forward_s",
+    "bw_offload_exposed_time_s": "offload_backward_s",
 }
 """Seconds of a step by the program's name and by ours."""
 LINKS = {
@@ -92,6 +95,7 @@ def mapping_of(case: ImportedCase) -> Mapping:
         layers_per_stage=-(-graph.repeat // on["pp"]),
         interleave=case.interleave,
         zero=case.zero or None,
+        placement=Placement(**case.place) if case.place else None,
     )
     kernels = tuple(
         KernelMapping(name=kernel.name, partition=place, sharding=case.pins.sharding.get(kernel.name, "none"))
@@ -113,7 +117,7 @@ def errors(row: Row, score: Score) -> Seen:
     """Relative errors of a row."""
     step, memory = float(row["total_time_s"]), float(row["mem_tier1_req_B"])
     ours, busy = dict(score.breakdown), dict(score.link_time)
-    held = max(sum(bytes_ for of in one.states.values() for bytes_ in of.values()) for one in score.stages)
+    held = max(max(map(one.held_in, one.states)) for one in score.stages)
     return Seen(
         _bar(row),
         row["variant"],

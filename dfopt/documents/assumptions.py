@@ -200,6 +200,12 @@ class Assumptions(Document):
         " once; gradients of that layer in 4 B each, those of others shared out like the optimizer's state; and of"
         " interleaved chunks more microbatches than there may be: see dfopt.physics.working",
     )
+    offload: Literal["calculon"] | None = Field(
+        default=None,
+        description="of what lies in a slower memory while a graph trains: none = every pass of a layer moves what it"
+        " needs at one rate for both directions, the optimizer's step reads and writes its state there once; calculon ="
+        " both directions at once, and the state with every microbatch: see dfopt.physics.offload",
+    )
     tile_rows: int | None = Field(
         default=None,
         ge=1,

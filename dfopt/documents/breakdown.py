@@ -36,6 +36,10 @@ class Breakdown(Part):
     data_parallel_s: float = Field(default=0.0, description="exposed, gradients between copies of the batch")
     overhead_s: float = Field(default=0.0, description="exposed, starting partitions, and what is assumed of a step")
     bubble_s: float = Field(default=0.0, description="the pipeline fills and drains; a stage waits for a slower one")
+    offload_forward_s: float = Field(
+        default=0.0, description="exposed, of the forward pass: what moves between the memories of a chip"
+    )
+    offload_backward_s: float = Field(default=0.0, description="the same of the backward pass")
     pause_s: float = Field(default=0.0, description="pauses of a heat-aware mapping")
 
     @property

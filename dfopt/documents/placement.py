@@ -2,17 +2,22 @@
 
 What a placement tells apart are *items*, each of which lies in one memory as a whole, with all that it moves:
 
-===========  ===========================================================================================================
-item         what lies there, and what passes through that memory
-===========  ===========================================================================================================
-``weights``  weights of all kernels but those of routed experts, and the reading of them
-``experts``  weights of routed experts, and the reading of them
-``caches``   what is kept for sequences (KV caches, recurrent states), what is read of it and written to it
-``tables``   tables and matrices, with all other traffic that kernels list for themselves: lookups, data of their own
-===========  ===========================================================================================================
+===============  =======================================================================================================
+item             what lies there, and what passes through that memory
+===============  =======================================================================================================
+``weights``      weights of all kernels but those of routed experts, and the reading of them
+``experts``      weights of routed experts, and the reading of them
+``caches``       what is kept for sequences (KV caches, recurrent states), what is read of it and written to it
+``tables``       tables and matrices, and all other traffic that kernels list for themselves: lookups, their own data
+``activations``  what the forward pass of a graph that trains keeps for its backward pass
+``gradients``    gradients of weights, which every microbatch adds to
+``optimizer``    the state of the optimizer, main weights among it
+===============  =======================================================================================================
 
-Tensors always pass through the fastest memory, and wait there between partitions. What a graph that trains keeps lies
-there too: the traffic of an optimizer is not modelled, so nothing could say what it costs elsewhere.
+Tensors always pass through the fastest memory, and wait there between partitions. A graph that trains computes from
+there only: of weights, activations and gradients that lie elsewhere the fastest memory has two layers at a time, and
+what these need is moved beside the work of other layers (:mod:`dfopt.physics.offload`). Its caches and tables lie in
+the fastest.
 """
 
 from __future__ import annotations
@@ -29,10 +34,14 @@ if TYPE_CHECKING:
     from dfopt.documents.graph import Graph, Kernel
     from dfopt.documents.system import Chip
 
-__all__ = ["ITEMS", "Item", "Placement", "item_of_weight", "items_of"]
+__all__ = ["ITEMS", "SERVED", "TRAINED", "Item", "Placement", "item_of_weight", "items_of"]
 
-Item = Literal["weights", "experts", "caches", "tables"]
+Item = Literal["weights", "experts", "caches", "tables", "activations", "gradients", "optimizer"]
 ITEMS: Final[tuple[Item, ...]] = get_args(Item)
+SERVED: Final[tuple[Item, ...]] = ("weights", "experts", "caches", "tables")
+"""Of a graph that does not train."""
+TRAINED: Final[tuple[Item, ...]] = ("weights", "experts", "activations", "gradients", "optimizer")
+"""Of one that trains, in the memory that they are asked to lie in; all else lies in the fastest."""
 
 
 class Placement(Part):
@@ -48,6 +57,9 @@ class Placement(Part):
     experts: str | None = Field(default=None, description="weights of routed experts")
     caches: str | None = Field(default=None, description="what is kept for sequences")
     tables: str | None = Field(default=None, description="tables and matrices, and what kernels move on their own")
+    activations: str | None = Field(default=None, description="of training, what the backward pass needs")
+    gradients: str | None = Field(default=None, description="of training, gradients of weights")
+    optimizer: str | None = Field(default=None, description="of training, the state of the optimizer")
 
     def of(self, item: Item | None) -> str | None:
         """The memory of an item; none for the fastest, where all lies that is no item."""
@@ -74,9 +86,18 @@ class Placement(Part):
             if name not in chip.tiers:
                 meant = did_you_mean(name, chip.tiers, f"its memories: {', '.join(chip.tiers)}")
                 yield Issue(where, f"the chip has no memory {name!r}", meant)
-            elif graph.trains and name != chip.fastest_tier:
-                message = f"found {name} for {item} of a graph that trains, where all lies in {chip.fastest_tier}"
-                yield Issue(where, message, "leave it out, or take the graph without training")
+            elif name != chip.fastest_tier and (reason := _obstacle(item, graph)):
+                message = f"found {name} for {item} of {graph.name}, which {reason}"
+                yield Issue(where, message, f"leave it out, so that it lies in {chip.fastest_tier}")
+
+
+def _obstacle(item: Item, graph: Graph) -> str:
+    """What keeps an item of a graph in the fastest memory."""
+    if not graph.trains:
+        return "" if item in SERVED else "does not train and has none"
+    if item not in TRAINED:
+        return "trains, and reads them in the fastest memory only"
+    return "" if item == "optimizer" or graph.folded else "has no layers that repeat, beside which others are moved"
 
 
 def item_of_weight(kernel: Kernel) -> Item:
@@ -91,4 +112,6 @@ def items_of(graph: Graph) -> tuple[Item, ...]:
         found.add("caches")
     if any(kernel.resident_bytes for kernel in graph.kernels):
         found.add("tables")
+    if graph.trains:
+        found |= {"activations", "gradients", "optimizer"}
     return tuple(item for item in ITEMS if item in found)

@@ -61,6 +61,10 @@ class StageScore(Part):
     once_time_s: float = 0.0
     point_to_point_s: float
     time_s: float
+    offload_forward_s: float | None = Field(
+        default=None, description="in which it waits for slower memories of a chip in its forward pass, if it uses any"
+    )
+    offload_backward_s: float | None = Field(default=None, description="the same in its backward pass")
     holds: tuple[int, ...] = ()
     times: tuple[int, ...] | None = Field(
         default=None, description="how often it runs each of those; none: the layers are of the first, others run once"
@@ -83,6 +87,11 @@ class StageScore(Part):
         old = {key: value for key, value in data.items() if re.fullmatch("dram_[a-z]+_bytes", key)}
         named = {key[5:-6].replace("resident", "tables"): value for key, value in old.items() if value}
         return {**{key: value for key, value in data.items() if key not in old}, "states": {"dram": named}}
+
+    @property
+    def offload_s(self) -> float:
+        """Seconds in which it waits for slower memories of a chip."""
+        return (self.offload_forward_s or 0.0) + (self.offload_backward_s or 0.0)
 
     @property
     def runs(self) -> dict[int, int]:

@@ -6,6 +6,7 @@ Suffixes: k kernel, o option, t tensor.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,13 +17,13 @@ from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.physics.states import capacities
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import by_layers, chips_of, held, states_of
+from dfopt.setting.ledger import buffers, by_layers, chips_of, lying, offloaded, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, Ints
 
 _SLACK: Final = 1e-9  # of a capacity
-AT_WORK: Final = ("activations", "gradients")
-"""What the layer at work holds more of, by the name of the state."""
+AT_WORK: Final = ("activations", "gradients", "brought")
+"""What the layer at work holds more of: states by their names, and what was brought of what lies elsewhere."""
 
 
 class Holding(NamedTuple):
@@ -40,24 +41,27 @@ def limit(model: Model, columns: Ints, holdings: Sequence[Holding]) -> None:
 
 
 def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineStage, number: int) -> Floats:
-    """Bytes that each option of a kernel has a chip of a pipeline stage hold in a memory, shape (3, options).
+    """Bytes that each option of a kernel has a chip of a pipeline stage hold in a memory, shape (4, options).
 
     Those of all layers alike, and what the layer at work has more, activations and gradients: of these a chip holds the
-    most of any layer. ``number``: of the stage of the mapping, runs of which the pipeline stage holds.
+    most of any layer. ``number``: of the stage of the mapping, runs of which the pipeline stage holds. The last are of
+    what lies elsewhere, at least, while that is the layer at work.
     """
     setting, graph, tables = instance.setting, instance.graph, menu.tables
     forward_k, fastest = menu.sharded[0].forward_k, tier == instance.system.chip.fastest_tier
     weight_o = menu.by_option("weight_k") * (forward_k[tables.kernel_o] | (not setting.only_forward))
+    away, alone = offloaded(instance), [run for run in stage.runs if run[0] == number]
+    of_one = replace(stage, runs=tuple(alone))
     word_k = np.array([graph.words.of_weight(kernel) for kernel in graph.kernels])
     routed_o = np.array([item_of_weight(kernel) == "experts" for kernel in graph.kernels])[tables.kernel_o]
 
     def kept(kernels: Sequence[Kernel] = (), *amounts: float) -> list[float]:
         alike, more = by_layers(states_of(setting, kernels, *(amounts or (0.0,))))
-        found = [sum(held(instance, stage, {number: alike}).get(tier, {}).values())]
-        for name in AT_WORK:
-            mine = [(sign, one) for sign, one in more if one.name == name and fastest]
+        found = [sum(lying(instance, stage, {number: alike}).get(tier, {}).values())]
+        for name in AT_WORK[:2]:
+            mine = [(sign, one) for sign, one in more if one.name == name and fastest and one.item not in away]
             found.append(sum(sign * one.bytes / chips_of(instance, one) for sign, one in mine))
-        return found
+        return [*found, sum(buffers(instance, of_one, {number: alike}).values()) if away and fastest else 0.0]
 
     drawn_k = np.array([kept([kernel]) for kernel in graph.kernels])
     units = np.array([kept((), *unit) for unit in np.eye(6).tolist()])

@@ -38,6 +38,11 @@ def breakdown(
         times = stage.runs.get(one.stage, 0) * case.plan.microbatches
         for name, seconds in _of_partition(case, one, sent[one.stage, one.partition]):
             spent[name].append(times * seconds)
+    for name, waits in (
+        ("offload_forward_s", stage.offload_forward_s),
+        ("offload_backward_s", stage.offload_backward_s),
+    ):
+        spent[name].append(case.plan.microbatches * (waits or 0.0))
     for number, pause in case.pauses.items():
         spent["pause_s"].append(stage.runs.get(number, 0) * case.plan.microbatches * pause)
     if case.plan.two_batch_overlap:  # of what is sent while the other microbatch computes, what it waits for

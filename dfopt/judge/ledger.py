@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 
 from dfopt.documents.dtypes import FORMATS
 from dfopt.documents.memory_breakdown import MemoryBreakdown
+from dfopt.documents.placement import TRAINED, Item
 from dfopt.judge import working
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import word
-from dfopt.physics import pipeline
-from dfopt.physics.states import KINDS, Amount, Held, cached_bytes, capacities
+from dfopt.physics import offload, pipeline
+from dfopt.physics.states import KINDS, STATE_OF, Amount, Held, cached_bytes, capacities
 from dfopt.physics.working import MAIN_GRADIENT
 
 _PARTS: Final[dict[Amount, str]] = {
@@ -32,20 +33,24 @@ _WEIGHTS: Final = tuple((kind.of, kind.item) for kind in KINDS if kind.name == "
 
 
 class Entry(NamedTuple):
-    """Bytes of a state in a memory of a chip, and which part of a breakdown they are, but for gradients among them."""
+    """Bytes of a state in a memory of a chip, and which part of a breakdown they are, but for gradients among them.
+
+    ``item``: what a placement calls what lies there.
+    """
 
     tier: str
     name: str
     part: str
     size: float
     gradients: float = 0.0
+    item: Item | None = None
 
 
 def entries(case: Case, rank: Rank) -> list[Entry]:
     """Every state that a chip of a pipeline stage holds: parameters, activations, tables."""
     found: list[Entry] = []
     amounts = {stage: _amounts(case, stage) for stage in rank.runs}
-    checkpoints = case.trains and _only_ends(case)
+    checkpoints, away = case.trains and _only_ends(case), offloaded(case)
     for kind in KINDS:
         if kind.trained and not _keeps_gradients(case):
             continue
@@ -64,23 +69,55 @@ def entries(case: Case, rank: Rank) -> list[Entry]:
             made = {stage: part * _in_flight(case, rank, stage) for stage, part in made.items()}
         elif kind.lifetime == "sequences":
             made = {stage: part * case.plan.microbatches for stage, part in made.items()}
-        elif kind.lifetime == "others":
+        elif kind.lifetime == "others" and kind.item not in away:
             made[-1] = -one
         tier, part = case.plan.tier_of(kind.item, case.system.chip), _PARTS[kind.of]
         if kind.of == "saved" and checkpoints:
             part = "checkpoints_b"
         for stage, held in made.items():
             gradients = amounts[stage].get(_GRADIENTS[kind.of], 0.0) if kind.of in _GRADIENTS else 0.0
-            found.append(Entry(tier, kind.name, part, held, gradients))
+            found.append(Entry(tier, kind.name, part, held, gradients, kind.item))
     if case.plan.zero == 3:  # the weights of one layer at a time are there whole
         whole: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for stage in rank.runs:
             for of, item in _WEIGHTS:
                 size = amounts[stage][of] * case.plan.sharers
                 whole[case.plan.tier_of(item, case.system.chip)][stage] += size
-        for tier, layers in whole.items():
-            found.append(Entry(tier, "weights", "weights_b", max(layers.values())))
+        for layers in whole.values():
+            found.append(Entry(case.system.chip.fastest_tier, "weights", "weights_b", max(layers.values())))
+    for item in away:  # layers at work have theirs in the fastest memory
+        part = next(_PARTS[kind.of] for kind in KINDS if kind.item == item)
+        layer = max((_of_item(case, amounts[stage], item) for stage in ran_by(rank)), default=0.0)
+        total = math.fsum(one.size for one in found if one.item == item)
+        size = offload.buffered(total, layer, item, case.assume)
+        found.append(Entry(case.system.chip.fastest_tier, STATE_OF[item], part, size))
     return found
+
+
+def ran_by(rank: Rank) -> list[int]:
+    """The stages of the mapping that a pipeline stage evaluates at all."""
+    return [stage for stage, times in rank.runs.items() if times]
+
+
+def offloaded(case: Case) -> dict[Item, str]:
+    """What lies in a slower memory while a graph trains."""
+    placement = case.plan.placement
+    if placement is None or not case.trains:
+        return {}
+    fastest = case.system.chip.fastest_tier
+    return {item: name for item, name in placement.elsewhere.items() if item in TRAINED and name != fastest}
+
+
+def of_layer(case: Case, stage: int) -> dict[Item, float]:
+    """Bytes of each of those that a chip has for one evaluation of a stage of the mapping."""
+    amounts = _amounts(case, stage)
+    return {item: _of_item(case, amounts, item) for item in offloaded(case)}
+
+
+def _of_item(case: Case, amounts: dict[str, float], item: Item) -> float:
+    found = [kind for kind in KINDS if kind.item == item and (_keeps_gradients(case) or not kind.trained)]
+    sizes = [getattr(case.assume, kind.per_parameter) if kind.per_parameter else 1.0 for kind in found]
+    return math.fsum(size * amounts[kind.of] for size, kind in zip(sizes, found, strict=True))
 
 
 def held(case: Case, rank: Rank) -> Held:

@@ -214,11 +214,13 @@ def optimizer_s(case: Case, stage: int) -> float:
         kernel = one.kernel
         if one.forward or not once:  # a backward GEMM reads the weight of a forward one
             mine, wide = one.parameters / plan.held_by(1), weight_word(case.graph, kernel)
-            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume))
+            routed = kernel.module == "experts"
+            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume, plan, routed))
         if one.forward and kernel.resident_bytes and kernel.resident_optimizer_bytes is None:
             wide, over = word(case.graph, "ends"), kernel.spread_over
             parts = math.prod(getattr(plan, name) for name in over) * (1 if "copies" in over else plan.held_by(1))
-            spent.append(beside.optimizer_s(kernel.resident_bytes / wide / parts, gradient, wide, chip, case.assume))
+            mine = kernel.resident_bytes / wide / parts
+            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume, plan))
     return math.fsum(spent)
 
 

@@ -36,7 +36,7 @@ def exposed_s(
         for kind in reversed(order):
             passed += math.fsum(back.get(kind, ()))
             finished = max(finished, passed) + added[kind]
-        work = stage.layers * stage.layer_time_s + stage.once_time_s
+        work = stage.layers * stage.layer_time_s + stage.once_time_s + stage.offload_s
         sent = 0.0 if case.assume.hides_hops else stage.time_s - work
         ends = max(work + sent - passed + finished, stage.time_s + (added[order[0]] if order else 0.0))
         exposed = max(exposed, math.fsum(brought[kind] for kind in order) + often * (ends - slowest))

@@ -10,7 +10,7 @@ from dfopt.documents.formulas import FORMULAS
 from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
-from dfopt.judge import ledger, network, overlap, traffic, turns, types, window
+from dfopt.judge import ledger, network, offload, overlap, traffic, turns, types, window
 from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
 from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
 from dfopt.judge.limits import violations
@@ -250,7 +250,8 @@ def _stages(
             layer = math.fsum(times * layer_s.get((stage, 0), 0.0) for stage, times in mine.items()) / layers
         ends = (times * layer_s.get((stage, 0), 0.0) for stage, times in rank.runs.items() if stage >= counted)
         once = math.fsum(ends)
-        whole = layers * layer + once
+        shown = offload.shown_s(case, rank, partitions, hops[rank.number])
+        whole = math.fsum((layers * layer + once, *shown))
         if case.plan.two_batch_overlap:
             whole = turns.stage_s(case, rank, _computing(case, partitions, hidden), hidden)
         if case.plan.stages > 1:
@@ -264,6 +265,8 @@ def _stages(
                 once_time_s=once,
                 point_to_point_s=hops[rank.number],
                 time_s=whole,
+                offload_forward_s=shown[0] if ledger.offloaded(case) else None,
+                offload_backward_s=shown[1] if ledger.offloaded(case) else None,
                 holds=tuple(rank.runs),
                 times=_said(rank.runs, layers),
                 recomputed=ledger.least_recomputed(case, rank),

@@ -151,8 +151,10 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
 def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:
     """Bytes that every partition moves to and from each memory of a chip."""
     found: dict[str, list[tuple[Place, float]]] = {name: [] for name in case.system.chip.tiers}
-    for one in moves(case, tiling):
-        found[case.plan.tier_of(one.item, case.system.chip)].append((one.place, one.bytes))
+    fastest = case.system.chip.fastest_tier
+    for one in moves(case, tiling):  # while it trains, kernels work from the fastest only
+        tier = fastest if case.trains else case.plan.tier_of(one.item, case.system.chip)
+        found[tier].append((one.place, one.bytes))
     return {name: totals(parts) for name, parts in found.items()}
 
 

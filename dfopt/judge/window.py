@@ -9,7 +9,7 @@ from dataclasses import replace
 from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.judge import grid, network
+from dfopt.judge import grid, network, offload
 from dfopt.judge.case import Case
 from dfopt.physics import copies, tiled, window
 
@@ -36,6 +36,9 @@ def exposed_s(
     for rank in case.ranks:
         layers = rank.runs.get(0, 0)
         mine = replace(layer, hop_s=hops[rank.number] / 2 / plan.interleave)  # of the gradients alone, a chunk
+        if layers:  # and while it waits for slower memories
+            _, waits_s = offload.shown_s(case, rank, partitions, hops[rank.number])
+            mine = replace(mine, backward_s=mine.backward_s + waits_s / layers)
         shown.append(mine.exposed_s(plan.stages, plan.interleave, layers, plan.microbatches) if layers else 0.0)
         after.append(layers * layer.exchange_s)
     return max(shown) if way == "calculon" else min(max(shown), max(after))

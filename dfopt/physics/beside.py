@@ -11,14 +11,18 @@ network alone.
 **Optimizer.** Adam is 11 FLOP for a parameter (Calculon, same file: `get_optim_step_flops`). It reads its state (a copy
 of the weight in full precision and two moments) and the gradient, and writes state and weight: Rajbhandari et al.,
 ZeRO, SC'20, section 3.1, has what there is; each is moved once each way. Copies of the batch that share out the state
-update a share of the parameters each. The parameters of a kernel are updated together.
+update a share of the parameters each. The parameters of a kernel are updated together. What lies in a slower memory is
+read and written there, at its rate.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.placement import Item
+from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
 from dfopt.physics.collectives import Collective
 from dfopt.physics.efficiency import memory_rows, one_bandwidth_share, vector_share
@@ -30,8 +34,8 @@ _ADDS: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 ADAM_FLOP: Final = 11
 
 
-def elementwise_s(flop: float, moved: float, chip: Chip, assumptions: Assumptions) -> float:
-    """Seconds of elementwise work of so many FLOP that moves so many bytes.
+def elementwise_s(flop: float, moved: float | Mapping[str, float], chip: Chip, assumptions: Assumptions) -> float:
+    """Seconds of elementwise work of so many FLOP that moves so many bytes: through the fastest memory, or by memory.
 
     Examples
     --------
@@ -46,8 +50,12 @@ def elementwise_s(flop: float, moved: float, chip: Chip, assumptions: Assumption
         rate = chip.peak_flops * vector_share(chip.efficiency, flop)
     else:
         rate = chip.peak_flops * (assumptions.compute_utilization or 1.0)
-    share = one_bandwidth_share(memory_rows(chip, assumptions), moved, chip.fastest_tier)
-    return partition_time(flop / rate, moved / (chip.fastest.bandwidth * share), 0.0, assumptions.overlap)
+    rows, tiers = memory_rows(chip, assumptions), chip.tiers
+    by_tier = moved if isinstance(moved, Mapping) else {chip.fastest_tier: moved}
+    memory_s = sum(
+        size / (tiers[tier].bandwidth * one_bandwidth_share(rows, size, tier)) for tier, size in by_tier.items()
+    )
+    return partition_time(flop / rate, memory_s, 0.0, assumptions.overlap)
 
 
 def collective_s(
@@ -77,11 +85,18 @@ def collective_s(
 
 
 def optimizer_s(
-    parameters: float, gradient_bytes: float, weight_bytes: float, chip: Chip, assumptions: Assumptions
+    parameters: float,
+    gradient_bytes: float,
+    weight_bytes: float,
+    chip: Chip,
+    assumptions: Assumptions,
+    plan: Plan | None = None,
+    routed: bool = False,
 ) -> float:
     """Seconds of the optimizer's step over so many parameters; ``gradient_bytes``, ``weight_bytes``: of one of them.
 
     Non-decreasing in the parameters: where larger work sustains so much more that it takes less time, as long as that.
+    ``plan``: says where they lie, all in the fastest memory without it; ``routed``: whether they are of routed experts.
 
     Examples
     --------
@@ -95,9 +110,21 @@ def optimizer_s(
     if step is None or parameters <= 0:
         return 0.0
     state = assumptions.optimizer_bytes_per_parameter
-    moved = state if step == "adam_once" else 2 * state + gradient_bytes + weight_bytes
+    gone = (gradient_bytes, weight_bytes) if step == "adam" else (0.0, 0.0)
+    moved = {chip.fastest_tier: (1 if step == "adam_once" else 2) * state + gone[0] + gone[1]}
+    if plan is not None and plan.placement is not None and assumptions.offload != "calculon":
+        items: tuple[Item, ...] = ("optimizer", "gradients", "experts" if routed else "weights")
+        moved = {}
+        for item, size in zip(items, ((1 if step == "adam_once" else 2) * state, *gone), strict=True):
+            tier = plan.tier_of(item, chip)
+            moved[tier] = moved.get(tier, 0.0) + size
     sizes = {parameters}
     for row in chip.efficiency or () if assumptions.compute_model == "efficiency" else ():
-        from_ = (row.bytes or 0.0) / moved if row.unit == "memory" and moved else (row.flop or 0.0) / ADAM_FLOP
-        sizes |= {from_} if from_ > parameters else set()
-    return min(elementwise_s(ADAM_FLOP * size, size * moved, chip, assumptions) for size in sizes)
+        least = [(row.flop or 0.0) / ADAM_FLOP]
+        if row.unit == "memory":
+            least = [(row.bytes or 0.0) / one for tier, one in moved.items() if one and row.memory in (None, tier)]
+        sizes |= {from_ for from_ in least if from_ > parameters}
+    return min(
+        elementwise_s(ADAM_FLOP * size, {tier: size * one for tier, one in moved.items()}, chip, assumptions)
+        for size in sizes
+    )

@@ -62,9 +62,18 @@ _SMALLER = "a smaller optimizer_bytes_per_parameter"
 KINDS: Final = (
     Kind("weights", "weights", "weights", item="weights", shared_from=3),
     Kind("weights", "experts", "weights", item="experts", shared_from=3),
-    Kind("gradients", "gradients", "gradients", _FORWARD, trained=True, shared_from=2),
+    Kind("gradients", "gradients", "gradients", _FORWARD, trained=True, item="gradients", shared_from=2),
     # of training_memory: calculon, instead
-    Kind("gradients", "other gradients", "gradients", _FORWARD, lifetime="others", trained=True, shared_from=1),
+    Kind(
+        "gradients",
+        "other gradients",
+        "gradients",
+        _FORWARD,
+        lifetime="others",
+        trained=True,
+        item="gradients",
+        shared_from=1,
+    ),
     Kind("gradients", "layer gradients", "gradients", _FORWARD, lifetime="layer", trained=True),
     Kind(
         "optimizer",
@@ -73,18 +82,21 @@ KINDS: Final = (
         _SMALLER,
         per_parameter="optimizer_bytes_per_parameter",
         trained=True,
+        item="optimizer",
         shared_from=1,
     ),
-    Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True),
+    Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True, item="activations"),
     Kind("activations", "waiting", "saved activations", lifetime="partition"),
     Kind("activations", "working", "saved activations", lifetime="layer", trained=True),
     Kind("caches", "cached", "caches of sequences", "a smaller batch or context", lifetime="sequences", item="caches"),
     Kind("tables", "tables", "tables and matrices", item="tables"),
     Kind("gradients", "table gradients", "gradients", _FORWARD, shared_from=2),
-    Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True, shared_from=1),
+    Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True, item="optimizer", shared_from=1),
 )
 LABELS: Final = {kind.name: kind.label for kind in KINDS}
 """Names of states, in the order in which people read them."""
+STATE_OF: Final = {kind.item: kind.name for kind in KINDS if kind.item is not None}
+"""Names of states, by item of a placement."""
 
 
 def capacities(chip: Chip) -> dict[str, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -17,22 +16,22 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.fusion.chip import chip_of
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice, down_sets
-from dfopt.fusion.partitioning import IntraChipLimits, lower_bound
+from dfopt.fusion.partitioning import lower_bound
 from dfopt.fusion.priced import PricedPlan, PricedStage
-from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
 from dfopt.physics.metrics import METRICS, Constants, Metric
 from dfopt.physics.overlap import Reduced
 from dfopt.physics.pipeline import with_point_to_point
 from dfopt.physics.window import Shown
+from dfopt.search.fusing import limits_of
 from dfopt.search.options import Options, record_of, reporter
-from dfopt.search.passes import Known, passes_for
+from dfopt.search.passes import Known, least_memory, least_passes, memory_of, passes_for, passes_of
 from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import dram_left, sharded_states
+from dfopt.setting.offload import Layers, backward_shown_s, layers_of, moves, stage_s
 from dfopt.setting.overlap import Exchanges, exchange_seconds, reduced_stages
 from dfopt.setting.tables import ShardedGraph, least_rows, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
@@ -87,11 +86,22 @@ class Prepared(PricedPlan):
         if self.plan.two_batch_overlap:
             return np.inf
         times = [stage.best_known for stage in self.stages]
-        if self.exchanges is None or not np.isfinite(times).all():
+        if not (self.exchanges or self.moving) or not np.isfinite(times).all():
             return self.value_of(times)
         if self.only_fusion:
             return self.reached(times, np.arange(len(self.sharded.names), dtype=np.int64))
-        return self.metric.value(self._pipeline_seconds(times), replace(self.constants, reduced=()))
+        for number, layer in self.moving.items():  # no more shows than is moved
+            times[number] += layer.forward_moving_s + layer.backward_moving_s
+        return self.metric.value(self._pipeline_seconds(times, {}), replace(self.constants, reduced=()))
+
+    @cached_property
+    def moving(self) -> Layers:
+        """What slower memories move beside the passes of layers, all at least."""
+        if not moves(self.instance):
+            return {}
+        states = {number: one.work.states for number, one in enumerate(self.stages) if one.work is not None}
+        memory = least_memory(self.stages, self.instance)
+        return layers_of(self.instance, states, least_passes(self.stages, self.forward_s), memory)
 
     @cached_property
     def constants(self) -> Constants:
@@ -110,24 +120,45 @@ class Prepared(PricedPlan):
 
     def reached(self, stage_seconds: Sequence[float], partition_k: Ints) -> float:
         """The same of partitions that are known, which these times are of."""
-        if self.exchanges is None:
+        if self.exchanges is None and not self.moving:
             return self.value_of(stage_seconds)
-        reduced = self._reduced(self.exchanges, Known(stage_seconds, partition_k))
-        return self.metric.value(self._pipeline_seconds(stage_seconds), replace(self.constants, reduced=reduced))
+        known, layers, reduced = Known(stage_seconds, partition_k), self.moving, self.constants.reduced
+        if layers:
+            states = {number: one.work.states for number, one in enumerate(self.stages) if one.work is not None}
+            memory = memory_of(self.stages, self.instance, partition_k)
+            layers = layers_of(self.instance, states, passes_of(self.stages, *known), memory)
+        if self.exchanges is not None:
+            reduced = self._reduced(self.exchanges, known, layers)
+        constants = replace(self.constants, reduced=reduced)
+        return self.metric.value(self._pipeline_seconds(stage_seconds, layers), constants)
 
-    def _reduced(self, exchanges: Exchanges, known: Known | None = None) -> tuple[Reduced, ...] | tuple[Shown, ...]:
+    def _reduced(
+        self, exchanges: Exchanges, known: Known | None = None, layers: Layers | None = None
+    ) -> tuple[Reduced, ...] | tuple[Shown, ...]:
         """What pipeline stages exchange; what they send to others, and do not hide, comes beside their work."""
         passes = passes_for(exchanges, self.graph, self.stages, self.forward_s, known)
-        hops = () if self.assumptions.hides_hops else self.hops
+        hops: Sequence[float] = () if self.assumptions.hides_hops else self.hops
+        if known is not None and layers and exchanges.windows is not None:  # of one kind
+            shown_s = backward_shown_s(self.instance, self.pipeline[0].runs, layers, self.hops[0])
+            passes = passes._replace(backward_s=(passes.backward_s[0] + shown_s,))
+        elif known is not None and layers:
+            hops = self._beside(known.stage_seconds, layers)
         return reduced_stages(self.instance.setting.model, self.plan, exchanges, passes, hops)
 
-    def _pipeline_seconds(self, stage_seconds: Sequence[float]) -> list[float]:
+    def _beside(self, stage_seconds: Sequence[float], layers: Layers) -> list[float]:
+        """Seconds of every pipeline stage that its layers wait, for their memories and for what is sent unhidden."""
+        found, hidden = [], self.assumptions.hides_hops
+        for stage, hop in zip(self.pipeline, self.hops, strict=True):
+            whole, work = (stage_s(self.instance, stage.runs, stage_seconds, of, hop) for of in (layers, {}))
+            found.append(whole - work + (0.0 if hidden else hop))
+        return found
+
+    def _pipeline_seconds(self, stage_seconds: Sequence[float], layers: Layers | None = None) -> list[float]:
         """Seconds of every pipeline stage for one microbatch, or for two that take turns and hide all they send."""
+        layers, hidden = self.moving if layers is None else layers, self.assumptions.hides_hops
         return [
             self.plan.at_once
-            * with_point_to_point(
-                sum(times * stage_seconds[number] for number, times in stage.runs), hop, self.assumptions.hides_hops
-            )
+            * with_point_to_point(stage_s(self.instance, stage.runs, stage_seconds, layers, hop), hop, hidden)
             for stage, hop in zip(self.pipeline, self.hops, strict=True)
         ]
 
@@ -366,35 +397,3 @@ def _lattice(instance: Instance, stage: StageTables, options: Options) -> Lattic
         return None
     rule = instance.assumptions.forward_backward if instance.graph.trains else "shared"
     return down_sets(stage, rule, _DOWN_SETS, options.deadline)
-
-
-def limits_of(instance: Instance, stage: StageTables, dram_left: float, options: Options) -> IntraChipLimits:
-    graph, assumptions, asked = instance.graph, instance.assumptions, options.request
-    p_max = asked.p_max
-    if not stage.chip.fused:
-        p_max = stage.kernels
-    elif p_max is None and asked.formulation != "assignment":
-        p_max = stage.kernels  # blocks may be as many as they like
-    elif p_max is None:
-        p_max = default_p_max(stage, assumptions.forward_backward, options.deadline)
-        p_max = max(p_max, 1 + max(asked.pin_partition.values(), default=0))
-    place = {name: k for k, name in enumerate(stage.sharded.names)}
-    pins = tuple((place[name], p) for name, p in asked.pin_partition.items() if name in place)
-    return IntraChipLimits(
-        p_max=p_max,
-        exactly=assumptions.empty_partitions == "forbid",
-        forward_backward=assumptions.forward_backward if graph.trains else "shared",
-        pins=pins if stage.chip.fused else (),
-        dram_left=dram_left,
-        saved_in_dram=assumptions.gradients == "exact" and graph.trains,
-    )
-
-
-def default_p_max(stage: StageTables, forward_backward: str, deadline: float = np.inf) -> int:
-    """Two partitions more than the best cut of a topological order uses; of those that the deadline allows."""
-    n, used = stage.kernels, []
-    with suppress(OutOfTime):
-        for order in topological_orders(stage):
-            found = best_segmentation(stage, order, n, False, forward_backward, deadline)
-            used += [] if found is None else [int(found[1].max()) + 1]
-    return min(n, (min(used) if used else n // 2) + 2)

@@ -14,7 +14,8 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, write_model
 from dfopt.physics.efficiency import memory_rows
-from dfopt.search.candidate import Prepared, Stage, default_p_max, prepare, with_starts
+from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
+from dfopt.search.fusing import default_p_max
 from dfopt.search.matrices import assignment_of, solved_together
 from dfopt.search.options import Options
 from dfopt.setting.instance import Setting

@@ -26,6 +26,7 @@ from dfopt.search.nodes import Nodes, covers
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.hops import hop_seconds
 from dfopt.setting.instance import Instance
+from dfopt.setting.offload import moves
 from dfopt.setting.overlap import hides_any
 from dfopt.setting.tables import Ints
 
@@ -204,7 +205,8 @@ class Families:
         """Seconds of a layer from which on a plan is excluded, or more."""
         instance = self.nodes.setting.under(plan)
         once = plan.at_once * step_time(plan, instance.assumptions, 1.0).total * instance.pipeline[0].runs[0][1]
-        beside = hides_any(instance.assumptions, instance.graph)  # then what is beside the layers depends on them
+        # then what is beside the layers depends on them
+        beside = hides_any(instance.assumptions, instance.graph) or moves(instance)
         most = goal / once if beside else family.low_s + (goal - self.bounds[plan]) / once
         return most * (1 + _ROUND)
 

@@ -20,7 +20,8 @@ from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.assignment import JointAssignment
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
-from dfopt.search.candidate import limits_of, prepare_mapping
+from dfopt.search.candidate import prepare_mapping
+from dfopt.search.fusing import limits_of
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import Memo

@@ -9,12 +9,13 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.fusion.blocks import StageTables, price_each, singles
-from dfopt.fusion.partitioning import blocks_of, rest_bound
+from dfopt.fusion.partitioning import blocks_of, least_terms, rest_bound
 from dfopt.fusion.priced import PricedStage
+from dfopt.setting.instance import Instance
 from dfopt.setting.overlap import Exchanges, Passes
 from dfopt.setting.tables import Bools, Ints
 
-__all__ = ["Known", "least_passes", "passes_for", "passes_of", "window_passes"]
+__all__ = ["Known", "least_memory", "least_passes", "memory_of", "passes_for", "passes_of", "window_passes"]
 
 
 class Known(NamedTuple):
@@ -99,3 +100,42 @@ def _ancestors(tables: StageTables) -> Bools:
     for k in range(n):
         found |= found[:, [k]] & found[[k], :]
     return np.asarray(found[:n, :n])
+
+
+def least_memory(stages: Iterable[PricedStage], instance: Instance) -> Passes:
+    """Seconds of the fastest memory at least in what :func:`least_passes` is about."""
+    forward_s, backward_s = [], []
+    for stage in stages:
+        ahead = back = 0.0
+        if (tables := stage.tables) is not None and stage.limits is not None:
+            memory_k, forward_k = least_terms(tables, stage.limits)[1], tables.sharded.forward_k
+            ahead = float(memory_k[forward_k].sum())
+            if not tables.chip.fused or stage.limits.forward_backward == "separate":
+                back = float(memory_k[~forward_k & ~_unseen(tables, instance)].sum())
+        forward_s.append(ahead)
+        backward_s.append(back)
+    return Passes(tuple(forward_s), tuple(backward_s))
+
+
+def memory_of(stages: Iterable[PricedStage], instance: Instance, partition_k: Ints) -> Passes:
+    """Seconds of the fastest memory in the passes that partitions make."""
+    forward_s, backward_s = [], []
+    for stage in stages:
+        ahead_s = back_s = 0.0
+        if (tables := stage.tables) is not None:
+            blocks, unseen_k = blocks_of(partition_k[stage.members]), _unseen(tables, instance)
+            memory = price_each(tables, blocks).memory
+            ahead = np.array([tables.sharded.forward_k[block].any() for block in blocks])
+            unseen = np.array([unseen_k[block].any() for block in blocks])
+            ahead_s, back_s = float(memory[ahead].sum()), float(memory[~ahead & ~unseen].sum())
+        forward_s.append(ahead_s)
+        backward_s.append(back_s)
+    return Passes(tuple(forward_s), tuple(backward_s))
+
+
+def _unseen(tables: StageTables, instance: Instance) -> Bools:
+    """Kernels that keep the fastest memory free: as Calculon has it, those that compute again."""
+    if instance.assumptions.offload != "calculon":
+        return np.zeros(tables.kernels, dtype=bool)
+    again = {kernel.name for kernel in instance.graph.kernels if kernel.pass_ == "recompute"}
+    return np.array([name in again for name in tables.sharded.names], dtype=bool)

@@ -9,11 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dfopt.documents.graph import Kernel
-from dfopt.documents.mapping import Sharding
 from dfopt.documents.placement import item_of_weight
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import kernels_by_kind
-from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
 from dfopt.physics.efficiency import most_sustained
@@ -21,8 +19,10 @@ from dfopt.physics.pipeline import partition_time, step_time, with_point_to_poin
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
 from dfopt.setting.by_kernel import end_share, ends_by_kernel, passed_by_kernel, saved_by_kernel
 from dfopt.setting.conversions import overhead_of_kernels
+from dfopt.setting.cycles import least_cycles_s
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, room_to_save, states_of
+from dfopt.setting.offload import least_layers, moves, moving_stages
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import exchange_seconds, hides_any, least_s, roofline_passes
 from dfopt.setting.placements import Counted
@@ -173,7 +173,14 @@ class _Bounds:
     def intervals(self, instance: Instance, plans: Sequence[Plan], low_s: float = 0.0, hop_s: float = 0.0) -> Floats:
         """Seconds of the slowest stage under each, for one microbatch or two that are taken together."""
         once, sent = self._known_layers(instance)
-        once, sent = (self._slowest(plans, each) for each in (np.maximum(once, low_s), sent))
+        once = np.maximum(once, low_s)
+        if moves(instance):  # beside the work of layers, which takes as long as that at least
+            layers = least_layers(instance, self._parts(instance), self.least_states(instance))
+            under = [Instance(self.setting, plan) for plan in plans]
+            each = ((one, max(moving_stages(one, once, layers, self.stages, hop_s))) for one in under)
+            hidden = instance.assumptions.hides_hops
+            return np.array([with_point_to_point(s, one.plan.interleave * hop_s, hidden) for one, s in each])
+        once, sent = (self._slowest(plans, each) for each in (once, sent))
         busy: Floats = np.maximum(once, sent)
         if hop_s:
             hops, hidden = [one.interleave * hop_s for one in plans], instance.assumptions.hides_hops
@@ -183,20 +190,28 @@ class _Bounds:
 
     def _overlapped(self, instance: Instance, plans: Sequence[Plan], low_s: float, hop_s: float) -> Floats:
         """Seconds per step where gradients are added up behind the backward pass: from the least of every part."""
-        least, (gradient_k, weight_k) = self._least_of(instance), np.zeros((2, len(self._kind_k)))
-        own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
-        parts = []
-        for kind, one in enumerate(least):
+        gradient_k, weight_k = np.zeros((2, len(self._kind_k)))
+        for kind, one in enumerate(self._least_of(instance)):
             gradient_k[mine := self._kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
-            passes = [kernel.pass_ for kernel in self._kinds[kind]]
-            parts.append((passes, (one.compute_k, one.memory_k, own_k[mine], one.sram_k)))
         # of training, where no microbatches take turns
-        once = np.maximum(np.maximum(*self._known_layers(instance)), low_s)
+        once, parts = np.maximum(np.maximum(*self._known_layers(instance)), low_s), self._parts(instance)
+        stages = [(self._runs([plan])[0] @ once).tolist() for plan in plans]
+        if moves(instance):
+            layers = least_layers(instance, parts, self.least_states(instance))
+            stages = [moving_stages(Instance(self.setting, one), once, layers, self.stages, hop_s) for one in plans]
         exchanges = exchange_seconds(instance, gradient_k, weight_k, self._kind_k)
         given = exchanges, roofline_passes(parts, instance.assumptions)
-        return np.array(
-            [least_s(instance, plan, (self._runs([plan])[0] @ once).tolist(), *given, hop_s) for plan in plans]
-        )
+        each = zip(plans, stages, strict=True)
+        return np.array([least_s(instance, plan, seconds, *given, hop_s) for plan, seconds in each])
+
+    def _parts(self, instance: Instance) -> list[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]]:
+        """Of every kind the pass of each kernel, and its least seconds by resource."""
+        own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
+        parts = list[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]]()
+        for kind, one in enumerate(self._least_of(instance)):
+            passes = [kernel.pass_ for kernel in self._kinds[kind]]
+            parts.append((passes, (one.compute_k, one.memory_k, own_k[self._kind_k == kind], one.sram_k)))
+        return parts
 
     def _known_layers(self, instance: Instance) -> tuple[Floats, Floats]:
         key = instance.shared, self._drawn_stages(instance)
@@ -381,17 +396,3 @@ class _Bounds:
             own=min(own_traffic(kernel, z, shards) for z in schemes) if self._passed else 0.0,
             cached=min(cached_bytes(kernel, z, shards) for z in schemes),
         )
-
-
-def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:
-    """Time of a kernel's largest shard under the cycle model, when it wastes no unit of any tile."""
-    chip = system.chip
-    assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
-    rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
-    # an elementwise kernel uses the lanes only, one element each per cycle
-    cycles = (
-        rows * columns / chip.lanes
-        if kernel.op == "elementwise"
-        else rows * columns * depth / (chip.lanes * chip.stages)
-    )
-    return cycles * ops.work_share(kernel) / (chip.tiles * chip.frequency)

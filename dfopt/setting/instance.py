@@ -131,7 +131,7 @@ class Instance:
     @cached_property
     def counted(self) -> Counted:
         """How bytes of what lies in slower memories count."""
-        return counted(self.plan, self.system.chip)
+        return Counted() if self.graph.trains else counted(self.plan, self.system.chip)
 
     @cached_property
     def pipeline(self) -> tuple[PipelineStage, ...]:
@@ -154,7 +154,8 @@ class Instance:
         graph, plan = self.graph, self.plan
         if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
-        priced = {"placement": plan.placement, "two_batch_overlap": plan.two_batch_overlap}
+        # while it trains all kernels work from the fastest memory
+        priced = {"placement": None if graph.trains else plan.placement, "two_batch_overlap": plan.two_batch_overlap}
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
             part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches, **priced)
         elif self.setting.between_copies:

@@ -11,11 +11,12 @@ import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.placement import Item, item_of_weight
+from dfopt.documents.placement import TRAINED, Item, item_of_weight
 from dfopt.documents.saved import gradient_bytes
 from dfopt.errors import Infeasible
+from dfopt.physics.offload import LAYERS, buffered
 from dfopt.physics.pipeline import microbatches_in_flight
-from dfopt.physics.states import KINDS, LABELS, Amount, Held, capacities
+from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capacities
 from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
@@ -94,12 +95,56 @@ def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
 
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
     """What one chip of a pipeline stage holds of the states of mapped stages, beside what waits between partitions."""
+    books = lying(instance, stage, states)
+    for state, size in buffers(instance, stage, states).items():
+        books[instance.system.chip.fastest_tier][state] += size
+    return books
+
+
+def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
+    """The same where they lie, without what the fastest memory has of what lies elsewhere."""
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
         books[instance.plan.tier_of(state.item, instance.system.chip)][state.name] += size
-    for tier, size in _gathered(instance, stage, states).items():
-        books[tier]["weights"] += size
+    for size in _gathered(instance, stage, states).values():
+        books[instance.system.chip.fastest_tier]["weights"] += size
     return books
+
+
+def offloaded(instance: Instance) -> dict[Item, str]:
+    """What a graph that trains has in a slower memory, and in which."""
+    placement, chip = instance.plan.placement, instance.system.chip
+    if placement is None or not instance.graph.trains:
+        return {}
+    return {item: tier for item, tier in placement.elsewhere.items() if item in TRAINED and tier != chip.fastest_tier}
+
+
+def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, dict[Item, float]]:
+    """Bytes that one chip has of each offloaded item for one evaluation, by stage of the mapping."""
+    away = offloaded(instance)
+    found: dict[int, dict[Item, float]] = {number: defaultdict(float) for number in states}
+    for number, of in states.items() if away else ():
+        for state in of:
+            if state.item in away:
+                found[number][state.item] += state.bytes / chips_of(instance, state)
+    return found
+
+
+def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> dict[str, float]:
+    """Bytes of the fastest memory, by state, that layers at work have of what lies elsewhere."""
+    if not (away := offloaded(instance)):
+        return {}
+    layers, total = of_layers(instance, states), dict.fromkeys(away, 0.0)
+    for state, size in kept(instance, stage, states):
+        if state.item in total:
+            total[state.item] += size
+    found: dict[str, float] = defaultdict(float)
+    for item in away:
+        most = max(
+            (layers[number].get(item, 0.0) for number, times in stage.runs if times and number in layers), default=0.0
+        )
+        found[STATE_OF[item]] += buffered(total[item], most, item, instance.assumptions)
+    return found
 
 
 def _gathered(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Mapping[str, float]:
@@ -118,11 +163,11 @@ def kept(
     instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
 ) -> Iterator[tuple[State, float]]:
     """The states of mapped stages that a pipeline stage runs, with the bytes that one of its chips holds of each."""
-    at_work = _largest(instance, stage, states)
+    at_work, away = _largest(instance, stage, states), offloaded(instance)
     for number, times in stage.runs:
         for state in states.get(number, ()):
             count = float(times)
-            if state.lifetime in ("layer", "others"):
+            if state.lifetime in ("layer", "others") and state.item not in away:
                 one = float(at_work.get((state.name, state.lifetime)) == number)
                 count = one if state.lifetime == "layer" else count - one
             if state.lifetime == "microbatch":
@@ -165,12 +210,16 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
     """
     chip = instance.system.chip
     found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
-    capacity = capacities(chip).get(chip.fastest_tier)
-    if not found or capacity is None:
-        return math.inf
     size, once = sum(size for _, size in found), sum(state.bytes for state, _ in found)
-    others = sum(held(instance, stage, states)[chip.fastest_tier].values()) - size
-    return max(capacity - others, 0.0) * once / size
+    here, books, room = offloaded(instance).get("activations"), held(instance, stage, states), math.inf
+    mine = {here or chip.fastest_tier: size}
+    if here is not None:  # a chip works on two layers of them
+        mine[chip.fastest_tier] = min(size, LAYERS * once)
+    for tier, capacity in capacities(chip).items():
+        if found and tier in mine:
+            others = sum(books[tier].values()) - mine[tier]
+            room = min(room, max(capacity - others, 0.0) * once / mine[tier])
+    return room
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dfopt.documents.graph import Kernel
+from dfopt.documents.placement import item_of_weight
 from dfopt.physics.beside import optimizer_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Floats, Ints
@@ -26,14 +27,16 @@ def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> F
             continue
         if (k, weight) not in known:
             word, plan = graph.words.of_weight(kernel), instance.plan
-            known[k, weight] = _step(instance, weight / word, word, plan.held_by(1)) + _of_table(instance, kernel)
+            routed = item_of_weight(kernel) == "experts"
+            step = _step(instance, weight / word, word, plan.held_by(1), routed)
+            known[k, weight] = step + _of_table(instance, kernel)
         seconds[o] = known[k, weight]
     return seconds
 
 
-def _step(instance: Instance, parameters: float, word: float, copies: int) -> float:
-    gradient = instance.graph.words.activations
-    return optimizer_s(parameters / copies, gradient, word, instance.system.chip, instance.assumptions)
+def _step(instance: Instance, parameters: float, word: float, copies: int, routed: bool = False) -> float:
+    gradient, plan = instance.graph.words.activations, instance.plan
+    return optimizer_s(parameters / copies, gradient, word, instance.system.chip, instance.assumptions, plan, routed)
 
 
 def _of_table(instance: Instance, kernel: Kernel) -> float:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.placement import ITEMS, Item, Placement, item_of_weight, items_of
+from dfopt.documents.placement import SERVED, Item, Placement, item_of_weight, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
 from dfopt.errors import PlanError
@@ -53,13 +53,14 @@ def counted(plan: Plan, chip: Chip) -> Counted:
     if plan.placement is None:
         return Counted()
     rates = {name: one.bandwidth for name, one in chip.tiers.items()}
-    return Counted(*(chip.fastest.bandwidth / rates[plan.tier_of(item, chip)] for item in ITEMS))
+    return Counted(*(chip.fastest.bandwidth / rates[plan.tier_of(item, chip)] for item in SERVED))
 
 
 def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None) -> list[Placement | None]:
     """Every placement of the items of a graph that may be best, that with most in fast memories first.
 
-    Behind the first memory without a limit none is better than that. What a graph that trains keeps is in the fastest.
+    Behind the first memory without a limit none is better than that. What a graph that trains keeps is where it is
+    asked to be, all else in the fastest: see :mod:`dfopt.physics.offload`.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None
     Raises
     ------
     PlanError
-        If the chip has no such memory, the graph nothing of an item, or if it trains and that is not the fastest.
+        If the chip has no such memory, the graph nothing of an item, or if it cannot lie there.
 
     Examples
     --------
@@ -87,7 +88,10 @@ def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None
     endless = [number for number, one in enumerate(chip.tiers.values()) if one.capacity is None]
     last = max((names.index(one) for one in (fixed or {}).values()), default=0)
     names = names[: max(min(endless, default=len(names)), last) + 1]
-    if graph.trains or len(names) == 1:
+    if graph.trains:
+        elsewhere = {item: name for item, name in (fixed or {}).items() if name != chip.fastest_tier}
+        return [Placement.model_validate(elsewhere) if elsewhere else None]
+    if len(names) == 1:
         return [None]
     items = items_of(graph)
     every = itertools.product(range(len(names)), repeat=len(items))

@@ -137,7 +137,8 @@ def plans(
     if not found:
         raise PlanError(_nothing_left(system, degrees, dims, rejected, shared_out, axes))
     places = placements(graph, system.chip, place)
-    if assumptions is not None and places != [None] and memory_rows(system.chip, assumptions):
+    mixed = not graph.trains and places != [None]  # bytes of a partition through several memories
+    if assumptions is not None and mixed and memory_rows(system.chip, assumptions):
         raise PlanError(
             f"{system.name}: found several memories, which {graph.name} may lie in, beside shares of bandwidth by the"
             " bytes of a partition; expected all of it in the fastest: place it there"

@@ -13,7 +13,7 @@ from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.pipeline import partition_time
 from dfopt.physics.states import cache_traffic
-from dfopt.setting.bounds import least_cycles_s
+from dfopt.setting.cycles import least_cycles_s
 from dfopt.setting.instance import Setting
 
 __all__ = ["least_step"]

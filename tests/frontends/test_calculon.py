@@ -225,13 +225,22 @@ def test_what_is_recomputed_and_shared_out(changes: dict[str, Any], again: int, 
 def test_every_value_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
     wanted = {
         "datatype": "float4", "attention_type": "multiquery",
-        "tensor_par_comm_type": "p2p_rs_ag", "weight_offload": True, "activations_offload": True,
-        "optimizer_offload": True,
+        "tensor_par_comm_type": "p2p_rs_ag",
     }  # fmt: skip
     with pytest.raises(DocumentError) as error:
         imported(ALL_REDUCED[0], tmp_path, **wanted)
     assert [issue.where for issue in error.value.issues] == [f"$.{name}" for name in wanted]
-    assert "$.weight_offload: found true: weights in memory 2 (not supported yet)" in str(error.value)
+    assert "$.attention_type: found 'multiquery': shared keys and values (not supported yet)" in str(error.value)
+
+
+def test_what_lies_in_the_second_memory_is_placed(tmp_path: Path) -> None:
+    made = imported(ALL_REDUCED[0], tmp_path, activations_offload=True, optimizer_offload=True)
+    assert made.options()["place"] == {
+        "activations": "memory2", "gradients": "memory2", "optimizer": "memory2"
+    }  # fmt: skip
+    assert made.assumptions.offload == "calculon"
+    with pytest.raises(DocumentError, match="weight_offload: found true without training"):
+        imported(ALL_REDUCED[0], tmp_path, **OFF, weight_offload=True, training=False)
 
 
 def test_gathered_activations_that_are_kept_are_not_gathered_again(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def joint_optimum(
         most = math.inf if best is None else best.value * (1 + _PRECISE)
         if low > most:
             break
-        found = choice.judged_behind(metric, most) if hides(chosen, graph) else choice.judged()
+        away = graph.trains and choice.problem.world.plan.placement is not None
+        found = choice.judged_behind(metric, most) if away or hides(chosen, graph) else choice.judged()
         keeps = found is not None and all(
             float(getattr(found.score, f"{limit.metric}_s")) <= limit.at_most * (1 + 1e-9)
             for limit in asked.objective.limits

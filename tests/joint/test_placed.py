@@ -17,7 +17,7 @@ import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.placement import ITEMS, Placement, items_of
+from dfopt.documents.placement import SERVED, Placement, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Memory, Sram, System
@@ -44,9 +44,9 @@ def every_plan(graph: Graph, system: System, world: World) -> Iterator[Plan]:
     """The plans of the same machine with one memory, with every item anywhere."""
     alone = system.chip.model_copy(update={"dram": system.chip.fastest, "memories": None})
     plans, _ = asked_plans(graph, system.model_copy(update={"chip": alone}), Request(mp=1), world.assumptions)
-    for plan, places in itertools.product(plans, itertools.product(system.chip.tiers, repeat=len(ITEMS))):
+    for plan, places in itertools.product(plans, itertools.product(system.chip.tiers, repeat=len(SERVED))):
         elsewhere = {
-            item: name for item, name in zip(ITEMS, places, strict=True) if name != next(iter(system.chip.tiers))
+            item: name for item, name in zip(SERVED, places, strict=True) if name != next(iter(system.chip.tiers))
         }
         yield plan.model_copy(update={"placement": Placement(**elsewhere) if elsewhere else None})
 

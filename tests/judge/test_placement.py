@@ -8,7 +8,7 @@ import dfopt as df
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
-from dfopt.documents.placement import ITEMS, Placement, items_of
+from dfopt.documents.placement import SERVED, Placement, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.documents.sequence_state import SequenceState
@@ -50,7 +50,7 @@ MOVED: dict[str, float] = {"weights": 8 * 8 * 2, "experts": 2 * 8 * 8 * 2, "cach
 HELD = {"weights": 8 * 8 * 2, "experts": 4 * 8 * 8 * 2, "caches": 3000, "tables": 5000}
 
 
-@pytest.mark.parametrize("item", ITEMS)
+@pytest.mark.parametrize("item", SERVED)
 def test_an_item_passes_through_its_memory_and_lies_there(item: str) -> None:
     system = _system(1e9, 1e9)
     usual, other = _judged(system), _judged(system, **{item: "DDR"})
@@ -62,7 +62,7 @@ def test_an_item_passes_through_its_memory_and_lies_there(item: str) -> None:
     assert other.partitions[0].memory_s == pytest.approx(usual.partitions[0].memory_s + more, rel=1e-12)
     assert sum(other.stages[0].states["DDR"].values()) == HELD[item]
     assert other.stages[0].dram_bytes == usual.stages[0].dram_bytes
-    assert items_of(_graph()) == ITEMS
+    assert items_of(_graph()) == SERVED
 
 
 def test_all_in_the_fastest_memory_is_a_chip_with_that_alone() -> None:
@@ -94,9 +94,18 @@ def test_a_memory_that_the_chip_does_not_have_is_an_error(placed: dict[str, str]
     assert "$.plan.placement." in str(caught.value)
 
 
-def test_a_graph_that_trains_keeps_all_in_the_fastest_memory() -> None:
-    graph = df.load_graph("gpt3-1t")
+def test_a_graph_that_trains_keeps_its_tables_in_the_fastest_memory() -> None:
+    graph, chip = df.load_graph("gpt3-1t"), _system(None, None).chip
     assert graph.trains
-    found = Placement(weights="DDR").issues(graph, _system(None, None).chip)
-    assert [issue.where for issue in found] == ["$.plan.placement.weights"]
-    assert not list(Placement(weights="HBM").issues(graph, _system(None, None).chip))
+    found = Placement(tables="DDR", weights="DDR", optimizer="DDR").issues(graph, chip)
+    assert [issue.where for issue in found] == ["$.plan.placement.tables"]
+    assert not list(Placement(tables="HBM").issues(graph, chip))
+    drawn_once = graph.model_copy(update={"sections": None, "repeat": 1})
+    found = Placement(activations="DDR", optimizer="DDR").issues(drawn_once, chip)
+    assert [issue.where for issue in found] == ["$.plan.placement.activations"]
+
+
+def test_a_graph_that_does_not_train_has_no_optimizer() -> None:
+    graph = df.load_graph("llama-3.1-8b", phase="decode", context=64, batch=4, microbatch=4)
+    found = Placement(optimizer="DDR", activations="DDR").issues(graph, _system(None, None).chip)
+    assert [issue.where for issue in found] == ["$.plan.placement.activations", "$.plan.placement.optimizer"]

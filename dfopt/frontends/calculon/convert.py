@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -10,10 +11,11 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.files import write_text
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Pins
+from dfopt.documents.placement import Item
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue
-from dfopt.frontends.calculon.execution import WORDS, check, degrees_on, laid_out, shardings
+from dfopt.frontends.calculon.execution import WORDS, check, degrees_on, laid_out, placed, shardings
 from dfopt.frontends.calculon.files import Application, Execution, SystemFile, read
 from dfopt.frontends.calculon.system import sizes_without_execution, system_of
 from dfopt.workloads import expand
@@ -43,6 +45,7 @@ class ImportedCase:
     pins: Pins | None = None
     interleave: int | None = None
     zero: int | None = None
+    place: Mapping[Item, str] = field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:
         """What to call ``dfopt.optimize(case.graph, case.system, ...)`` with."""
@@ -52,6 +55,7 @@ class ImportedCase:
             if pins is None
             else {**pins.on_axes, "pin_sharding": pins.sharding, "interleave": self.interleave, "zero": self.zero}
         )
+        fixed |= {"place": dict(self.place)} if self.place else {}
         return {"assumptions": self.assumptions, **fixed}
 
 
@@ -92,6 +96,7 @@ def load_case(
         gradient_traffic="written",
         optimizer_step="adam_once",
         **_communication(run, overlaps),
+        offload="calculon" if file.mem2.GiB else None,
         training_memory="calculon",
         # a master copy and two moments of 4 B each; in float32 the weights are the master copy
         optimizer_bytes_per_parameter=12.0 if WORDS[datatype] < 4 else 8.0,
@@ -101,7 +106,8 @@ def load_case(
         return ImportedCase(recipe, graph, made, assumptions)
     shared = run.optimizer_sharding and run.training and run.data_par > 1
     pins = Pins(**laid_out(run, sizes), sharding=shardings(graph, run))
-    return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving, int(shared))
+    place = placed(run, made, str(execution))
+    return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving, int(shared), place)
 
 
 def _communication(run: Execution | None, overlaps: bool) -> dict[str, Any]:
@@ -183,6 +189,8 @@ def write_case(
     if case.pins is not None:
         documents["pins"] = case.pins
         options += f" --pins {target}/pins.yaml --interleave {case.interleave} --zero {case.zero}"
+    for item, memory in case.place.items():
+        options += f" --place {item}={memory}"
     for name, document in documents.items():
         document.dump(target / f"{name}.yaml")
     lines = [f"wrote {target / name}.yaml" for name in ("graph", *documents)]

@@ -9,11 +9,13 @@ from typing import Any, Final
 from dfopt.documents.dim_names import part_name
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.placement import Item
+from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, shown
 from dfopt.frontends.calculon.files import Execution, NetworkFile
 from dfopt.frontends.calculon.system import dim_name
 
-__all__ = ["FIELDS", "Field", "check", "degrees_on", "laid_out", "shardings"]
+__all__ = ["FIELDS", "Field", "check", "degrees_on", "laid_out", "placed", "shardings"]
 
 WORDS: Final[Mapping[str, int]] = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 """Bytes of an element of each type."""
@@ -71,9 +73,9 @@ FIELDS: Final[Mapping[str, Field]] = {
         "assumptions: backward_gathers layer, or kept_calculon where it is false and not everything is computed again"
     ),
     "data_par_overlap": Field("assumptions: gradient_overlap calculon"),
-    "weight_offload": _off("weight_offload", "weights in memory 2"),
-    "activations_offload": _off("activations_offload", "activations in memory 2"),
-    "optimizer_offload": _off("optimizer_offload", "optimizer state in memory 2"),
+    "weight_offload": Field("solve: --place weights=memory2; assumptions: offload calculon"),
+    "activations_offload": Field("solve: --place activations=memory2"),
+    "optimizer_offload": Field("solve: --place optimizer=memory2 gradients=memory2, where it trains"),
     "training": Field("graph: mode"),
 }
 """All fields of an execution. What dfopt learns to say is a change of one line here."""
@@ -114,6 +116,30 @@ def degrees_on(execution: Execution, networks: Sequence[NetworkFile], path: str)
     if issues:
         raise DocumentError(path, issues)
     return sizes
+
+
+_OFFLOADED: Final[Mapping[str, tuple[Item, ...]]] = {
+    "weight_offload": ("weights",),
+    "activations_offload": ("activations",),
+    "optimizer_offload": ("gradients", "optimizer"),
+}
+
+
+def placed(execution: Execution, system: System, path: str) -> dict[Item, str]:
+    """What lies in the second memory, by item; `DocumentError` if there is none, or what is computed is no training.
+
+    Of a forward pass there is nothing but weights: that program moves these beside it, too.
+    """
+    asked = [name for name in _OFFLOADED if getattr(execution, name)]
+    slower, issues = list(system.chip.tiers)[1:], list[Issue]()
+    for name in asked:
+        if not slower:
+            issues.append(Issue(f"$.{name}", "found true, but mem2 of the system has 0 GiB", "write false"))
+        elif not execution.training:
+            issues.append(Issue(f"$.{name}", "found true without training: not supported yet", "write false"))
+    if issues:
+        raise DocumentError(path, issues)
+    return {item: slower[0] for name in asked for item in _OFFLOADED[name]}
 
 
 def laid_out(execution: Execution, sizes: Sequence[int]) -> dict[str, Any]:

@@ -1,0 +1,159 @@
+"""What lies in a slower memory of a chip that trains: what moves between that and the fastest, and what shows of it.
+
+A layer computes from the fastest memory. Where weights, saved activations or gradients lie in another one, what a layer
+needs is brought while the layer before it runs, and what it leaves is taken away while the next one does: the fastest
+memory has room for two layers of it (prefetching, as in ZeRO-Infinity: Rajbhandari et al., SC'21). In steady state each
+pass of a layer moves as much as one layer has:
+
+* weights are read in the forward pass and again in the backward pass;
+* saved activations are written in the forward pass and read in the backward pass;
+* gradients are read and written in the backward pass, as every microbatch adds to them.
+
+A memory has one rate, which reads and writes share, as all memories here; of a link that carries as much in both
+directions at once that is the safe side. Its bytes come from the fastest memory or go there, which serves one at a
+time: they move while the kernels of a pass leave that memory idle. So of ``O`` seconds of moving those show that are
+left beside a pass of ``T`` seconds that uses the fastest memory for ``M``,
+
+    max(0, O + M - T)
+
+which is Calculon's rule (Isaev et al., SC'23, section 3). A pass then takes ``max(T, O + M)``: non-decreasing in each.
+
+The optimizer's step reads and writes its state where that lies, gradients and weights too, once in a step
+(:func:`dfopt.physics.beside.optimizer_s`).
+
+``offload: calculon`` has what that program does otherwise (github.com/calculon-ai/calculon, `calculon/llm/llm.py`):
+
+* in the forward pass weights come while activations go, at the full rate each;
+* the optimizer's state is read beside the backward pass of every microbatch, never written, and its step takes as long
+  as if it lay in the fastest memory; gradients take no time;
+* what is computed again keeps the fastest memory free;
+* beside the last layer of a chunk there is the message to the next stage, too;
+* two layers of everything are in the fastest memory even where a stage has one, of gradients one. (Its other memory
+  also holds what only the layer at work needs of activations; that is not done here.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.placement import Item
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip
+from dfopt.physics.efficiency import memory_rows, one_bandwidth_share
+
+__all__ = ["LAYERS", "Layer", "buffered", "moved_s", "passes_s", "shows_s"]
+
+LAYERS: Final = 2
+"""Layers of what lies elsewhere that the fastest memory has room for."""
+
+
+def moved_s(moved: float, tier: str, chip: Chip, assumptions: Assumptions) -> float:
+    """Seconds in which a memory reads or writes so many bytes at once.
+
+    Non-decreasing: where more bytes are moved so much faster that they take less time, as long as those.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Memory, Sram
+    >>> memories = Memory(name="HBM", bandwidth=1e12), Memory(name="DDR", bandwidth=100e9)
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), memories=memories)
+    >>> moved_s(50e9, "DDR", chip, Assumptions())
+    0.5
+    """
+    if moved <= 0:
+        return 0.0
+    rows = memory_rows(chip, assumptions)
+    sizes = [moved, *(row.bytes for row in rows if row.bytes and row.bytes > moved and row.memory in (None, tier))]
+    rate = chip.tiers[tier].bandwidth
+    return min(size / (rate * one_bandwidth_share(rows, size, tier)) for size in sizes)
+
+
+def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: Assumptions) -> tuple[float, float]:
+    """Seconds in which slower memories move what a layer needs, beside its forward and its backward pass.
+
+    ``kept``: bytes of a layer and a microbatch that one chip holds of each item.
+
+    Examples
+    --------
+    >>> from dfopt.documents.placement import Placement
+    >>> from dfopt.documents.system import Memory, Sram
+    >>> memories = Memory(name="HBM", bandwidth=1e12), Memory(name="DDR", bandwidth=100e9)
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), memories=memories)
+    >>> plan = Plan(placement=Placement(weights="DDR", activations="DDR", optimizer="DDR"))
+    >>> kept = {"weights": 1e9, "activations": 2e9, "optimizer": 6e9}
+    >>> [passes_s(kept, plan, chip, Assumptions(offload=how)) for how in (None, "calculon")]
+    [(0.03, 0.03), (0.02, 0.09)]
+    """
+    if plan.placement is None:
+        return 0.0, 0.0
+    away: dict[str, dict[Item, float]] = {}
+    for item, size in kept.items():
+        if (tier := plan.tier_of(item, chip)) != chip.fastest_tier:
+            away.setdefault(tier, {})[item] = size
+    forward = backward = 0.0
+    for tier, of in away.items():
+        weights = of.get("weights", 0.0) + of.get("experts", 0.0)
+        saved, gradients, state = (of.get(item, 0.0) for item in ("activations", "gradients", "optimizer"))
+        if assumptions.offload == "calculon":
+            ahead, back = max(weights, saved), weights + saved + state
+        else:
+            ahead, back = weights + saved, weights + saved + assumptions.gradient_passes * gradients
+        forward += moved_s(ahead, tier, chip, assumptions)
+        backward += moved_s(back, tier, chip, assumptions)
+    return forward, backward
+
+
+def shows_s(moving_s: float, memory_s: float, work_s: float) -> float:
+    """Seconds of moving that show beside a pass, of whose work the fastest memory is busy for a part.
+
+    Examples
+    --------
+    >>> shows_s(3.0, 1.0, 2.0), shows_s(0.5, 1.0, 2.0)
+    (2.0, 0.0)
+    """
+    return max(0.0, moving_s + memory_s - work_s) if moving_s > 0 else 0.0
+
+
+class Layer(NamedTuple):
+    """What both passes of a layer take of a chip for one microbatch, in seconds: work, memory, and what is moved."""
+
+    forward_s: float
+    backward_s: float
+    forward_memory_s: float = 0.0
+    backward_memory_s: float = 0.0
+    forward_moving_s: float = 0.0
+    backward_moving_s: float = 0.0
+
+    def with_moving(self, whole_s: float, hop_s: float = 0.0) -> float:
+        """Seconds of both passes, each as long as what is moved beside it; of lower figures a lower bound.
+
+        ``whole_s``: of the work of both, which may be known to be more than their sum; ``hop_s``: of a message that
+        each sends beside its work.
+
+        Examples
+        --------
+        >>> Layer(1.0, 2.0, 0.5, 0.5, 1.5, 1.0).with_moving(3.0)
+        4.0
+        """
+        ahead_s = self.forward_moving_s + self.forward_memory_s - hop_s if self.forward_moving_s > 0 else 0.0
+        back_s = self.backward_moving_s + self.backward_memory_s - hop_s if self.backward_moving_s > 0 else 0.0
+        return max(whole_s, ahead_s + self.backward_s, self.forward_s + back_s, ahead_s + back_s)
+
+    def backward_shown_s(self, hop_s: float = 0.0) -> float:
+        """Seconds of moving that show beside the backward pass."""
+        return shows_s(self.backward_moving_s, self.backward_memory_s, self.backward_s + hop_s)
+
+
+def buffered(total: float, of_a_layer: float, item: Item, assumptions: Assumptions) -> float:
+    """Bytes of the fastest memory for what lies elsewhere, of a stage that holds so many in all.
+
+    Examples
+    --------
+    >>> [buffered(total, 2.0, "weights", Assumptions()) for total in (16.0, 2.0)]
+    [4.0, 2.0]
+    """
+    if assumptions.offload == "calculon":
+        return of_a_layer if item == "gradients" else LAYERS * of_a_layer
+    return min(total, LAYERS * of_a_layer)

@@ -1,0 +1,119 @@
+"""Training with something in a slower memory of the chips, against brute force: value, proof, bounds and check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from brute import joint_optimum
+from hypothesis import assume, event, given, note
+from hypothesis import strategies as st
+from strategies import ROWS, Dice, World, footprint, share, worlds
+
+import dfopt.search as optimizer
+from dfopt.documents.placement import TRAINED, Placement, items_of
+from dfopt.documents.request import Request
+from dfopt.documents.system import Memory, System
+from dfopt.errors import Infeasible
+from dfopt.search.verify import verify
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
+
+
+def tiered(draw: st.DrawFn, world: World) -> System:
+    """The machine with a slower memory, of any size, behind one that is often too small for what is kept."""
+    dice, size = Dice(draw), footprint(world.graph)
+    fast = world.system.chip.fastest
+    capacity = dice([None, 6.0, 3.0, 1.5, 0.8])
+    memories = [
+        Memory(name="A", bandwidth=fast.bandwidth, capacity=capacity and capacity * size),
+        Memory(name="B", bandwidth=fast.bandwidth * dice([1.0, 0.3, 0.05]), capacity=dice([None, None, 20.0 * size])),
+    ]
+    chip = world.system.chip.model_copy(update={"dram": None, "memories": tuple(memories)})
+    return world.system.model_copy(update={"chip": chip})
+
+
+@st.composite
+def cases(draw: st.DrawFn, memory: bool = False, **fixed: Any) -> tuple[World, dict[str, str]]:
+    """A small training step, and what of it lies in the slower memory."""
+    drawn = {"sharding_objective": ["joint"], "gradients": ["exact"], "offload": [None, None, "calculon"]} | {
+        "empty_partitions": ["allow"], "optimizer_step": [None, "adam", "adam_once"], "gradient_overlap": [None],
+    } | fixed  # fmt: skip
+    world = draw(worlds(most=4, least=2, trains=True, repeats=(2, 4), dims=1, tile_rows=ROWS, memory=memory, **drawn))
+    graph = world.graph
+    assume(graph.trains and any(kernel.pass_ == "forward" for kernel in graph.kernels))
+    if world.assumptions.offload == "calculon":
+        assume(len(graph.layers.kinds) == 1)
+    system = tiered(draw, world)
+    away = draw(st.sets(st.sampled_from([item for item in items_of(graph) if item in TRAINED]), min_size=1))
+    return replace(world, system=system), dict.fromkeys(sorted(away), "B")
+
+
+def check(world: World, place: dict[str, str]) -> None:
+    """What is found is the best of all that the request allows; of fused kernels a bound is sure."""
+    graph, chosen = world.graph, world.assumptions
+    asked = {"place": place, "zero": (0, 1), "mp": 1}
+    best = joint_optimum(graph, world.system, chosen, Request(**asked))
+    if best is None:
+        event("nothing fits")
+        with pytest.raises(Infeasible):
+            optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+        return
+    result = optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+    note(f"{result.value} {result.bound} {result.status} {result.plan.label} against {best.value} {best.plan.label}")
+    assert result.bound * (1 - 1e-9) <= best.value <= result.value * (1 + 1e-9)
+    if chosen.execution == "kernel_by_kernel":
+        assert result.status == "optimal" and result.value == pytest.approx(best.value, rel=1e-9)
+    assert result.plan.placement == Placement(**place)
+    parts = result.score.breakdown
+    assert parts is not None and parts.total == pytest.approx(result.step_time_s, rel=1e-9)
+    shown = parts.offload_forward_s + parts.offload_backward_s
+    event(f"shows: {shown > 0}")
+    bounds = PlanBounds(Setting(graph, world.system, chosen))
+    assert bounds.seconds(bounds.setting.under(best.plan)) <= best.value * (1 + 1e-9)
+    found = verify(result)
+    assert found.ok, found.problems
+
+
+@share(0.3)
+@given(cases(memory=True, execution="kernel_by_kernel"))
+def test_kernels_one_by_one_are_as_brute_force_finds_them(case: tuple[World, dict[str, str]]) -> None:
+    check(*case)
+
+
+@share(0.2)
+@given(cases(compute_model=["fixed", "efficiency"]))
+def test_no_bound_is_above_what_fused_kernels_take(case: tuple[World, dict[str, str]]) -> None:
+    check(*case)
+
+
+@share(0.2)
+@given(cases(execution="kernel_by_kernel", gradient_overlap="backward"))
+def test_beside_gradients_that_are_added_up_meanwhile(case: tuple[World, dict[str, str]]) -> None:
+    check(*case)
+
+
+@share(0.2)
+@given(cases(
+    memory=True, execution="kernel_by_kernel", overlap=["none", "compute_memory"], pieces=False,
+    gradient_overlap=["calculon", "calculon_or_none"], point_to_point_overlap="exposed",
+))  # fmt: skip
+def test_beside_exchanges_that_hide_as_calculon_has_it(case: tuple[World, dict[str, str]]) -> None:
+    assume(len(case[0].graph.layers.kinds) == 1)
+    check(*case)
+
+
+@share(0.3)
+@given(cases())
+def test_no_plan_is_bounded_above_its_best_mapping(case: tuple[World, dict[str, str]]) -> None:
+    world, place = case
+    plans, _ = asked_plans(world.graph, world.system, Request(place=place, zero=(0, 1, 3), mp=1), world.assumptions)
+    bounds = PlanBounds(Setting(world.graph, world.system, world.assumptions))
+    for plan in plans[:4]:
+        instance = bounds.setting.under(plan)
+        best = joint_optimum(world.graph, world.system, world.assumptions, Request(place=place, mp=1), [plan])
+        if best is not None:
+            bounds.check_dram(instance)
+            assert bounds.seconds(instance) <= best.value * (1 + 1e-9)
