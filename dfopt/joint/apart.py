@@ -19,7 +19,7 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits, always_moved, least_terms, lower_bound, sides
 from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
-from dfopt.milp import Model, solve
+from dfopt.milp import Model, Termination, solve
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import Terms, conversions, must_meet, padded
 from dfopt.sharding.tables import InterChipTables
@@ -65,7 +65,7 @@ def optimize_apart(
     time_limit : float, optional
         Seconds.
     holdings : sequence of Holding
-        Limits on what chips hold.
+        Limits on what chips hold; infinite seconds if no schemes keep them.
     """
     tables, model = menu.tables, Model("apart")
     side_k = np.full(tables.kernels, -1)  # of those outside of the stage
@@ -102,8 +102,8 @@ def optimize_apart(
     found = solve(model, time_limit=time_limit)
     if found.interrupted:
         raise KeyboardInterrupt
-    if found.x is None:
-        return Apart(0.0, None)
+    if found.x is None:  # with limits on what chips hold, nothing may keep them
+        return Apart(np.inf if holdings and found.termination is Termination.INFEASIBLE else 0.0, None)
     seconds = max(found.objective * (1 - min(found.gap, 1.0)), 0.0) * unit_s
     if seconds >= upper:
         return Apart(seconds, None)

@@ -88,6 +88,7 @@ class LayerSearch:
     width: float = _WIDTH
     seen: _Look | None = None
     memo: dict[tuple[bytes, bool, frozenset[int]], Cells] = field(default_factory=dict)
+    tried: set[bytes] = field(default_factory=set)  # options that were proposed
 
     def __post_init__(self) -> None:
         sharded = self.tables.sharded

@@ -192,10 +192,9 @@ def _fits(menu: Menu, option_k: Ints | None, room: float) -> bool:
 
 def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
     """Take up what is shown of a stage where layouts have to meet, and its schemes."""
-    if search.low >= apart.seconds and search.known[1]:
-        return
     search.low = max(search.low, min(apart.seconds, most))
-    if apart.option_k is not None and search.answer is None:
+    if apart.option_k is not None and search.answer is None and (key := apart.option_k.tobytes()) not in search.tried:
+        search.tried.add(key)
         mine = apart.option_k[stage.members].tolist()
         schemes = {k: int(np.searchsorted(search.options[k], option)) for k, option in enumerate(mine)}
         real = search.exactly(schemes, min(most, search.known[0]))

@@ -16,6 +16,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Dims, groups
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import Modules
+from dfopt.documents.placement import Placement
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.beside import collective_s
@@ -52,6 +53,13 @@ class Setting:
     @cached_property
     def shared(self) -> dict[Plan, Instance]:
         """One instance for every part of a plan that plans share, see :attr:`Instance.shared`."""
+        return {}
+
+    @cached_property
+    def steps(self) -> dict[tuple[float, float, Placement | None, bool], float]:
+        """Seconds of the optimizer's step by parameters, bytes of a weight, where all of it lies, and whether it is of
+        routed experts: thousands of plans have a few sizes.
+        """
         return {}
 
     @cached_property

@@ -35,8 +35,12 @@ def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> F
 
 
 def _step(instance: Instance, parameters: float, word: float, copies: int, routed: bool = False) -> float:
-    gradient, plan = instance.graph.words.activations, instance.plan
-    return optimizer_s(parameters / copies, gradient, word, instance.system.chip, instance.assumptions, plan, routed)
+    setting, plan = instance.setting, instance.plan
+    key = parameters / copies, word, plan.placement, routed
+    if key not in setting.steps:
+        gradient, chip = setting.graph.words.activations, setting.system.chip
+        setting.steps[key] = optimizer_s(key[0], gradient, word, chip, setting.assumptions, plan, routed)
+    return setting.steps[key]
 
 
 def _of_table(instance: Instance, kernel: Kernel) -> float:

@@ -22,10 +22,13 @@ from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import topological_orders
-from dfopt.joint.apart import optimize_apart
+from dfopt.joint.apart import Apart, optimize_apart
+from dfopt.joint.holding import Holding
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
+from dfopt.search.candidate import Stage
+from dfopt.search.shown import meet
 from dfopt.setting.tables import shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -122,6 +125,46 @@ def test_a_block_promises_the_layouts_that_a_later_block_may_ask_for() -> None:
     case = of_two(graph, Assumptions(overlap="none", sequence_parallelism="none"), sram=40.0, link=200.0)
     assert case.one_by_one() == pytest.approx(2.3253333333)
     find(case, np.inf)
+
+
+def test_better_schemes_for_a_bound_that_is_known_are_taken() -> None:
+    """The least was proven together with schemes that do not come to it; then others are shown that do."""
+    kernels = (Kernel(name="a", op="gemm", m=2, k=4, n=2), Kernel(name="b", op="gemm", m=4, k=8, n=2))
+    graph = Graph(name="g", word_bytes=2, kernels=kernels, tensors=(Tensor(src="a", dst="b", operand=1, bytes=8.0),))
+    chosen = Assumptions(overlap="none", sequence_parallelism="none", execution="kernel_by_kernel")
+    case = of_two(graph, chosen, sram=400.0, link=200.0)
+    every_o = np.ones_like(case.menu.shares_tiles)
+    chip = chip_of(case.menu.instance.system, case.menu.instance.assumptions)
+    tables = stage_tables(restrict(case.menu.stage(every_o, 1), case.members), chip)
+    search = LayerSearch(case.menu, every_o, case.members, tables, case.limits, case.lattice(tables))
+    of_kernel = (np.flatnonzero(case.menu.tables.kernel_o == k) for k in range(2))
+    values = {}
+    for options in itertools.product(*of_kernel):
+        schemes = {k: int(np.searchsorted(search.options[k], o)) for k, o in enumerate(options)}
+        values[options] = search.exactly(schemes, np.inf)
+    worst, best = max(values, key=lambda one: values[one]), min(values, key=lambda one: values[one])
+    assert values[worst] > values[best] * 1.01
+    stage = Stage(case.members, tables, case.limits, None, None, 0.0, np.inf, None)
+    meet(search, Apart(values[best], np.array(worst)), stage, np.inf)
+    assert search.answer is None
+    meet(search, Apart(values[best] * (1 - 1e-15), np.array(best)), stage, np.inf)
+    assert search.answer is not None and search.answer[0] == values[best]
+
+
+def test_schemes_that_no_memory_holds_take_for_ever() -> None:
+    kernels = (Kernel(name="a", op="gemm", m=2, k=4, n=2), Kernel(name="b", op="gemm", m=4, k=8, n=2))
+    graph = Graph(name="g", word_bytes=2, kernels=kernels, tensors=(Tensor(src="a", dst="b", operand=1, bytes=8.0),))
+    case = of_two(graph, Assumptions(overlap="none", sequence_parallelism="none"), sram=40.0, link=200.0)
+    every_o = np.ones_like(case.menu.shares_tiles)
+    chip = chip_of(case.menu.instance.system, case.menu.instance.assumptions)
+    tables = stage_tables(restrict(case.menu.stage(every_o, case.tiles), case.members), chip)
+    ones_o = every_o.astype(float)
+    found = [
+        optimize_apart(case.menu, every_o, case.members, tables, case.limits, holdings=[Holding(ones_o, room)])
+        for room in (2.0, 1.5)
+    ]
+    assert 0 < found[0].seconds < np.inf and found[0].option_k is not None
+    assert found[1] == Apart(np.inf, None)
 
 
 def of_two(graph: Graph, assumptions: Assumptions, *, sram: float, link: float) -> Case:
