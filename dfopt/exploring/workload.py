@@ -29,7 +29,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.store import Store
 from dfopt.documents.system import Dram, System
-from dfopt.errors import DfoptError, Infeasible, SolverFailure, SystemSpecError
+from dfopt.errors import DfoptError, SolverFailure, SystemSpecError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.descent import downhill, smallest
@@ -235,10 +235,10 @@ class Workload:
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
-            bounds = PlanBounds(self._setting(system))
-            fits = [plan for plan in self._plans if _fits(bounds, plan)]
-            self._unfit = self._unfit if fits else system
-            self._planned[key] = min(bounds.of_all(fits).values(), default=math.inf)
+            tables = PlanBounds(self._setting(system)).tables(self._plans)
+            lows = [float(one.seconds()[one.used_i <= 1.0].min(initial=math.inf)) for one in tables]
+            self._planned[key] = min(lows, default=math.inf)
+            self._unfit = self._unfit if self._planned[key] < math.inf else system
         return self._planned[key]
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
@@ -375,15 +375,6 @@ class Workload:
     @cached_property
     def _flop(self) -> float:
         return flop_of_step(self.graph)
-
-
-def _fits(bounds: PlanBounds, plan: Plan) -> bool:
-    """Whether what every mapping under a plan holds is no more than the DRAM."""
-    try:
-        bounds.check_dram(bounds.setting.under(plan))
-    except Infeasible:
-        return False
-    return True
 
 
 def _read(answer: dict[str, Any]) -> Bounded:

@@ -101,7 +101,7 @@ class Search:
 
     def run(self, legal: list[Plan]) -> None:
         """Go over some plans."""
-        self.bounds = self.plan_bounds.of_all(legal)
+        self._bound_all(legal)
         bounds, top = self.bounds, self.options.request.top
         ready: list[tuple[float, float, str, Prepared]] = []
         # values that are reached, or that some start reaches; the last of the best ones is what others must beat
@@ -133,6 +133,24 @@ class Search:
                 self._skip(variant.plan, variant, self.incumbent)
                 continue
             self._finish(variant)
+
+    def _bound_all(self, legal: list[Plan]) -> None:
+        """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
+        self.tables, self.bounds, self.used = self.plan_bounds.tables(legal), dict[Plan, float](), dict[Plan, float]()
+        for table in self.tables:
+            self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
+            self.used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+
+    def _fits(self, plan: Plan) -> bool:
+        """Whether a plan may fit the memories whatever the schemes; else that is on record."""
+        if self.used[plan] > 1.0:
+            try:
+                self.plan_bounds.check_dram(self.setting.under(plan))
+            except Infeasible as error:
+                self._infeasible(plan, None, error, "infeasible")
+                return False
+            self.used[plan] = 1.0  # as it is rounded there
+        return True
 
     def _out_of_time(self, something: bool) -> bool:
         """Whether to stop; while there is nothing to return a little later than was asked for."""
@@ -181,12 +199,9 @@ class Search:
         )
 
     def _variants(self, plan: Plan) -> Iterator[Prepared]:
-        instance = self.setting.under(plan)
-        try:
-            self.plan_bounds.check_dram(instance)
-        except Infeasible as error:  # whatever the sharding
-            self._infeasible(plan, None, error, "infeasible")
+        if not self._fits(plan):  # whatever the sharding
             return
+        instance = self.setting.under(plan)
         try:
             for variant in prepare(instance, self.options, self.memo):
                 if variant.interrupted:

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from dfopt.documents.axes import Dims
 from dfopt.documents.plan import Plan
-from dfopt.errors import Infeasible
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
 from dfopt.physics.states import capacities
 from dfopt.search.solved import by_levels
-from dfopt.setting.ledger import held
 from dfopt.setting.tables import tile_counts
 
 if TYPE_CHECKING:
@@ -65,12 +60,7 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
             return
         if plan.shard_dims not in wanted:
             continue
-        instance, share = search.setting.under(plan), np.inf
-        with suppress(Infeasible):
-            states = search.plan_bounds.least_states(instance)
-            books = [held(instance, stage, states) for stage in search.plan_bounds.stages(instance)]
-            share = max(sum(book.get(tier, {}).values()) / most for book in books for tier, most in limits.items())
-        rooms = wanted[plan.shard_dims]
+        share, rooms = search.used[plan], wanted[plan.shard_dims]
         if share <= rooms[0]:
             yield about[plan], plan
         if left := [most for most in rooms if share > most]:

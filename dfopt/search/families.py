@@ -11,7 +11,7 @@ is the most promising of all is not excluded by it.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from dfopt.fusion.clock import OutOfTime
 from dfopt.physics.pipeline import step_time
 from dfopt.search.node import Node
 from dfopt.search.nodes import Nodes, covers
-from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.bounds import PlanBounds, PlanTable
 from dfopt.setting.hops import hop_seconds
 from dfopt.setting.instance import Instance
 from dfopt.setting.offload import moves
@@ -80,20 +80,23 @@ class Families:
         The bounds of plans, from the work of their chips.
     bounds : dict
         What is proven of each plan, which is raised here.
+    tables : sequence of PlanTable
+        The same plans as arrays.
     """
 
-    def __init__(self, nodes: Nodes, plan_bounds: PlanBounds, bounds: dict[Plan, float]) -> None:
+    def __init__(
+        self, nodes: Nodes, plan_bounds: PlanBounds, bounds: dict[Plan, float], tables: Sequence[PlanTable]
+    ) -> None:
         self.nodes, self.plan_bounds, self.bounds = nodes, plan_bounds, bounds
-        self._alike: dict[Hashable, list[Plan]] = {}
-        for plan in bounds:
-            self._alike.setdefault(plan.apart_from_stages, []).append(plan)
+        self._tables = {shared: table for table in tables for shared in table.shared}
         hints = {plan: told for plan, told in nodes.hints.items() if told}  # of some plans, for all of their family
         for plan, told in hints.items():
             shared = nodes.setting.under(plan).shared.plan
             nodes.hints = {**nodes.hints, shared: nodes.hints.get(shared, frozenset()) | told}
         self._of: dict[Instance, Family] = {}
         self._known: dict[Hashable, Family | None] = {}
-        self._taken: dict[Hashable, float] = {}  # of the family, what the bounds of some plans hold already
+        self._taken: dict[Instance, float] = {}  # of families, what the bounds of their plans hold already
+        self._hops: dict[Hashable, float] = {}
 
     def of(self, plan: Plan) -> Family | None:
         """The family of a plan; none where its stages are no runs of equal layers."""
@@ -118,20 +121,29 @@ class Families:
         return self._of[shared]
 
     def raised(self, plan: Plan) -> float:
-        """What is proven of a plan with all that is known of its family."""
-        family, key = self.of(plan), plan.apart_from_stages
-        if family is not None and family.low_s > self._taken.get(key, 0.0):
-            alike = self._alike[key]
-            found = self.plan_bounds.seconds_of(alike, family.low_s, self._hop_s(plan, family))
-            self.bounds.update((one, max(self.bounds[one], low)) for one, low in zip(alike, found, strict=True))
-            self._taken[key] = family.low_s
+        """What is proven of a plan with all that is known of its family, and so of all plans of that."""
+        family = self.of(plan)
+        if family is not None:
+            shared = self.nodes.setting.under(plan).shared
+            if family.low_s > self._taken.get(shared, 0.0):
+                table, bounds = self._tables[shared], self.bounds
+                mine = table.of_shared(shared)
+                alike = [table.plans[number] for number in mine.tolist()]
+                hop_i = np.array([self._hop_s(one, family) for one in alike])
+                found = table.seconds(mine, family.low_s, hop_i).tolist()
+                bounds.update((one, low) for one, low in zip(alike, found, strict=True) if low > bounds[one])
+                self._taken[shared] = family.low_s
         return self.bounds[plan]
 
     def _hop_s(self, plan: Plan, family: Family) -> float:
         """Seconds at least in which a chunk of layers hands on what the next stage gets of a microbatch."""
-        instance = self.nodes.setting.under(plan.model_copy(update={"interleave": 1}))
-        ready = (node.ready for node in family.nodes)
-        return min((hop_seconds(instance, one.sharded, one.stage_k).max() for one in ready), default=0.0)
+        key = family, plan.stages, plan.stage_dims
+        if key not in self._hops:
+            instance = self.nodes.setting.under(plan.model_copy(update={"interleave": 1}))
+            ready = (node.ready for node in family.nodes)
+            once = (hop_seconds(instance, one.sharded, one.stage_k).max() for one in ready)
+            self._hops[key] = min(once, default=0.0)
+        return self._hops[key]
 
     def heard(self, plan: Plan) -> bool:
         """Prove of a plan's family what its communication shows; whether that was not known."""
@@ -164,7 +176,8 @@ class Families:
         if low_s > family.low_s:
             low = np.inf
             if np.isfinite(low_s):
-                [low] = self.plan_bounds.seconds_of([plan], low_s, self._hop_s(plan, family))
+                [table] = self.plan_bounds.tables([plan])
+                [low] = table.seconds(None, low_s, self._hop_s(plan, family)).tolist()
             self.bounds[plan] = max(self.bounds[plan], low)
         return self.bounds[plan], [(node, options_k) for _, node, options_k in found if options_k is not None]
 

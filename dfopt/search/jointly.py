@@ -92,10 +92,9 @@ class JointSearch(KnownSearch):
     def _steps(self, legal: list[Plan]) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
-        self.bounds = self.plan_bounds.of_all(legal)
-        self.families = Families(self.nodes, self.plan_bounds, self.bounds)
+        self._bound_all(legal)
+        self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)
         self.units: dict[Unit, Found] = {}
-        self.fitting = set[Plan]()  # plans that may fit the memories
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
         self.heap: list[Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long
@@ -273,17 +272,6 @@ class JointSearch(KnownSearch):
         unit = plan, node.ready.tile_count
         ready = replace(node.ready, instance=self.setting.under(plan))
         self._try(replace(node, ready=ready, tried=set()), unit, self._cut(unit), options_k)
-
-    def _fits(self, plan: Plan) -> bool:
-        """Whether a plan may fit the memories whatever the schemes; else that is on record."""
-        if plan not in self.fitting:
-            try:
-                self.plan_bounds.check_dram(self.setting.under(plan))
-            except Infeasible as error:
-                self._infeasible(plan, None, error, "infeasible")
-                return False
-            self.fitting.add(plan)
-        return True
 
     def _open(self, plan: Plan) -> None:
         instance = self.setting.under(plan)

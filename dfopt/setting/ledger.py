@@ -171,7 +171,7 @@ def kept(
                 one = float(at_work.get((state.name, state.lifetime)) == number)
                 count = one if state.lifetime == "layer" else count - one
             if state.lifetime == "microbatch":
-                count *= _in_flight(instance, stage, number)
+                count *= in_flight(instance, stage, number)
             elif state.lifetime == "sequences":
                 count *= instance.plan.microbatches
             yield state, count * state.bytes / chips_of(instance, state)
@@ -278,7 +278,7 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
     return found
 
 
-def _in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
+def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds; where one stands for all, those of the first."""
     graph, schedule = instance.graph, instance.assumptions.schedule
     capped = not instance.assumptions.by_layer

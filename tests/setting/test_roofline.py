@@ -73,8 +73,8 @@ def test_plans_that_differ_in_layers_are_bounded_at_a_time_as_each_by_itself() -
         bounds = PlanBounds(setting)
         instance = setting.under(plan)
         assert found[plan] == pytest.approx(bounds.seconds(instance), rel=1e-12)
-        own = bounds._of(instance)
-        once, sent = own._of_layers(instance)
+        own = bounds._of(instance.setting)
+        once, sent = own.layers(instance)
         by_hand = max(
             sum(times * float(each[kind]) for kind, times in stage.runs)
             for each in (once, sent)

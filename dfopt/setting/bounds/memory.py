@@ -1,0 +1,165 @@
+"""What the stages of many plans hold at least, each state by itself: :mod:`dfopt.setting.ledger` as arrays.
+
+Suffixes: r pipeline stage of a plan, g plans that differ in how stages hold layers only, k kind of layer, c state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip
+from dfopt.physics.offload import buffered
+from dfopt.physics.states import capacities
+from dfopt.setting.bounds.work import LeastWork
+from dfopt.setting.instance import Instance
+from dfopt.setting.ledger import State, chips_of, in_flight, offloaded
+from dfopt.setting.stages import PipelineStage
+from dfopt.setting.tables import Bools, Floats, Ints
+
+__all__ = ["Held", "held_at_least"]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Bytes that one chip of each pipeline stage holds of each state at least.
+
+    Attributes
+    ----------
+    states : tuple of State
+        Which there are; their own bytes say nothing.
+    bytes_rc : float array
+        Bytes of each, of all layers of a stage and all that waits at a time.
+    beside_r : float array
+        Bytes of the fastest memory beside those: of layers at work whose weights copies share out, or that lie in
+        another.
+    tier_rc : int array
+        The memory that each lies in, by its place among those of the chip.
+    """
+
+    states: tuple[State, ...]
+    bytes_rc: Floats
+    beside_r: Floats
+    tier_rc: Ints
+
+    def used(self, chip: Chip) -> Floats:
+        """The share of a memory that a stage takes up, of that with the largest; 0 where none has a limit."""
+        found, limits = np.zeros(len(self.bytes_rc)), capacities(chip)
+        for tier, name in enumerate(chip.tiers):
+            if name in limits:
+                size = np.where(self.tier_rc == tier, self.bytes_rc, 0.0).sum(axis=1)
+                size += self.beside_r * (name == chip.fastest_tier)
+                found = np.maximum(found, size / limits[name])
+        return found
+
+
+def held_at_least(
+    work: LeastWork,
+    instances: Sequence[Instance],
+    group_r: Ints,
+    plans: Sequence[Plan],
+    stages: Sequence[PipelineStage],
+    runs_rk: Floats,
+) -> Held:
+    """Count what pipeline stages hold at least.
+
+    Parameters
+    ----------
+    work : LeastWork
+        What kernels keep.
+    instances, group_r : sequence of Instance, int array
+        Plans that differ in more than how stages hold layers, and which of them every stage is of.
+    plans, stages : sequences of Plan and PipelineStage
+        Of every row.
+    runs_rk : float array
+        How often each stage runs each kind of layer.
+    """
+    columns, once_skc, shared_g = _once(work, instances)
+    chip = work.setting.system.chip
+    tiers = list(chip.tiers)
+    away_g = [offloaded(one) for one in instances]
+    chips_gc = _by_state([[chips_of(one, state) for state in columns] for one in instances]).astype(float)
+    tier_gc = _by_state([[tiers.index(one.plan.tier_of(state.item, chip)) for state in columns] for one in instances])
+    away_gc = _by_state([[state.item in away for state in columns] for away in away_g]) > 0
+    microbatches_r = np.array([one.plan.microbatches for one in instances])[group_r]
+    once_rkc, chips_rc, away_rc = once_skc[shared_g[group_r]], chips_gc[group_r], away_gc[group_r]
+    waiting_rk = _waiting(work, plans, stages, runs_rk)
+    bytes_rc = np.zeros((len(group_r), len(columns)))
+    for c, state in enumerate(columns):
+        count_rk = runs_rk
+        if state.lifetime == "microbatch":
+            count_rk = runs_rk * waiting_rk
+        elif state.lifetime == "sequences":
+            count_rk = runs_rk * microbatches_r[:, None]
+        elif state.lifetime in ("layer", "others"):  # of the layer that has most of all these
+            same = [d for d, one in enumerate(columns) if (one.name, one.lifetime) == (state.name, state.lifetime)]
+            sums_rk = (once_rkc[:, :, same] / chips_rc[:, None, same]).sum(axis=2)
+            most_r = np.where(runs_rk > 0, sums_rk, -1.0).argmax(axis=1)
+            largest_rk = (np.arange(runs_rk.shape[1]) == most_r[:, None]).astype(float)
+            count_rk = largest_rk if state.lifetime == "layer" else runs_rk - largest_rk
+            count_rk = np.where(away_rc[:, [c]], runs_rk, count_rk)
+        bytes_rc[:, c] = (count_rk * once_rkc[:, :, c]).sum(axis=1) / chips_rc[:, c]
+    tier_rc, beside_r = tier_gc[group_r], np.zeros(len(group_r))
+    if (whole_r := np.array([one.plan.zero == 3 for one in instances])[group_r]).any():
+        mine_c = np.array([one.name == "weights" for one in columns], dtype=bool)
+        for tier in range(len(tiers)):
+            beside_r += whole_r * _of_layer(once_rkc, (tier_rc == tier) & mine_c, runs_rk)
+    for item in dict.fromkeys(chain(*away_g)):
+        mine_rc = away_rc & np.array([one.item == item for one in columns], dtype=bool)
+        total_r = np.where(mine_rc, bytes_rc, 0.0).sum(axis=1)
+        layer_r = _of_layer(once_rkc / chips_rc[:, None, :], mine_rc, runs_rk)
+        # so many layers, and where that is so, no more than there are
+        layers, capped = (buffered(total, 1.0, item, work.setting.assumptions) for total in (np.inf, 0.0))
+        beside_r += np.minimum(total_r, layers * layer_r) if capped == 0.0 else layers * layer_r
+    return Held(tuple(columns), bytes_rc, beside_r, tier_rc)
+
+
+def _of_layer(once_rkc: Floats, mine_rc: Bools, runs_rk: Floats) -> Floats:
+    """The most that a layer of any kind has of some states."""
+    of_kind_rk = np.where(mine_rc[:, None, :], once_rkc, 0.0).sum(axis=2)
+    found: Floats = np.where(runs_rk > 0, of_kind_rk, 0.0).max(axis=1)
+    return found
+
+
+def _once(work: LeastWork, instances: Sequence[Instance]) -> tuple[list[State], Floats, Ints]:
+    """States, bytes of each of a layer of every kind on all chips that share it out, and whose those are."""
+    columns: dict[State, int] = {}
+    known: dict[int, int] = {}
+    of_shared = list[dict[int, Sequence[State]]]()
+    shared_g = list[int]()
+    for instance in instances:
+        states = work.states(instance)  # the same object for plans that share it
+        if id(states) not in known:
+            known[id(states)] = len(of_shared)
+            of_shared.append(states)
+        shared_g.append(known[id(states)])
+    for states in of_shared:
+        for one in chain(*states.values()):
+            columns.setdefault(replace(one, bytes=0.0), len(columns))
+    once_skc = np.zeros((len(of_shared), len(work.kinds), len(columns)))
+    for s, states in enumerate(of_shared):
+        for kind, mine in states.items():
+            for one in mine:
+                once_skc[s, kind, columns[replace(one, bytes=0.0)]] += one.bytes
+    return list(columns), once_skc, np.array(shared_g, dtype=np.int64)
+
+
+def _by_state(of_instances: Sequence[Sequence[int]]) -> Ints:
+    return np.array(of_instances, dtype=np.int64).reshape(len(of_instances), -1)
+
+
+def _waiting(work: LeastWork, plans: Sequence[Plan], stages: Sequence[PipelineStage], runs_rk: Floats) -> Floats:
+    """Microbatches whose saved activations each stage holds of each kind of layer."""
+    known: dict[tuple[int, int, int, int], list[float]] = {}
+    found = []
+    for plan, stage in zip(plans, stages, strict=True):
+        key = plan.stages, plan.microbatches, plan.interleave, stage.number
+        if key not in known:
+            instance = Instance(work.setting, plan)
+            known[key] = [in_flight(instance, stage, kind) for kind in range(runs_rk.shape[1])]
+        found.append(known[key])
+    return np.array(found).reshape(runs_rk.shape)

@@ -1,0 +1,262 @@
+"""Many plans of one graph as arrays: how often their stages run each kind of layer, and what a step takes at least.
+
+Thousands of plans read the same figures: what a layer takes depends on the chips that share it, what copies exchange on
+the copies and what they share out, how layers lie in stages on their numbers. Each is worked out once, and every plan
+has the place of its own. Step options (chunks of layers, microbatches, levels of ZeRO, groups of copies, how many
+layers are computed again) are columns.
+
+Suffixes: i plan, g plans that differ in how stages hold layers only, s chips that share layers, r pipeline stage of a
+plan, k kind of layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.physics.offload import Layer
+from dfopt.physics.pipeline import fill_factor
+from dfopt.setting.bounds.memory import Held, held_at_least
+from dfopt.setting.bounds.work import LeastWork
+from dfopt.setting.instance import Instance
+from dfopt.setting.offload import least_layers, moves
+from dfopt.setting.optimizer import optimizer_seconds
+from dfopt.setting.overlap import Exchanges, Passes, exchange_seconds, hides_any, least_s, roofline_passes
+from dfopt.setting.stages import PipelineStage
+from dfopt.setting.tables import Floats, Ints
+
+__all__ = ["PlanTable"]
+
+
+class PlanTable:
+    """Figures of some plans under which chips see the same graph.
+
+    Parameters
+    ----------
+    work : LeastWork
+        What no sharding avoids of the kernels of that graph.
+    plans : sequence of Plan
+        The plans.
+    """
+
+    def __init__(self, work: LeastWork, plans: Iterable[Plan]) -> None:
+        self.work, self.plans, self.assumptions = work, tuple(plans), work.setting.assumptions
+        setting, groups, group_i = work.setting, dict[Hashable, int](), list[int]()
+        self.instances: list[Instance] = []
+        for plan in self.plans:
+            key = plan.apart_from_stages
+            if key not in groups:
+                groups[key] = len(self.instances)
+                self.instances.append(Instance(setting, plan))
+            group_i.append(groups[key])
+        self.group_i = np.array(group_i, dtype=np.int64)
+        self.shared: dict[Instance, int] = {}
+        numbers = [self.shared.setdefault(one.shared, len(self.shared)) for one in self.instances]
+        self.shared_g = np.array(numbers, dtype=np.int64)
+        self._held_layers: dict[Hashable, tuple[tuple[PipelineStage, ...], Floats]] = {}
+        held = [self._stages(plan) for plan in self.plans]
+        counts = [len(runs_rk) for _, runs_rk in held]
+        self.stages: list[PipelineStage] = [stage for stages, _ in held for stage in stages]
+        self.runs_rk: Floats = np.concatenate([runs_rk for _, runs_rk in held])
+        self.first_i: Ints = np.cumsum([0, *counts])[:-1]
+        self.plan_r: Ints = np.repeat(np.arange(len(counts)), counts)
+
+    def _stages(self, plan: Plan) -> tuple[tuple[PipelineStage, ...], Floats]:
+        """The distinct pipeline stages of a plan, and how often each runs each kind of layer."""
+        key = plan.stages, plan.stage_layers, plan.recomputed
+        if key not in self._held_layers:
+            stages = self.work.stages(Instance(self.work.setting, plan))
+            runs_rk = np.zeros((len(stages), len(self.work.kinds)))
+            for row, stage in enumerate(stages):
+                for kind, times in stage.runs:
+                    runs_rk[row, kind] += times
+            self._held_layers[key] = stages, runs_rk
+        return self._held_layers[key]
+
+    def of_shared(self, shared: Instance) -> Ints:
+        """Places of the plans that give a chip the same work, see :attr:`dfopt.setting.instance.Instance.shared`."""
+        return np.flatnonzero(self.shared_g[self.group_i] == self.shared[shared])
+
+    @cached_property
+    def held(self) -> Held:
+        """What the stages of all plans hold at least."""
+        plans = [self.plans[i] for i in self.plan_r.tolist()]
+        groups = self.group_i[self.plan_r]
+        return held_at_least(self.work, self.instances, groups, plans, self.stages, self.runs_rk)
+
+    @cached_property
+    def used_i(self) -> Floats:
+        """Share of a memory that a plan takes up at least, of that with the largest; above 1 it does not fit."""
+        return np.maximum.reduceat(self.held.used(self.work.setting.system.chip), self.first_i)
+
+    def seconds(self, which: Ints | None = None, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
+        """Seconds per step that no mapping beats under each of some plans.
+
+        Parameters
+        ----------
+        which : int array, optional
+            Their places, in order; all.
+        low_k : float array, or float
+            Seconds that a layer of every kind takes at least, where more is known of it, for one microbatch.
+        hop_i : float array, or float
+            The same of what a chunk of layers hands on.
+        """
+        if hides_any(self.assumptions, self.work.setting.graph):
+            return self._overlapped(which, low_k, hop_i)
+        rows, first, which = self._rows(which)
+        added_rk = self._gradients_gk[self.group_i[self.plan_r[rows]]]
+        added_i = self._slowest(rows, first, added_rk)
+        once = self.assumptions.step_overhead or 0.0
+        busy_i = self._intervals(rows, first, which, low_k, hop_i)
+        found: Floats = busy_i * self._rounds_i[which] + busy_i * self._fill_i[which] + added_i + once
+        return found
+
+    def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
+        """Seconds of the slowest stage of every plan for one microbatch, or two that are taken together."""
+        return self._intervals(*self._rows(None), low_k, hop_i)
+
+    def _rows(self, which: Ints | None) -> tuple[Ints, Ints, Ints]:
+        """Pipeline stages of some plans, below one another, where each plan begins, and the plans."""
+        if which is None:
+            return np.arange(len(self.plan_r)), self.first_i, np.arange(len(self.plans))
+        taken = np.zeros(len(self.plans), dtype=bool)
+        taken[which] = True
+        rows = np.flatnonzero(taken[self.plan_r])
+        return rows, np.searchsorted(self.plan_r[rows], which), which
+
+    def _slowest(self, rows: Ints, first: Ints, each_rk: Floats) -> Floats:
+        """Seconds of the slowest stage of each plan, from those of each kind of layer."""
+        found: Floats = np.maximum.reduceat((self.runs_rk[rows] * each_rk).sum(axis=1), first)
+        return found
+
+    def _intervals(self, rows: Ints, first: Ints, which: Ints, low_k: Floats | float, hop_i: Floats | float) -> Floats:
+        busy: Floats = np.maximum.reduceat(self._work(rows, low_k, hop_i, which), first)
+        sent_sk = self._layers_sk[1]
+        if sent_sk.any():
+            sent_rk = sent_sk[self.shared_g[self.group_i[self.plan_r[rows]]]]
+            busy = np.maximum(busy, self._slowest(rows, first, sent_rk))
+        hops = np.broadcast_to(hop_i, busy.shape) * self._interleave_i[which]
+        busy = np.maximum(busy, hops) if self.assumptions.hides_hops else busy + hops
+        return self._at_once_i[which] * busy
+
+    def _work(self, rows: Ints, low_k: Floats | float, hop_i: Floats | float, which: Ints) -> Floats:
+        """Seconds of the layers of pipeline stages for one microbatch, with what is moved beside them."""
+        runs_rk, group_r = self.runs_rk[rows], self.group_i[self.plan_r[rows]]
+        once_rk = np.maximum(self._layers_sk[0][self.shared_g[group_r]], low_k)
+        if not self._moved_gk6.any():
+            found: Floats = (runs_rk * once_rk).sum(axis=1)
+            return found
+        hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, self.plan_r[rows])]
+        # of Calculon's count, the message to the next stage beside the last layer of a chunk
+        beside = self.assumptions.offload == "calculon" and not self.assumptions.hides_hops
+        stages_r = np.array([one.plan.stages for one in self.instances])[group_r]
+        hop_r = np.where(stages_r > 1, hop_r / 2, 0.0) * beside
+        chunks_r = self._interleave_i[self.plan_r[rows]]
+        last_rk = np.minimum(chunks_r[:, None], runs_rk) * (hop_r > 0)[:, None]
+        moved_rk = self._moved_gk6[group_r]
+        own_rk, less_rk = _with_moving(moved_rk, once_rk, 0.0), _with_moving(moved_rk, once_rk, hop_r[:, None])
+        found = ((runs_rk - last_rk) * own_rk + np.where(last_rk > 0, last_rk * less_rk, 0.0)).sum(axis=1)
+        return found
+
+    @cached_property
+    def _moved_gk6(self) -> Floats:
+        """Of every kind of layer the figures of :class:`dfopt.physics.offload.Layer`; 0 where nothing is moved."""
+        known: dict[Hashable, Floats] = {}
+        found = np.zeros((len(self.instances), len(self.work.kinds), len(Layer._fields)))
+        for group, instance in enumerate(self.instances):
+            if moves(instance):
+                key = self._exchanging(group)
+                if key not in known:
+                    layers = least_layers(instance, self.work.parts(instance), self.work.states(instance))
+                    known[key] = np.array([layers[kind] for kind in range(found.shape[1])])
+                found[group] = known[key]
+        return found
+
+    @cached_property
+    def _layers_sk(self) -> tuple[Floats, Floats]:
+        """Least seconds of each kind of layer: a microbatch, and what it sends beside that."""
+        firsts = np.unique(self.shared_g, return_index=True)[1]
+        once, sent = zip(*(self.work.layers(self.instances[g]) for g in firsts.tolist()), strict=True)
+        return np.array(once), np.array(sent)
+
+    @cached_property
+    def _gradients_gk(self) -> Floats:
+        """Least seconds of each kind of layer in which gradients are added up after a step, and the optimizer's."""
+        count, trains = len(self.work.kinds), self.work.setting.graph.trains
+        if self.assumptions.gradients != "exact" or not trains:
+            return np.zeros((len(self.instances), count))
+        known: dict[Hashable, Floats] = {}
+        found = []
+        for group, instance in enumerate(self.instances):
+            key = self._exchanging(group)
+            if key not in known:
+                known[key] = self._gradients(instance)
+            found.append(known[key])
+        return np.array(found)
+
+    def _exchanging(self, group: int) -> tuple[Hashable, ...]:
+        """What decides what copies hold and exchange of a layer, and so of its optimizer's step."""
+        plan = self.instances[group].plan
+        often = plan.microbatches if (plan.zero or 0) > 1 else 1
+        return int(self.shared_g[group]), plan.copies, plan.copy_dims, plan.zero, plan.hybrid, plan.placement, often
+
+    def _gradients(self, instance: Instance) -> Floats:
+        kind_k, drawn, seconds = self.work.kind_k, self.work.drawn_stages(instance), np.zeros(len(self.work.kinds))
+        for kind, least in enumerate(self.work.of(instance)):
+            mine = np.flatnonzero(kind_k == kind)
+            seconds[kind] = optimizer_seconds(instance, mine, least.weight_k).sum() / drawn
+            for dims, share_k in instance.adding:
+                volume_k = np.zeros(len(kind_k))
+                volume_k[mine] = share_k[mine] * least.gradient_k / drawn
+                seconds[kind] += instance.exchanged_s(dims, volume_k)
+        return seconds
+
+    def _overlapped(self, which: Ints | None, low_k: Floats | float, hop_i: Floats | float) -> Floats:
+        """Seconds per step where gradients are added up behind the backward pass: from the least of every part.
+
+        Of training, where no microbatches take turns.
+        """
+        rows, first, which = self._rows(which)
+        seconds = self._work(rows, low_k, hop_i, which).tolist()
+        ends, hops = [*first.tolist(), len(rows)], np.broadcast_to(hop_i, which.shape).tolist()
+        kind_k, found, known = self.work.kind_k, list[float](), dict[int, tuple[Exchanges | None, Passes]]()
+        for place, (number, hop_s) in enumerate(zip(which.tolist(), hops, strict=True)):
+            group = int(self.group_i[number])
+            instance = self.instances[group]
+            if group not in known:
+                gradient_k, weight_k = np.zeros((2, len(kind_k)))
+                for kind, one in enumerate(self.work.of(instance)):
+                    gradient_k[mine := kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
+                passes = roofline_passes(self.work.parts(instance), self.assumptions)
+                known[group] = exchange_seconds(instance, gradient_k, weight_k, kind_k), passes
+            stages = seconds[ends[place] : ends[place + 1]]
+            found.append(least_s(instance, self.plans[number], stages, *known[group], hop_s))
+        return np.array(found)
+
+    @cached_property
+    def _rounds_i(self) -> Floats:
+        return np.array([one.rounds for one in self.plans], dtype=float)
+
+    @cached_property
+    def _fill_i(self) -> Floats:
+        return np.array([fill_factor(one, self.assumptions.bubble) for one in self.plans])
+
+    @cached_property
+    def _interleave_i(self) -> Floats:
+        return np.array([one.interleave for one in self.plans], dtype=float)
+
+    @cached_property
+    def _at_once_i(self) -> Floats:
+        return np.array([one.at_once for one in self.plans], dtype=float)
+
+
+def _with_moving(moved_rk: Floats, whole_rk: Floats, hop_s: Floats | float) -> Floats:
+    """:meth:`dfopt.physics.offload.Layer.with_moving` of many layers."""
+    ahead, back, ahead_memory, back_memory, ahead_moving, back_moving = np.moveaxis(moved_rk, -1, 0)
+    first = np.where(ahead_moving > 0, ahead_moving + ahead_memory - hop_s, 0.0)
+    second = np.where(back_moving > 0, back_moving + back_memory - hop_s, 0.0)
+    found: Floats = np.maximum.reduce([whole_rk, first + back, ahead + second, first + second])
+    return found
