@@ -2,7 +2,8 @@
 
 Plans are looked at in the order of what is proven of them, and where memory is short the first thousands may hold too
 much, each of which has to be shown. Without any mapping nothing else excludes them. So after some steps without one,
-plans that hold little at least, and of those the ones that look fastest, are mapped level by level.
+plans that hold little at least, and of those the ones that look fastest, are mapped with the schemes that take the
+least in the room that they leave (:meth:`dfopt.search.families.Families.squeezed`), or level by level.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def dive(searches: Sequence[JointSearch]) -> None:
         search = searches[number]
         if about >= search.incumbent or search.stopped:
             return
+        if search.squeeze(plan):
+            continue
         until = time.perf_counter() + _SHARE * search.options.left()
         options = replace(search.options, deadline=min(search.options.deadline, until))
         counts = tile_counts(search.setting.graph, search.setting.assumptions)

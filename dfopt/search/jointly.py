@@ -259,6 +259,14 @@ class JointSearch(KnownSearch):
             return
         self._push(max(low, entry.bound), plan)
 
+    def squeeze(self, plan: Plan) -> bool:
+        """Look among the schemes that fit a plan's memory for a mapping; whether they are known."""
+        if self.families.of(plan) is None:
+            return False
+        for _ in range(2):  # by compute and communication, then with what hides behind what
+            self._squeeze(plan, (plan, None))
+        return True
+
     def _squeeze(self, plan: Plan, unit: Unit) -> float:
         """Show what it costs to fit a plan's memory; what comes to that is a mapping, if nothing else is short."""
         low, starts = self.families.squeezed(plan, apart=self.squeezed[plan] > 0)
