@@ -111,7 +111,9 @@ class PlanTable:
         added_i = self._slowest(rows, first, added_rk)
         once = self.assumptions.step_overhead or 0.0
         busy_i = self._intervals(rows, first, which, low_k, hop_i)
-        found: Floats = busy_i * self._rounds_i[which] + busy_i * self._fill_i[which] + added_i + once
+        fill_i = self._fill_i[which]
+        filling_i = np.multiply(busy_i, fill_i, where=fill_i > 0, out=np.zeros(len(busy_i)))  # what never ends, too
+        found: Floats = busy_i * self._rounds_i[which] + filling_i + added_i + once
         return found
 
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
