@@ -45,6 +45,12 @@ def test_what_arrays_hold_is_in_the_books(world: World) -> None:
             {"zero": (0, 1)},
         ),
         (("mixtral-8x7b", {}), "h100-8", {}, {}),
+        (
+            ("gpt2-small", {"mode": "training", "batch": 16}),
+            "sn40l-16-ddr",
+            {},
+            {"zero": (0, 1, 3), "place": {"optimizer": "DDR", "weights": "DDR", "activations": "DDR"}},
+        ),
     ],
 )
 def test_many_plans_are_as_each_by_itself(
