@@ -59,6 +59,10 @@ def solve(
         str, under(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
     ] = "ignore",
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
+    first_layers: Annotated[
+        int | None, under(PARALLEL, "layers of the first pipeline stage, of a graph with an embedding", min=0)
+    ] = None,
+    last_layers: Annotated[int | None, under(PARALLEL, "of the last, of a graph with logits", min=0)] = None,
     schedule: Annotated[
         str | None, under(PARALLEL, "of a pipeline that trains", metavar="1f1b|interleaved|gpipe")
     ] = None,
@@ -203,6 +207,8 @@ def solve(
                 assumptions=assumptions,
                 **shared,
                 interleave=interleave,
+                first_layers=first_layers,
+                last_layers=last_layers,
                 schedule=arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
                 two_batch_overlap=two_batch_overlap,
                 zero=arguments.levels("--zero", zero),

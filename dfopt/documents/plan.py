@@ -32,7 +32,8 @@ class Plan(Document, OnAxes):
     ``microbatches`` is how many microbatches one pipeline works through per step, ``layers_per_stage`` how many
     repeats its heaviest stage has, ``interleave`` in how many chunks of consecutive layers a stage holds them
     (virtual stages of the interleaved 1F1B schedule). ``first_layers`` and ``last_layers`` are the repeats of the
-    first and of the last stage, where those have other work as well and therefore fewer of them, or none.
+    first and of the last stage, where those have other work as well and therefore fewer of them, or none; of stages in
+    chunks those are missing in the first chunk of all and in the last.
     ``placement`` says what lies in which memory of the chips, where they have several.
     ``two_batch_overlap``: a pipeline takes two microbatches at a time, halves of a batch, of which one communicates
     while the other computes. ``zero``: what copies of the batch share out, by the levels of ZeRO
@@ -198,6 +199,23 @@ class Plan(Document, OnAxes):
         """Repeats in the first stage, in each one in the middle, and in the last."""
         first, most, last = self.first_layers, self.layers_per_stage, self.last_layers
         return most if first is None else first, most, most if last is None else last
+
+    def chunk_layers(self, stage: int) -> tuple[int, ...]:
+        """Repeats in each chunk of a stage.
+
+        Examples
+        --------
+        >>> plan = Plan(pp=4, layers_per_stage=8, interleave=2, first_layers=7, last_layers=6)
+        >>> [plan.chunk_layers(stage) for stage in range(4)]
+        [(3, 4), (4, 4), (4, 4), (4, 2)]
+        """
+        first, most, last = self.stage_layers
+        found = [most // self.interleave] * self.interleave
+        if stage == 0:
+            found[0] -= most - first
+        if stage == self.stages - 1:
+            found[-1] -= most - last
+        return tuple(found)
 
     @property
     def uneven(self) -> bool:

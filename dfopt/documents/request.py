@@ -48,6 +48,10 @@ class Request(OnAxes):
         " every stage in one chunk of layers, interleaved in several, gpipe; none = 1f1b and interleaved are tried",
     )
     interleave: int | None = Field(default=None, ge=1, description="chunks of layers that a pipeline stage holds")
+    first_layers: int | None = Field(
+        default=None, ge=0, description="layers of the first stage of a pipeline, beside kernels that run once"
+    )
+    last_layers: int | None = Field(default=None, ge=0, description="of the last stage")
     two_batch_overlap: bool | None = Field(
         default=None,
         description="true: only plans that take two microbatches at a time, of which one communicates while the other"

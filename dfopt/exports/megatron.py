@@ -9,11 +9,12 @@ from dfopt.exports.decisions import BIASES, Decisions
 from dfopt.exports.tool import Arguments, Lacks, Tool
 from dfopt.workloads.recompute import SOME
 
-__all__ = ["FP8", "MEGATRON", "ONE", "UNEVEN", "recomputed_layers"]
+__all__ = ["FP8", "MEGATRON", "ONE", "UNEVEN", "UNEVEN_CHUNKS", "recomputed_layers"]
 
 FP8: Final = {"fp8": "tensorwise", "mxfp8": "mxfp8", "fp8_1x128": "blockwise"}
 """Recipes for products in eight bits, by the type of the operands."""
 UNEVEN: Final = "stages have equally many layers, or the first and the last fewer"
+UNEVEN_CHUNKS: Final = "in chunks an embedding and a loss count as a layer each, or not"
 ONE: Final = "whole layers, or scores, not both"
 _STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
 _CONTEXT: Final = "allgather"
@@ -73,6 +74,11 @@ def _stages(d: Decisions) -> Arguments | Lacks:
     if d.stages is None:
         return {} if d.even else Lacks(UNEVEN)
     first, most, last = d.stages
+    if d.virtual > 1:
+        if not d.even or most - min(first, last) > 1:
+            return Lacks(UNEVEN_CHUNKS)
+        counted = {"account-for-embedding-in-pipeline-split": first, "account-for-loss-in-pipeline-split": last}
+        return {name: True for name, layers in counted.items() if layers < most}
     found = {"decoder-first-pipeline-num-layers": first, "decoder-last-pipeline-num-layers": last}
     found = {name: layers for name, layers in found.items() if layers != most}
     return found if d.even else Lacks(UNEVEN, found)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.exports.decisions import BIASES, Decisions
-from dfopt.exports.megatron import FP8, ONE, UNEVEN, recomputed_layers
+from dfopt.exports.megatron import FP8, ONE, UNEVEN, UNEVEN_CHUNKS, recomputed_layers
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
 
@@ -70,6 +70,11 @@ def _stages(d: Decisions) -> Arguments | Lacks:
     if d.stages is None:
         return {} if d.even else Lacks(UNEVEN)
     first, most, last = d.stages
+    if d.virtual > 1:
+        if not d.even or most - min(first, last) > 1:
+            return Lacks(UNEVEN_CHUNKS)
+        counted = {"embedding": first, "loss": last}
+        return {f"model.account_for_{end}_in_pipeline_split": True for end, n in counted.items() if n < most}
     names = ("model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage")
     found = {name: layers for name, layers in zip(names, (first, last), strict=True) if layers != most}
     return found if d.even else Lacks(UNEVEN, found)

@@ -62,8 +62,8 @@ def _stages(d: Decisions) -> Arguments | Lacks:
     chunk = {"parallelism.pipeline_parallel_layers_per_stage": most // d.virtual}
     less = {"first": most - first, "last": most - last}
     fewer = {f"parallelism.pipeline_parallel_{end}_stage_less_layers": count for end, count in less.items()}
-    if not d.even or most % d.virtual or (d.virtual > 1 and any(less.values())):
-        return Lacks(f"{UNEVEN}, and all chunks of a stage equally many")
+    if not d.even or most % d.virtual:
+        return Lacks(f"{UNEVEN}, and all other chunks of a stage equally many")
     return chunk | fewer
 
 

@@ -163,11 +163,16 @@ def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:
         message = "all stages of this graph are alike: it has nothing before the first or after the last layer"
         yield Issue(where, message, "leave it out")
         return
-    if plan.stages == 1 or plan.interleave > 1:
-        message = f"found {plan.stages} stages in {plan.interleave} chunks, whose layers cannot differ"
-        yield Issue("$.plan.first_layers", message, "leave it out, or take more stages without interleave")
-        return
     first, most, last = plan.stage_layers
+    if plan.stages == 1 or (plan.interleave > 1 and graph.layers.counted > 1):
+        message = f"found {plan.stages} stages in {plan.interleave} chunks, whose layers cannot differ"
+        remedy = "leave it out, or take more stages; layers of several kinds without interleave"
+        yield Issue("$.plan.first_layers", message, remedy)
+        return
+    if plan.interleave > 1 and most - min(first, last) > most // plan.interleave:
+        message = f"found {first} and {last} of {most} layers in {plan.interleave} chunks"
+        remedy = f"the first and the last chunk of all may be smaller, by {most // plan.interleave} at most"
+        yield Issue("$.plan.first_layers", message, remedy)
     if max(first, last) > most or (plan.stages == 2 and max(first, last) < most):
         message = f"found {most}, but the first stage has {first} layers and the last {last}"
         yield Issue("$.plan.layers_per_stage", message, "write the most layers that a stage has")

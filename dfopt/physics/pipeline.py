@@ -141,6 +141,10 @@ def microbatches_in_flight(
     stage's layers do; interleaved, the first chunk of layers is through its second round of a microbatch per stage, but
     one, when the first of them comes back.
 
+    Where the first chunk of layers of all, or the last, is smaller (``first_layers``, ``last_layers``), its stage holds
+    that much less of as many microbatches as are under way in that chunk when most are in all: in the first one of all,
+    in the last none, but where each stage has one only.
+
     Not ``capped``: as many interleaved chunks as would wait if there were microbatches enough, as Calculon has it.
 
     Examples
@@ -153,6 +157,9 @@ def microbatches_in_flight(
     >>> twice = deep.model_copy(update={"interleave": 2})
     >>> [microbatches_in_flight(twice, True, where=where) for where in ("every_layer", "first", "last")]
     [11.5, 15.0, 1.0]
+    >>> less = twice.model_copy(update={"first_layers": 3, "last_layers": 3})
+    >>> [microbatches_in_flight(less, True, stage=stage) for stage in (0, 7)]
+    [10.333333333333334, 6.0]
     """
     if not trains:
         return 1.0
@@ -167,7 +174,14 @@ def microbatches_in_flight(
     elif plan.interleave > 1:
         chunks = (plan.stages - 1 - 2 * stage) / plan.interleave
         held = 2 * plan.stages - 1 if where == "first" else plan.stages + chunks
-    return float(min(held, plan.microbatches))
+    held = min(held, plan.microbatches)
+    if plan.interleave > 1 and plan.uneven and schedule != "gpipe" and where == "every_layer":
+        first, most, last = plan.stage_layers
+        if stage == 0 and first < most:
+            return (held * most - (most - first) * min(2 * plan.stages - 1, plan.microbatches)) / first
+        if stage == plan.stages - 1 and last < most:
+            return (held * most - (most - last) * float(plan.microbatches <= plan.stages)) / last
+    return float(held)
 
 
 def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: float) -> Assumptions:

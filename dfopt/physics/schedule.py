@@ -210,7 +210,7 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
     Raises
     ------
     PlanError
-        If the layers of the stage do not divide into its chunks.
+        If the layers of the stage do not divide into its chunks, but for a smaller first or last one.
 
     Examples
     --------
@@ -223,7 +223,10 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
     score, shares, chunks = score_of_stage(result, stage), forward_shares(result), result.plan.interleave
     layers, held = result.graph.layers, score.runs
     counted = [kind for kind in held if not result.graph.folded or kind < layers.counted]
-    if any(held[kind] % chunks for kind in counted):
+    each = {kind: [held[kind] // chunks] * chunks for kind in counted}
+    if result.plan.uneven and len(counted) == 1:
+        each = {counted[0]: list(result.plan.chunk_layers(stage))}
+    if any(sum(each[kind]) != held[kind] for kind in counted):
         raise PlanError(
             f"schedule: found {score.layers} layers in stage {stage}, expected a multiple of {chunks} chunks"
         )
@@ -237,7 +240,7 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
     for chunk in range(chunks):
         both = []
         for back in (0, 1):
-            runs = [(held[kind] // chunks, tuple(pieces[kind][back])) for kind in counted]
+            runs = [(each[kind][chunk], tuple(pieces[kind][back])) for kind in counted if each[kind][chunk]]
             for kind in held:
                 front = kind not in counted and layers.where(kind) == "first"
                 if kind not in counted and chunk == (0 if front else chunks - 1):

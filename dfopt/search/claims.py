@@ -176,7 +176,10 @@ class Plans:
         Which of these are searched has changed. All are bounded; today's need no record beside others of their kind.
         """
         today = set(legal)
-        others = [p for p, variant in self.left if variant == graph.variant and p.uneven and p not in today]
+        mine = [p for p, variant in self.left if variant == graph.variant]
+        if not any(p.uneven and p.interleave > 1 for p in mine):  # which earlier versions did not search
+            self.since.update((p, graph.variant) for p in legal if p.uneven and p.interleave > 1)
+        others = [p for p in mine if p.uneven and p not in today]
         if not others:
             return legal
         families, kinds = {plan.apart_from_layers for plan in legal}, {plan.apart_from_layers for plan in others}

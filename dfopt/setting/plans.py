@@ -25,7 +25,7 @@ from dfopt.setting.recomputed import with_recomputed
 from dfopt.setting.schedules import of_schedule
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.turns import in_turns
-from dfopt.setting.uneven import uneven_layers
+from dfopt.setting.uneven import Ends, uneven_chunks, uneven_layers, with_ends
 from dfopt.setting.zero import shared_out
 
 
@@ -43,6 +43,7 @@ def plans(
     assumptions: Assumptions | None = None,
     *,
     interleave: int | None = None,
+    ends: Ends = (None, None),
     parts: bool = False,
     placed: Collection[str] = (),
     interleaved: bool = False,
@@ -54,8 +55,9 @@ def plans(
 
     Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them
     may have less layers than the others, as far as the balance of the stages asks for it
-    (:func:`dfopt.setting.uneven.uneven_layers`). Not searched: stages of different layers where they are interleaved,
-    where no kernel runs once, in the middle of a pipeline, and for nothing but the activations that early stages save.
+    (:func:`dfopt.setting.uneven.uneven_layers`; of interleaved stages :func:`dfopt.setting.uneven.uneven_chunks`). Not
+    searched: stages of different layers where no kernel runs once, in the middle of a pipeline, and for nothing but the
+    activations that early stages save.
     On chips with several memories every plan is there with every placement, see :mod:`dfopt.setting.placements`.
 
     The order in which an axis uses its dims is free, as far as one can be better than another
@@ -73,6 +75,8 @@ def plans(
         Resolved; they price the orders of dims.
     interleave
         Chunks of layers per stage asked for.
+    ends
+        Layers of the first and of the last stage asked for.
     parts
         Whether a dim may be shared by several axes.
     placed
@@ -120,7 +124,7 @@ def plans(
             continue
         for order in orders.of(shared | dims, fixed=dims):
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
-            legal, reason = _of_order(graph, plan, interleave, interleaved)
+            legal, reason = _of_order(graph, plan, interleave, interleaved, ends)
             if plan.members not in menus:
                 few = menu(graph, plan.members, sparing=sparing)
                 menus[plan.members] = [one for one in few if _taken(one, schemes or {})]
@@ -159,6 +163,7 @@ def asked_plans(
         system,
         assumptions,
         interleave=asked.interleave,
+        ends=(asked.first_layers, asked.last_layers),
         parts=assumptions.network_dims != "whole",
         placed=placed_dims(system, assumptions),
         interleaved=graph.trains and assumptions.schedule == assumptions.bubble == "one_f_one_b",
@@ -238,18 +243,30 @@ def _taken(modules: Modules, schemes: Mapping[str, str]) -> bool:
 
 
 def _of_order(
-    graph: Graph, plan: Plan, interleave: int | None, interleaved: bool
+    graph: Graph, plan: Plan, interleave: int | None, interleaved: bool, ends: Ends
 ) -> tuple[list[Plan], Rejected | None]:
     """Plans with the degrees and dims of one: microbatches, chunks and layers of their stages."""
     layers, microbatches = layers_per_stage(graph.repeat, plan.stages), graph.batch // (graph.microbatch * plan.copies)
     plan = plan.model_copy(update={"microbatches": max(microbatches, 1), "layers_per_stage": layers})
     reason = _unusable(graph, plan)
+    if ends != (None, None) and not reason:
+        try:
+            plan = plan.model_copy(update=with_ends(graph, plan.stages, *ends))
+        except ValueError as error:
+            reason = str(error)
     chunks = [] if reason else [v for v in _chunks(graph, plan, interleaved) if interleave in (None, v)]
     if not chunks:
         return [], Rejected(plan, reason or f"its layers cannot be interleaved {interleave} times")
     found = [plan.model_copy(update={"interleave": v}) for v in chunks]
+    if plan.uneven:
+        shrunk = plan.layers_per_stage - min(plan.stage_layers)
+        found = [one for one in found if one.interleave == 1 or shrunk <= one.layers_per_stage // one.interleave]
+        why = f"its first or last chunk of {interleave} cannot be {shrunk} layers smaller"
+        return found, None if found else Rejected(plan, why)
     if 1 in chunks:
         found += [plan.model_copy(update=uneven) for uneven in uneven_layers(graph, plan.stages)]
+    for v in chunks:
+        found += [plan.model_copy(update=uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
     return found, None
 
 

@@ -15,6 +15,7 @@ from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
 
 _SAME = 1e-12
+Ends = tuple[int | None, int | None]  # layers of the first and of the last stage that are asked for
 Layers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
 
 
@@ -44,6 +45,75 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     if stages == 1 or layers.counted == len(layers.kinds):
         return []
     return list(_uneven(Same(graph), stages))
+
+
+def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) -> dict[str, int | None]:
+    """Changes of a plan whose first or last stage has as many layers as is asked for.
+
+    All others have equally many, the fewest that hold the rest.
+
+    Raises
+    ------
+    ValueError
+        Why there is no such plan.
+
+    Examples
+    --------
+    >>> from dfopt.documents.sections import Section
+    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, layer="head")]
+    >>> sections = (Section(repeat=126), Section(layers=("head",)))
+    >>> with_ends(Graph(name="g", sections=sections, kernels=tuple(kernels)), 16, 7, None)
+    {'layers_per_stage': 8, 'first_layers': 7, 'last_layers': 8}
+    """
+    layers = graph.layers
+    if layers.counted == len(layers.kinds):
+        raise ValueError("all its stages are alike: nothing runs before the first or after the last layer")
+    said = [one for one in (first, last) if one is not None]
+    if stages < 2 or (stages == 2 and len(said) == 2 and sum(said) != layers.count):
+        raise ValueError(
+            f"{stages} stages do not hold {layers.count} layers with {' and '.join(map(str, said))} of them"
+        )
+    others = stages - len(said)
+    most = max([*said, layers_per_stage(max(layers.count - sum(said), 0), others) if others else 0])
+    ends = (most if first is None else first, most if last is None else last)
+    total = sum(ends) + (stages - 2) * most
+    if not 0 <= total - layers.count < stages:
+        raise ValueError(f"stages of {ends[0]}, {most} and {ends[1]} layers hold {total}, of {layers.count}")
+    return {"layers_per_stage": most, "first_layers": ends[0], "last_layers": ends[1]}
+
+
+def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int | None]]:
+    """The same of stages that hold their layers in chunks, which are equal but for the first and the last of all.
+
+    Those have fewer layers, as beside an embedding or logits that count as layers: all that would be missing in the
+    last stages otherwise. Searched for layers of one kind, whose stages in the middle have as many as evenly split.
+
+    Returns
+    -------
+    list of dict
+        Changes of a :class:`Plan`; none where all stages are full, alike, or in one chunk.
+
+    Examples
+    --------
+    >>> from dfopt.documents.sections import Section
+    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, layer="head")]
+    >>> sections = (Section(repeat=126), Section(layers=("head",)))
+    >>> graph = Graph(name="g", sections=sections, kernels=tuple(kernels))
+    >>> [(one["first_layers"], one["last_layers"]) for one in uneven_chunks(graph, 16, 4)]
+    [(8, 6), (7, 7), (6, 8)]
+    """
+    layers = graph.layers
+    if stages == 1 or chunks == 1 or layers.counted > 1 or len(layers.kinds) == 1:
+        return []
+    most = layers_per_stage(layers.count, stages)
+    spare, chunk = stages * most - layers.count, most // chunks
+    pairs = [(fewer, min(chunk, spare - fewer)) for fewer in range(max(spare - chunk, 0), min(chunk, spare) + 1)]
+    pairs = [(chunk, chunk)] if spare > 2 * chunk else pairs
+    return [
+        {"layers_per_stage": most, "interleave": chunks, "first_layers": most - first, "last_layers": most - last}
+        for first, last in pairs
+        if first or last
+    ]
 
 
 @lru_cache(maxsize=256)

@@ -81,6 +81,30 @@ def test_round_trip_through_megatron(name: str, tmp_path: Path) -> None:
     assert found.plan == result.plan
 
 
+LAST = "--pipeline-model-parallel-size 2 --vocab-size 512"
+
+
+def test_an_embedding_and_a_loss_may_count_as_layers(tmp_path: Path) -> None:
+    """Of 14 layers on 4 stages in 2 chunks, the first chunk has one less, and the last; the way back says so again."""
+    sizes = SIZES.replace("--num-layers 4", "--num-layers 14").replace("-size=8", "-size=16")
+    counted = ["--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"]
+    words = " --pipeline-model-parallel-size 4 --vocab-size 512 --num-virtual-stages-per-pipeline-rank 2 "
+    (tmp_path / "run.args").write_text(sizes.strip() + words + " ".join(counted))
+    run = load_run(tmp_path / "run.args")
+    assert (run.fixed["first_layers"], run.fixed["last_layers"], run.fixed["interleave"]) == (3, 3, 2)
+    result = df.optimize(run.graph, "h100-8", assumptions=BY_KERNEL, sensitivity=False, **run.options())
+    assert result.plan.stage_layers == (3, 4, 3)
+    result.dump(tmp_path / "r.json")
+    done = call("export", "megatron", tmp_path / "r.json", "-o", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert {*counted, "--num-virtual-stages-per-pipeline-rank 2"} < {
+        *(tmp_path / "out/megatron.args").read_text().splitlines()
+    }
+    assert "\n  stages:" not in done.out
+    again = load_run(tmp_path / "out/megatron.args")
+    assert again.fixed == run.fixed | {"zero": again.fixed["zero"]}
+
+
 def test_imported_arguments_are_solved(tmp_path: Path) -> None:
     (tmp_path / "run.args").write_text(SIZES)
     done = call("import", "megatron", tmp_path / "run.args", "-o", tmp_path / "run")
@@ -106,6 +130,12 @@ def test_imported_arguments_are_solved(tmp_path: Path) -> None:
         ("--multi-latent-attention", "$.multi-latent-attention: found latent attention, which is not read"),
         ("--context-parallel-size 2 --cp-comm-type a2a", "$.cp-comm-type: found a2a, which is not modelled"),
         ("--fp16", "$.fp16: found it beside --bf16"),
+        ("--account-for-loss-in-pipeline-split", "found it without --vocab-size"),
+        (f"--account-for-loss-in-pipeline-split {LAST}", "found 5 layers with it on 2 stages"),
+        (
+            f"--account-for-loss-in-pipeline-split --decoder-last-pipeline-num-layers 1 {LAST}",
+            "found it beside layers of",
+        ),
         ("--swiglu 3", "$.swiglu: found 3, expected true or false"),
         ("'", "cannot be read as shell words"),
     ],

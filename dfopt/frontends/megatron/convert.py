@@ -56,6 +56,8 @@ class Run:
             found.append(f"--zero-replicas {self.fixed['zero_replicas'][0]}")
         if "recomputed" in self.fixed:
             found.append(f"--recompute-layers {self.fixed['recomputed']}")
+        for name in ("first_layers", "last_layers"):
+            found += [f"--{name.replace('_', '-')} {self.fixed[name]}"] if name in self.fixed else []
         return found + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
@@ -83,6 +85,7 @@ def load_run(path: str | Path) -> Run:
     fixed: dict[str, Any] = {"interleave": _chunks(a), "zero": (_zero(a),), "modules": _modules(a)}
     if fixed["zero"] != (0,) and a.num_distributed_optimizer_instances > 1:
         fixed["zero_replicas"] = (a.num_distributed_optimizer_instances,)
+    fixed |= _ends(a)
     if graph.recomputed is not None:
         fixed["recomputed"] = _recomputed(a)
     return Run(recipe, graph, pins, fixed, tuple(_notes(a, unread)))
@@ -127,8 +130,7 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
 def _recompute(a: Arguments, keeps_no_scores: bool) -> str:
     """What is computed again; of some layers of a stage, where not of all."""
     told = _RECOMPUTE[a.recompute_granularity, keeps_no_scores]
-    layers = -(-a.num_layers // a.pipeline_model_parallel_size)
-    if a.recompute_granularity != "full" or a.recompute_method != "block" or _recomputed(a) >= layers:
+    if a.recompute_granularity != "full" or a.recompute_method != "block" or _recomputed(a) >= a.stage_layers:
         return told
     return f"{told}/{_RECOMPUTE[None, keeps_no_scores]}"
 
@@ -151,10 +153,21 @@ def _types(a: Arguments) -> dict[str, Any]:
     return {"dtypes": {"weights": words, "activations": words}}
 
 
+def _ends(a: Arguments) -> dict[str, int]:
+    """Layers of the first and of the last stage, where these differ from the others."""
+    if a.account_for_embedding_in_pipeline_split or a.account_for_loss_in_pipeline_split:
+        first = a.stage_layers - a.account_for_embedding_in_pipeline_split
+        return {"first_layers": first, "last_layers": a.stage_layers - a.account_for_loss_in_pipeline_split}
+    said = {"first_layers": a.decoder_first_pipeline_num_layers, "last_layers": a.decoder_last_pipeline_num_layers}
+    # in chunks that program takes layers from all of them, not from the first and the last; without ends none are drawn
+    usual = a.vocab_size is not None and _chunks(a) == 1 and a.pipeline_model_parallel_size > 1
+    return {name: layers for name, layers in said.items() if layers is not None and usual}
+
+
 def _chunks(a: Arguments) -> int:
     """Chunks of layers in a stage."""
     if a.num_layers_per_virtual_pipeline_stage is not None:
-        return a.num_layers // a.pipeline_model_parallel_size // a.num_layers_per_virtual_pipeline_stage
+        return a.stage_layers // a.num_layers_per_virtual_pipeline_stage
     return a.num_virtual_stages_per_pipeline_rank or 1
 
 
@@ -181,7 +194,7 @@ def _notes(a: Arguments, unread: list[str]) -> list[str]:
         found.append(f"not read: {', '.join(unread)}")
     if a.vocab_size is None:
         found.append("no --vocab-size: embedding and logits are not drawn, nor counted among the parameters")
-    if a.decoder_first_pipeline_num_layers or a.decoder_last_pipeline_num_layers:
+    if (a.decoder_first_pipeline_num_layers or a.decoder_last_pipeline_num_layers) and not _ends(a):
         found.append("layers of the first and of the last stage are chosen by the solve, not fixed")
     if a.context_parallel_size > 1 and a.cp_comm_type == "p2p":
         found.append("keys and values that go round from chip to chip (p2p) are counted as gathered")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -32,8 +32,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "moe-shared-expert-intermediate-size": "experts that every token passes",
     "moe-expert-capacity-factor": "tokens that are dropped",
     "pipeline-model-parallel-layout": "a list of the layers of every stage",
-    "account-for-embedding-in-pipeline-split": "an embedding that counts as a layer",
-    "account-for-loss-in-pipeline-split": "a loss that counts as a layer",
     "recompute-activations": "an older option",
     "rampup-batch-size": "a batch that grows",
     "cpu-offloading-num-layers": "activations in the memory of the host",
@@ -88,6 +86,8 @@ class Arguments(Part):
     num_virtual_stages_per_pipeline_rank: Count | None = None
     decoder_first_pipeline_num_layers: Count | None = None
     decoder_last_pipeline_num_layers: Count | None = None
+    account_for_embedding_in_pipeline_split: bool = False
+    account_for_loss_in_pipeline_split: bool = False
     recompute_granularity: Literal["full", "selective"] | None = None
     recompute_method: Literal["uniform", "block"] | None = None
     recompute_num_layers: Count | None = None
@@ -103,6 +103,17 @@ class Arguments(Part):
     grad_reduce_in_bf16: bool = False
     fp8_format: Literal["e4m3", "hybrid"] | None = None
     fp8_recipe: Literal["tensorwise", "delayed", "mxfp8", "blockwise"] = "delayed"
+
+    @property
+    def split_layers(self) -> int:
+        """Layers that stages share out equally, with an embedding and a loss that count as one each."""
+        counted = self.account_for_embedding_in_pipeline_split, self.account_for_loss_in_pipeline_split
+        return self.num_layers + sum(counted)
+
+    @property
+    def stage_layers(self) -> int:
+        """Layers of a stage, at most."""
+        return -(-self.split_layers // self.pipeline_model_parallel_size)
 
     @property
     def ffn(self) -> int:
@@ -197,6 +208,20 @@ def _as_option(issue: Issue) -> Issue:
     return Issue(name, "it is missing", f"add --{name[2:]}") if missing else Issue(name, issue.message, issue.remedy)
 
 
+def _unsplit(a: Arguments, issue: Callable[[str, str, str], Issue]) -> Iterator[Issue]:
+    """What an embedding and a loss that count as layers do not go with."""
+    for field in ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"):
+        if not getattr(a, field):
+            continue
+        name, stages = field.replace("_", "-"), a.pipeline_model_parallel_size
+        if a.vocab_size is None:
+            yield issue(name, "it without --vocab-size, so that no embedding and logits are drawn", "add --vocab-size")
+        elif a.decoder_first_pipeline_num_layers or a.decoder_last_pipeline_num_layers:
+            yield issue(name, "it beside layers of the first or the last stage", "keep one of them")
+        elif stages == 1 or a.split_layers % stages:
+            yield issue(name, f"{a.split_layers} layers with it on {stages} stages", "a multiple of several stages")
+
+
 def _disagreements(a: Arguments) -> Iterator[Issue]:
     """What Megatron-LM itself would refuse, or what there is no plan for."""
 
@@ -227,7 +252,8 @@ def _disagreements(a: Arguments) -> Iterator[Issue]:
         yield issue("global-batch-size", f"{a.global_batch_size}, no multiple of the microbatch", "a multiple of it")
     if a.group_query_attention and a.num_attention_heads % a.num_query_groups:
         yield issue("num-query-groups", f"{a.num_query_groups}", f"a divisor of {a.num_attention_heads}")
-    if (chunk := a.num_layers_per_virtual_pipeline_stage) and a.num_layers % (chunk * a.pipeline_model_parallel_size):
+    if (chunk := a.num_layers_per_virtual_pipeline_stage) and a.split_layers % (chunk * a.pipeline_model_parallel_size):
         yield issue("num-layers-per-virtual-pipeline-stage", f"{chunk}: stages would differ", "a divisor")
+    yield from _unsplit(a, issue)
     if a.use_megatron_fsdp and a.data_parallel_sharding_strategy == "no_shard" and a.use_distributed_optimizer:
         yield issue("data-parallel-sharding-strategy", "no_shard beside --use-distributed-optimizer", "write optim")
