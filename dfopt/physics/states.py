@@ -57,6 +57,7 @@ class Kind:
     shared_from: int | None = None
 
 
+_ROUNDED = 1e-12
 _FORWARD = "mode forward instead of training"
 _SMALLER = "a smaller optimizer_bytes_per_parameter"
 KINDS: Final = (
@@ -100,8 +101,11 @@ STATE_OF: Final = {kind.item: kind.name for kind in KINDS if kind.item is not No
 
 
 def capacities(chip: Chip) -> dict[str, float]:
-    """Bytes of every memory of a chip that has a limit, by tier."""
-    return {name: one.capacity for name, one in chip.tiers.items() if one.capacity is not None}
+    """Bytes of every memory of a chip that has a limit, by tier.
+
+    A little more than is stated, so that what fits exactly does in whatever order it is added up.
+    """
+    return {name: one.capacity * (1 + _ROUNDED) for name, one in chip.tiers.items() if one.capacity is not None}
 
 
 def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
