@@ -28,6 +28,8 @@ from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.tables import Floats, Ints
 from dfopt.sharding.layouts import padded
 
+_MOST_ALONE = 400  # choices of a kernel and its sources: beyond it a kernel is priced at the rate of most bytes
+
 
 class Figures:
     """Rows of figures, and the blocks that are made of them.
@@ -46,12 +48,24 @@ class Figures:
         Columns of kernels in partitions, shape (kernels, partitions), and of options.
     deadline : float
         Of ``time.perf_counter``; past it building is given up (:class:`dfopt.fusion.clock.OutOfTime`).
+    slower : Chip, optional
+        The chip whose memory is slower where fewer bytes are moved, which ``chip`` bounds: then the first blocks are
+        every kernel alone, and have the seconds that those bytes take.
     """
 
     def __init__(
-        self, model: Model, menu: Menu, chip: Chip, tiles: int, A: Ints, s_o: Ints, deadline: float = np.inf
+        self,
+        model: Model,
+        menu: Menu,
+        chip: Chip,
+        tiles: int,
+        A: Ints,
+        s_o: Ints,
+        deadline: float = np.inf,
+        slower: Chip | None = None,
     ) -> None:
         self.model, self.menu, self.chip, self.tiles = model, menu, chip, tiles
+        self.slower, self.alone = slower, list[tuple[int, Ints, Floats]]()
         self.A, self.s_o, self.deadline = A, s_o, deadline
         self.rows: list[Ints] = []
         self.mem: list[float] = []
@@ -163,20 +177,27 @@ class Figures:
             tiles_kl=np.zeros((0, 0), dtype=np.int64), **derived(sharded, self.chip),
         )  # fmt: skip
         cut_t = self.forward_t[0] & ~self.forward_t[1] & separate
-        return BlockRows(
+        made_of = BlockRows(
             self.model, figures, distinct(figures), np.array(self.rows), cut_t, units, deadline=self.deadline
         )
+        if self.alone:
+            more = max(len(columns) for _, columns, _ in self.alone)
+            columns_p, more_p = np.full((made_of.blocks, more), -1), np.zeros((made_of.blocks, more))
+            for p, columns, figures_f in self.alone:
+                columns_p[p, : len(columns)], more_p[p, : len(columns)] = columns, figures_f
+            made_of.memory.append((columns_p, more_p / made_of.rate))
+        return made_of
 
     def _by_row(self, figures_o: Floats) -> Floats:
         """Figures of options, and nothing of the rows beside them."""
         return np.concatenate([figures_o, np.zeros(len(self.rows) - len(figures_o))])
 
-    def _ends(self) -> list[tuple[int, int, Floats, Floats]]:
+    def _ends(self) -> list[tuple[int, int, Floats, Floats, Floats]]:
         """Add inputs, outputs and carried tensors where they are moved.
 
         Returns
         -------
-        list of (kernel, source, bytes read, bytes of buffers)
+        list of (kernel, source, bytes read, bytes of buffers, bytes moved)
             By option of the kernel where it is its own source, else by class of the source.
         """
         menu, found = self.menu, []
@@ -189,31 +210,37 @@ class Figures:
                 self.mem[row] += moved
                 self.accessed[row] += moved
                 self.sram[row] += buffer * moved
-            found.append((k, of, size * (not write_e[e]), buffer * size))
+            found.append((k, of, size * (not write_e[e]), buffer * size, size))
         return found
 
-    def _parts(self, full_t: Floats, tile_k: Floats, ends: list[tuple[int, int, Floats, Floats]]) -> None:
+    def _parts(self, full_t: Floats, tile_k: Floats, ends: list[tuple[int, int, Floats, Floats, Floats]]) -> None:
         """Add kernels whose weights are cut into parts under some schemes of theirs and of their sources."""
         menu, first, chip, output_o = self.menu, self.menu.sharded[0], self.chip, self.menu.by_option("output_k")
         one_t = np.unique(first.group_t, return_index=True)[1]
         read_t = np.unique(np.stack([first.dst_t, first.group_t]), axis=1, return_index=True)[1]
+        moved = menu.instance.assumptions.operand_traffic is None
         ends = ends + [
-            (int(first.dst_t[t]), a, full_t[t] * self.share_kc[a], 2 * tile_k[a] * full_t[t] * self.share_kc[a])
+            (int(first.dst_t[t]), a, size_c, 2 * tile_k[a] * size_c, moved * size_c)
             for t, a in zip(read_t.tolist(), first.src_t[read_t].tolist(), strict=True)
+            for size_c in (full_t[t] * self.share_kc[a],)
         ]
         again, all_again = "reread" in chip.weight_tiling, chip.weight_tiling == "reread_all"
         for k, options in enumerate(menu.tables.of_kernel):
             look(self.deadline)
-            # bytes read and bytes of buffers, by option of the kernel and by class of each of its sources
-            given = {k: np.zeros((2, len(options)))}
+            # bytes read, of buffers and moved, by option of the kernel and by class of each of its sources
+            given = {k: np.zeros((3, len(options)))}
             for _, src, *both in (end for end in ends if end[0] == k):
                 given[src] = given.get(src, 0.0) + np.stack(both)
             place = np.array(list(itertools.product(*(range(one.shape[1]) for one in given.values())))).T
-            read_f, buffer_f = np.sum([one[:, at] for one, at in zip(given.values(), place, strict=True)], axis=0)
+            sums = np.sum([one[:, at] for one, at in zip(given.values(), place, strict=True)], axis=0)
+            read_f, buffer_f, moved_f = sums
             stationary_f = menu.by_option("stationary_k")[options][place[0]]
             made_f = (output_o[options] * full_t[one_t][first.src_t[one_t] == k].sum())[place[0]]
             outputs_f = 2 * tile_k[k] * made_f
             parts_f = weight_parts(chip, stationary_f, outputs_f, buffer_f)
+            more_f = (parts_f - 1) * (read_f * again + made_f * all_again)
+            moved_f = moved_f + menu.own_bytes_o[options][place[0]] + moved * made_f + np.maximum(more_f, 0.0)
+            self._slower(k, dict(zip(given, place, strict=True)), moved_f)
             if (parts_f == 1).all():
                 continue
             columns = self.A[k][None, :]
@@ -225,7 +252,6 @@ class Figures:
                         terms: Terms = [(columns[at == choice].T, 1.0), (self.rows[row], -1.0)]
                         self.model.rows(f"parts_{k}_{src}_{choice}", terms, 0, 0)
             self.model.bound(columns[parts_f == 0], upper=0.0)
-            more_f = (parts_f - 1) * (read_f * again + made_f * all_again)
             less_f = (stationary_f + outputs_f) * (1 - 1 / np.maximum(parts_f, 1))
             others = np.delete(self.A, k, axis=0).T
             for f in np.flatnonzero(parts_f > 1).tolist():
@@ -233,3 +259,23 @@ class Figures:
                 if others.size:  # its weight streams through the whole chip
                     alone: Terms = [(others, 1.0), (columns[f], float(others.shape[1]))]
                     self.model.rows(f"alone_{k}_{f}", alone, upper=others.shape[1])
+
+    def _slower(self, k: int, place: dict[int, Ints], moved_f: Floats) -> None:
+        """Note what a kernel alone takes of the memory beyond the rate that most bytes sustain, as bytes at that rate.
+
+        ``place``: by source, and of the kernel itself by option, which of its classes each of all choices has.
+        """
+        if self.slower is None or len(moved_f) > _MOST_ALONE:
+            return
+        more_f = self.slower.dram_seconds(moved_f) * self.chip.dram_bandwidth - moved_f
+        if not (more_f > 0).any():
+            return
+        columns = self.A[k, k][None]
+        if len(moved_f) > 1:
+            columns = self.model.continuous(f"slower_{k}", (len(moved_f),), 0.0, 1.0)
+            for src, at in place.items():
+                of_row = self.menu.tables.of_kernel[k] if src == k else self.seen(k, src)
+                for choice, row in enumerate(of_row):
+                    terms: Terms = [(columns[at == choice][None, :], 1.0), (self.rows[row][[k]], -1.0)]
+                    self.model.rows(f"slower_{k}_{src}_{choice}", terms, 0, 0)
+        self.alone.append((k, columns, more_f))

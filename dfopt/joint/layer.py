@@ -217,6 +217,7 @@ class LayerSearch:
         except Infeasible:
             return np.inf
         if not tables.chip.fused:
+            tables = tables if self.menu.slower is None else replace(tables, chip=self.menu.slower)
             alone = price_each(tables, singles(tables))
             return float(alone.time.sum()) + gradients if alone.legal.all() else np.inf
         among = None if blocks is None else (blocks.before, blocks.after)

@@ -8,7 +8,8 @@ what one kernel of the library does at once. With a binary column for each of th
 
 and prices blocks, conversions and gradients by the same rows (:mod:`dfopt.joint.figures`). What it leaves out is what
 waits in DRAM between blocks, and what chips keep unless limits are given. So its least is a bound on every mapping, and
-the time of one wherever that does not matter.
+the time of one wherever that does not matter. Of a memory that is slower for fewer bytes, kernels alone have the
+seconds of their bytes, and blocks of several those of the most that is sustained, which is a bound.
 
 Suffixes: k kernel, o option, b block.
 """
@@ -119,7 +120,7 @@ def least_listed(
     must_meet(model, tables, s[:, None])
     limit(model, s, holdings)
     unit_s = max(lower_bound(stage, limits), 1e-30) / 4  # block times are a few of them
-    figures = Figures(model, menu, stage.chip, stage.sharded.tile_count, A, s, deadline)
+    figures = Figures(model, menu, stage.chip, stage.sharded.tile_count, A, s, deadline, menu.slower)
     blocks = figures.blocks(limits.forward_backward == "separate", (unit_s, stage.chip.sram))
     time_b = blocks.times(
         [(c.T, (talk_s / unit_s)[None, :]) for c, talk_s, *_ in conversions(model, tables, figures.y_op)]

@@ -14,7 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.documents.mapping import Sharding
+from dfopt.fusion.chip import Chip, chip_of
 from dfopt.physics import ops
+from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import saved_bytes
@@ -264,6 +266,12 @@ class Menu:
     def tile_k(self, tiles: int) -> Floats:
         """Share of each kernel's output in one of so many tiles."""
         return np.array([ops.tile_share(kernel, tiles) for kernel in self.instance.graph.kernels])
+
+    @cached_property
+    def slower(self) -> Chip | None:
+        """The chip as it is where its memory is slower when few bytes are moved, which bounds leave out."""
+        system, assumptions = self.instance.system, self.instance.assumptions
+        return chip_of(system, assumptions) if memory_rows(system.chip, assumptions) else None
 
     @cached_property
     def shares_tiles(self) -> Bools:
