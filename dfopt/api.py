@@ -15,7 +15,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.library import as_design, as_graph, as_system, load_mapping
-from dfopt.machines.calibrations import assumed_on
+from dfopt.machines.calibrations import assumed_again, assumed_on
 from dfopt.machines.stacks import load_stack
 from dfopt.technology.derived_design import ON, DerivedDesign
 
@@ -41,7 +41,8 @@ def evaluate(
     graph, system : Graph and System, or names or paths of them
         The workload and the machine; a design stands for the system that it makes.
     assumptions : Assumptions, Calibration or str, optional
-        Conventions, or the name of a profile, or ``calibrated``; the default profile if left out.
+        Conventions, or the name of a profile, or ``calibrated``. If left out, those of a result, with
+        the shares of its calibration; of a mapping the default profile.
     stack : Stack, name or path, optional
         The chip as a stack of dies; the system's own if left out.
     physical : bool
@@ -67,15 +68,17 @@ def evaluate(
     >>> df.evaluate(result, "gpt2-small", "sn10-8-ring").step_time_s == result.step_time_s
     True
     """
+    machine, chosen = as_system(system), None
     if isinstance(mapping, Result):
+        if assumptions is None:
+            chosen, machine, _ = assumed_again(mapping.assumptions, mapping.system, machine)
         mapping = mapping.mapping
     elif not isinstance(mapping, Mapping):
         mapping = load_mapping(mapping)[0]
     if stack is not None and not isinstance(stack, Stack):
         stack = load_stack(stack)
-    machine, chosen = as_system(system), None
     if assumptions is not None:
-        chosen, machine = assumed_on(assumptions, machine)
+        chosen, machine, _ = assumed_on(assumptions, machine)
     return judge.evaluate(mapping, as_graph(graph), machine, chosen, stack, physical=physical, throttle=throttle)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions
     from dfopt.documents.calibration import Calibration
     from dfopt.documents.system import System
+    from dfopt.machines.calibrations import Assumed
 
 
 class Grouped(TyperCommand):
@@ -72,9 +73,13 @@ ParamOpt = Annotated[
     under(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE"),
 ]
 AssumeOpt = Annotated[
-    str,
+    str | None,
     under(
-        WORKLOAD, "assumptions: a profile or a file; calibrated: that of the chip", "--assume", metavar="PROFILE|FILE"
+        WORKLOAD,
+        "assumptions: a profile or a file; calibrated: that of the chip, as usual where one is and it trains; else"
+        " default, which is ideal",
+        "--assume",
+        metavar="PROFILE|FILE",
     ),
 ]
 SetOpt = Annotated[list[str] | None, under(WORKLOAD, "change one assumption", "--set", metavar="FIELD=VALUE")]
@@ -133,11 +138,13 @@ def graphs_of(
     batch: int | None,
     microbatch: str | None,
     recompute: str | None = None,
+    free: bool = False,
     **given: Any,
 ) -> list[Any]:
     """All ways to compute, for every microbatch that is asked for; ``all``, or none with a phase: all divisors.
 
-    Of a training step also what it computes again, several by commas, or ``all``.
+    Of a training step also what it computes again, several by commas, or ``all``. ``free``: what nobody asked for is
+    tried (:func:`dfopt.workloads.executions.load_executions`).
     """
     if microbatch == "all" or (microbatch is None and given.get("phase") is not None):
         whole = graph_of(name, params, batch, microbatch=1, **given).batch
@@ -145,6 +152,13 @@ def graphs_of(
     else:
         sizes = [*arguments.sizes("--microbatch", microbatch)] or [None]
     again: list[str | None] = [*arguments.recomputes(recompute)] or [None]
+    if free:
+        from dfopt.workloads.executions import load_executions
+
+        overrides = arguments.values(params, "--param") | ({} if batch is None else {"batch": batch})
+        overrides |= {key: value for key, value in given.items() if value is not None}
+        few = [size for size in sizes if size is not None], [how for how in again if how is not None]
+        return [*load_executions(name, *few, **overrides)]
     found = [
         one
         for size in sizes
@@ -167,15 +181,12 @@ def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None
     return chosen.changed(arguments.values(changes, "--set"), "--set")
 
 
-def assumed_by(name: str, changes: list[str] | None, system: System) -> tuple[Assumptions, System, Calibration | None]:
+def assumed_by(name: str | Calibration, changes: list[str] | None, system: System) -> Assumed:
     """What a profile, a file or a calibration says, with some fields changed, and the system as it is about it."""
-    from dfopt.machines.calibrations import calibration_of
+    from dfopt.machines.calibrations import assumed_on
 
-    fitted = calibration_of(name, system)
-    if fitted is None:
-        return assumptions_of(name, changes), system, None
-    chosen = fitted.assumptions.changed(arguments.values(changes, "--set"), "--set")
-    return chosen, fitted.applied(system), fitted
+    found = assumed_on(name, system)
+    return found._replace(assumptions=found.assumptions.changed(arguments.values(changes, "--set"), "--set"))
 
 
 def store_of(study: str, store: Path | None, share: str = "") -> Path:

@@ -20,6 +20,7 @@ from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
 from dfopt.library import load_mapping, load_system
+from dfopt.machines.calibrations import assumed_again
 from dfopt.machines.stacks import load_stack
 from dfopt.show.omissions import Judged, left_out
 from dfopt.show.physical import Ranked
@@ -55,8 +56,10 @@ def judged(
             assumptions, system, _ = assumed_by(assume, changes, system)
         else:
             assumptions = assumed(result)
+            if result is not None:
+                system = assumed_again(assumptions, result.system, system).system
         found = [_judged(documents[0], mapping, graph, system, assumptions, dies(system), throttle)]
-        for what, now in (("graph", graph), ("system", own)):
+        for what, now in (("graph", graph), ("system", own if assume is not None else system)):
             if result is not None and now.digest() != getattr(result.provenance, f"{what}_digest"):
                 typer.echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
         return found

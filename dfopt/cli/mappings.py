@@ -122,7 +122,7 @@ def solve(
     prompt: Annotated[int | None, under(WORKLOAD, "tokens of a prompt (parameter seq)", min=1)] = None,
     hit: Annotated[int | None, under(WORKLOAD, "prefill: of these cached already", min=0)] = None,
     param: ParamOpt = None,
-    assume: AssumeOpt = "default",
+    assume: AssumeOpt = None,
     set_: SetOpt = None,
     p_max: Annotated[int | None, under(BY_HAND, "on-chip partitions at most", min=1)] = None,
     formulation: Annotated[
@@ -155,8 +155,10 @@ def solve(
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
     with errors(" before the first mapping was found"):
         from dfopt.documents.mapping import Pins
+        from dfopt.documents.request import FREE_ZERO
         from dfopt.errors import Infeasible, NoSolution, PlanError
         from dfopt.library import load_system
+        from dfopt.machines.calibrations import usual
         from dfopt.machines.stacks import load_stack, with_stack
         from dfopt.search import dump_models, optimize
         from dfopt.show.progress import ProgressLine
@@ -168,20 +170,26 @@ def solve(
         if stack is not None:
             machine = with_stack(machine, load_stack(stack))
         bare = machine
-        assumptions, machine, fitted = assumed_by(assume, set_, machine)
-        if kernel_by_kernel:
-            if pin or p_max is not None:
-                given = "--pin" if pin else "--p-max"
-                raise PlanError(
-                    f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out"
-                )
-            assumptions = assumptions.with_(execution="kernel_by_kernel")
+        if kernel_by_kernel and (pin or p_max is not None):
+            given = "--pin" if pin else "--p-max"
+            raise PlanError(f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out")
         fixed = Pins.load(pins) if pins is not None else Pins()
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
         served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
         shared = {**on_axes, "ep": ep, "cp": cp, "attention_dp": attention_dp, "modules": arguments.modules(module)}
         shared["place"] = arguments.places(place) or None
         size, known = arguments.count_or("--batch", batch, "max"), None
+        drawn = graph_of(graph, param, None if size == "max" else size, **served)
+        if assume is None:
+            fitted, why = usual(drawn, machine)
+            if why and drawn.trains:
+                typer.echo(f"dfopt: assumptions default, not the calibration of {machine.chip.name}: {why}", err=True)
+            assumptions, machine, fitted = assumed_by(fitted or "default", set_, machine)
+        else:
+            assumptions, machine, fitted = assumed_by(assume, set_, machine)
+        if kernel_by_kernel:
+            assumptions = assumptions.with_(execution="kernel_by_kernel")
+        free = fitted is not None and drawn.trains and size != "max"
         if size == "max":
             from dfopt.search.largest import largest_batch
 
@@ -198,7 +206,7 @@ def solve(
                 raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
             size, known = largest.batch, largest.result
             typer.echo(str(largest), err=True)
-        workload, *variants = graphs_of(graph, param, size, microbatch, recompute, **served)
+        workload, *variants = graphs_of(graph, param, size, microbatch, recompute, free, **served)
         line = ProgressLine(quiet=quiet)
         try:
             result = optimize(
@@ -211,7 +219,7 @@ def solve(
                 last_layers=last_layers,
                 schedule=arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
                 two_batch_overlap=two_batch_overlap,
-                zero=arguments.levels("--zero", zero),
+                zero=arguments.levels("--zero", zero) or (FREE_ZERO if free else None),
                 zero_replicas=arguments.sizes_or("--zero-replicas", zero_replicas, "all"),
                 recomputed=recompute_layers,
                 variants=variants,
@@ -262,25 +270,17 @@ def _solved(result: Result, bare: System | None = None) -> Any:
     from dfopt.show.physical import ranking_report, with_physics
     from dfopt.show.tables import result_report
 
-    whole = with_physics(result_report(result), result.score)
+    ideal = None
     if bare is not None:
-        whole = Group(whole, _ideal(result, bare))
+        from dfopt.documents.assumptions import profile
+        from dfopt.judge import evaluate
+
+        ideal = evaluate(result.mapping, result.graph, bare, profile("ideal"), physical=False, throttle=False)
+    whole = with_physics(result_report(result, ideal), result.score)
     if not result.alternatives:
         return whole
     ranked = judged_mappings("", result, result.assumptions, result.system.stack)
     return Group(whole, "", ranking_report(by_physics(ranked)))
-
-
-def _ideal(result: Result, bare: System) -> str:
-    """A line about the same mapping as the profile default has it."""
-    from dfopt.documents.assumptions import profile
-    from dfopt.judge import evaluate
-    from dfopt.units import format as show_unit
-
-    ideal = evaluate(result.mapping, result.graph, bare, profile("default"), physical=False, throttle=False)
-    share = ideal.step_time_s / result.step_time_s
-    seconds = show_unit(ideal.step_time_s, "time")
-    return f"calibration {result.assumptions.profile}; ideal: {seconds} ({share:.0%}), the same mapping under default"
 
 
 @app.command()

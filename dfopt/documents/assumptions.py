@@ -2,8 +2,8 @@
 
 Two results are comparable only if their assumptions are equal, so every result carries them.
 Each field exists because two sources differ (DFModel's paper, its program's versions, physics);
-``default`` takes the most physical choice for each, ``dfmodel`` the choice behind the paper's
-Table VI and Figs. 10-11.
+``default`` takes the most physical choice for each and no loss that has to be measured, so it is called ``ideal`` too;
+``dfmodel`` takes the choice behind the paper's Table VI and Figs. 10-11.
 """
 
 from __future__ import annotations
@@ -279,6 +279,7 @@ _DFMODEL = Assumptions(
 
 PROFILES: dict[str, Assumptions] = {
     "default": Assumptions(),
+    "ideal": Assumptions(),  # another word for it, beside what was measured
     "dfmodel": _DFMODEL,
     "dfmodel-allow-empty": _DFMODEL.with_(profile="dfmodel-allow-empty", empty_partitions="allow"),
 }
@@ -289,8 +290,8 @@ def profile(name: str) -> Assumptions:
 
     Examples
     --------
-    >>> profile("dfmodel").all_reduce_passes
-    2
+    >>> profile("dfmodel").all_reduce_passes, profile("ideal") == profile("default")
+    (2, True)
     """
     if name not in PROFILES:
         raise NotInZoo(name, close_matches(name, PROFILES) or sorted(PROFILES), kind="assumptions")

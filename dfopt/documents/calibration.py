@@ -91,6 +91,11 @@ class Calibration(Document):
         """What was fitted or taken over, by name."""
         return {number.name: number.value for number in (*(self.taken_over or ()), *self.fitted)}
 
+    @property
+    def stamp(self) -> str:
+        """Its name with its digest, which tells it from an earlier or later fit of that name."""
+        return f"{self.profile} {self.digest()}"
+
     def applied(self, system: System) -> System:
         """The system with these shares; `SystemSpecError` for another chip, or a system of more levels.
 

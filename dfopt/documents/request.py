@@ -22,6 +22,9 @@ _BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
 }  # fmt: skip
 """What the field calls schemes of modules, by the degree that says so."""
 
+FREE_ZERO: Final = 0, 1
+"""Levels of ZeRO that are tried where nobody says which and every execution option is free."""
+
 MetricName = Literal["step_time"]
 
 
@@ -148,6 +151,16 @@ class Request(OnAxes):
         asked = {"sequence_parallelism": self.sequence_parallelism, "schedule": order}
         changes = {name: value for name, value in asked.items() if value not in (None, getattr(assumptions, name))}
         return assumptions.changed(changes)
+
+    def freed(self) -> Self:
+        """The same with what is not asked for left free: what runs under a calibration is decided, not assumed.
+
+        Examples
+        --------
+        >>> Request().freed().zero, Request(zero=(3,)).freed().zero
+        ((0, 1), (3,))
+        """
+        return self if self.zero is not None else self.model_copy(update={"zero": FREE_ZERO})
 
     def said(self) -> dict[str, Any]:
         """What differs from a request for nothing in particular, as in a file."""

@@ -99,7 +99,11 @@ Systems = Annotated[
 class AssumptionsEntry(Part):
     """A profile of assumptions with some fields replaced; several of them are an axis."""
 
-    profile: str = "default"
+    profile: str = Field(
+        default="default",
+        description="name, or file from the study's folder, of assumptions or of a calibration; calibrated: that of"
+        " each system's chip. Systems of a cell then have its shares",
+    )
     label: Label | None = Field(default=None, description="in the frame; none = the profile's name")
     set: dict[str, Any] = Field(default_factory=dict, description="field -> value")
     graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")

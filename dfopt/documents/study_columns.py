@@ -73,9 +73,12 @@ COLUMNS: Final[dict[str, str]] = {
     "stack_energy_per_token_j": "the same per token",
     "limits_broken": "logic, dram, power, runaway, convergence or capacity, where no clock keeps the stack's limits",
     "solve_s": "seconds that the solve took",
+    "calibrated_by": "profile whose shares the cell's system has, with a digest of it; none where none was assumed",
     "note": "the message of a cell without a mapping, and prices that are missing",
     "cell": "digest of all that the cell depends on: its key in the store",
     "dfopt": "version of dfopt that solved the cell",
 }
 
-TEXT_COLUMNS: Final = frozenset({*AXIS_COLUMNS, "status", "plan", "bound_by", "limits_broken", "note", "cell", "dfopt"})
+TEXT_COLUMNS: Final = frozenset(
+    {*AXIS_COLUMNS, "status", "plan", "bound_by", "limits_broken", "calibrated_by", "note", "cell", "dfopt"}
+)

@@ -2,39 +2,96 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.base import Document
 from dfopt.documents.calibration import Calibration
+from dfopt.documents.graph import Graph
+from dfopt.documents.kinds import kind_of
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.documents.zoo import find, is_path, zoo
 from dfopt.errors import PlanError
 
-__all__ = ["CALIBRATED", "assumed_on", "calibration_of"]
+__all__ = ["CALIBRATED", "Assumed", "assumed_again", "assumed_on", "calibration_of", "usual"]
 
 CALIBRATED: Final = "calibrated"
+"""What stands for the calibration of a system's chip."""
 
 
-def calibration_of(text: str, system: System) -> Calibration | None:
-    """The calibration that a text names: a file of one, one of the zoo, or ``calibrated``, which is that of the chip.
+class Assumed(NamedTuple):
+    """Assumptions, the system as they are about it, and the calibration whose shares that has, if there is one."""
+
+    assumptions: Assumptions
+    system: System
+    calibration: Calibration | None = None
+
+
+def assumed_on(given: Assumptions | Calibration | str, system: System, folder: Path | None = None) -> Assumed:
+    """Assumptions, and the system as they are about it: with the shares of a calibration, if they are one.
+
+    Parameters
+    ----------
+    given : Assumptions, Calibration or str
+        A document; or the name of a profile, of a calibration of the zoo, ``calibrated``, or a file of either.
+    system : System
+        The machine.
+    folder : Path, optional
+        Where paths start; the working directory if left out.
 
     Raises
     ------
-    PlanError
-        For ``calibrated`` where no calibration is of the chip of the system.
+    DfoptError
+        For a name that is none, for ``calibrated`` where no calibration is of the chip, and for one of another chip.
 
     Examples
     --------
     >>> from dfopt.machines.compose import load_system
-    >>> calibration_of("calibrated", load_system("a100-512")).profile
+    >>> chosen, system, fitted = assumed_on("calibrated", load_system("h100-8"))
+    >>> chosen.profile, system.chip.efficiency == fitted.efficiency
+    ('h100-calibrated', True)
+    """
+    if isinstance(given, str):
+        given = calibration_of(system) if given == CALIBRATED else _named(given, folder or Path())
+    if isinstance(given, Calibration):
+        return Assumed(given.assumptions, given.applied(system), given)
+    return Assumed(given, system)
+
+
+def assumed_again(assumptions: Assumptions, found_on: System, system: System) -> Assumed:
+    """What a result assumed, on a system of the same chip: with the shares of the calibration that its own one has.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> chosen, found_on, _ = assumed_on("calibrated", load_system("a100-8"))
+    >>> assumed_again(chosen, found_on, load_system("a100-512")).calibration.profile
     'a100-calibrated'
     """
-    names = zoo("calibrations")
-    if text in names or (is_path(text) and text.endswith((".yaml", ".yml", ".json")) and _is_calibration(text)):
-        return Calibration.load(find("calibrations", text))
-    if text != CALIBRATED:
-        return None
-    every = [Calibration.load(find("calibrations", name)) for name in names]
+    known = (one for one in _of_zoo() if one.chip == system.chip.name == found_on.chip.name)
+    fitted = next((one for one in known if one.efficiency == found_on.chip.efficiency), None)
+    if fitted is None or assumptions.compute_model != "efficiency":
+        return Assumed(assumptions, system)
+    return Assumed(assumptions, fitted.applied(system), fitted)
+
+
+def calibration_of(system: System) -> Calibration:
+    """The calibration of the zoo that is of the chip of a system.
+
+    Raises
+    ------
+    PlanError
+        If there is none.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> calibration_of(load_system("a100-512")).profile
+    'a100-calibrated'
+    """
+    every = _of_zoo()
     for one in every:
         if one.chip == system.chip.name:
             return one
@@ -43,31 +100,49 @@ def calibration_of(text: str, system: System) -> Calibration | None:
     raise PlanError(f"calibrated: {message}; calibrate it (`dfopt calibrate`), or assume another profile")
 
 
-def _is_calibration(path: str) -> bool:
-    from dfopt.documents.kinds import kind_of
-    from dfopt.documents.strict_yaml import load_strict
+def usual(graph: Graph, system: System) -> tuple[Calibration | None, str]:
+    """What is assumed of a workload on a machine where nothing is said: the calibration of the chip, or none.
 
-    file = find("calibrations", path)
-    return kind_of(load_strict(file), str(file)) == "calibration"
-
-
-def assumed_on(assumptions: Assumptions | Calibration | str, system: System) -> tuple[Assumptions, System]:
-    """Assumptions, and the system as they are about it: with the shares of a calibration, if they are one.
-
-    Raises
-    ------
-    DfoptError
-        For a name that is none, and a calibration of another chip.
+    It is for training steps, to which the calibrations were fitted. In words: why one that there is does not serve.
 
     Examples
     --------
     >>> from dfopt.machines.compose import load_system
-    >>> chosen, system = assumed_on("calibrated", load_system("h100-8"))
-    >>> chosen.profile, system.network[0].efficiency
-    ('h100-calibrated', 0.9289)
+    >>> from dfopt.workloads import load_graph
+    >>> usual(load_graph("gpt3-175b", mode="training"), load_system("a100-512"))[0].profile
+    'a100-calibrated'
+    >>> usual(load_graph("gpt3-175b"), load_system("a100-512"))
+    (None, 'it was fitted to training steps')
     """
-    if isinstance(assumptions, str):
-        assumptions = calibration_of(assumptions, system) or profile(assumptions)
-    if isinstance(assumptions, Calibration):
-        return assumptions.assumptions, assumptions.applied(system)
-    return assumptions, system
+    fitted = next((one for one in _of_zoo() if one.chip == system.chip.name), None)
+    if fitted is None:
+        return None, ""
+    reasons = {
+        "it was fitted to training steps": not graph.trains,
+        "the bandwidth of a stack of dies follows from its DRAM": system.stack is not None,
+        "layers are drawn one by one": not graph.folded,
+        f"it knows {len(fitted.network)} levels of a network": len(system.network) > len(fitted.network),
+    }
+    why = next((reason for reason, holds in reasons.items() if holds), "")
+    return (None, why) if why else (fitted, "")
+
+
+def _of_zoo() -> list[Calibration]:
+    return [Calibration.load(find("calibrations", name)) for name in zoo("calibrations")]
+
+
+def _named(text: str, folder: Path) -> Assumptions | Calibration:
+    """A profile, a calibration of the zoo, or a file of either."""
+    beside = folder / text
+    path = find("calibrations", beside if beside.is_file() else text) if _is_file(text, beside) else None
+    if path is None:
+        return profile(text)
+    data = load_strict(path)  # once: it may be a pipe
+    kind: type[Document] = Calibration if kind_of(data, str(path)) == "calibration" else Assumptions
+    made = kind.from_data(data, str(path))
+    assert isinstance(made, Assumptions | Calibration)
+    return made
+
+
+def _is_file(text: str, beside: Path) -> bool:
+    return beside.is_file() or is_path(text) or text in zoo("calibrations")

@@ -20,7 +20,7 @@ from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.judge import evaluate
 from dfopt.library import as_graphs, as_system
-from dfopt.machines.calibrations import assumed_on
+from dfopt.machines.calibrations import assumed_on, usual
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
@@ -36,6 +36,7 @@ from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
 from dfopt.setting.instance import Setting
 from dfopt.technology.stack_models import power_of
+from dfopt.workloads.executions import load_executions
 
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 
@@ -46,7 +47,7 @@ def optimize(
     system: System | Design | str | os.PathLike[str],
     request: Request | None = None,
     *,
-    assumptions: Assumptions | Calibration | str = "default",
+    assumptions: Assumptions | Calibration | str | None = None,
     stack: Stack | None = None,
     variants: Sequence[Graph] = (),
     progress: Callable[[Progress], None] | None = None,
@@ -60,9 +61,12 @@ def optimize(
         What to map, and onto what; a design stands for the system that it makes.
     request : Request, optional
         What is asked; or its fields as keyword arguments, see below.
-    assumptions : Assumptions, Calibration or str
+    assumptions : Assumptions, Calibration or str, optional
         A document, or the name of a profile; ``calibrated`` is the calibration of the system's chip, whose shares the
-        system of the result has.
+        system of the result has. If left out, that is taken for a training step on a chip that has one, and
+        ``default`` for all else. Under a calibration what is not asked for is free: ZeRO 0 and 1, and of a graph that
+        is named also the microbatch and what is computed again (see
+        `dfopt.workloads.executions.load_executions`, which draws those of a graph with parameters).
     stack : Stack, optional
         The chip as a stack of dies; the system's own if left out.
     variants : sequence of Graph
@@ -93,8 +97,9 @@ def optimize(
     ('optimal', 0.0)
     """
     began = time.perf_counter()
+    named = None if isinstance(graph, Graph) else graph
     graph, *ways = as_graphs(graph)
-    variants, system = (*ways, *variants), as_system(system)
+    system = as_system(system)
     if request is not None and asked:
         raise PlanError(f"request: given beside {', '.join(asked)}; give a request or its fields, not both")
     request = Request.of(**asked) if request is None else request
@@ -108,8 +113,13 @@ def optimize(
         system = needs_stack(system, None)
     if system.stack is not None:
         power_of(system.stack)  # what is wrong with a stack is told before the search
-    chosen, system = assumed_on(assumptions, system)
-    chosen = request.assuming(chosen)
+    if assumptions is None:
+        assumptions = usual(graph, system)[0] or "default"
+    chosen, system, fitted = assumed_on(assumptions, system)
+    if fitted is not None and graph.trains:
+        request = request.freed()
+        graph, *ways = (graph, *ways) if named is None else load_executions(named)
+    variants, chosen = (*ways, *variants), request.assuming(chosen)
     setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
     _check_variants(graph, variants)
     _check(setting, request)

@@ -6,15 +6,15 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
 from dfopt.units import format as show_unit
 
-__all__ = ["stage_facts"]
+__all__ = ["order_of", "stage_facts"]
 
 
 def stage_facts(result: Result) -> list[tuple[str, str]]:
     """Rows of the table of a result, if there is anything to say."""
     found = []
     stages, plan = result.score.stages, result.plan
-    if result.graph.trains and plan.stages > 1 and (result.request.schedule or _order(result) == "GPipe"):
-        found.append(("schedule", _order(result)))
+    if result.graph.trains and plan.stages > 1 and (result.request.schedule or order_of(result) == "GPipe"):
+        found.append(("schedule", order_of(result)))
     if plan.two_batch_overlap:
         found.append(("two batches", _in_turns(max(stages, key=lambda stage: stage.time_s))))
     if plan.recomputed:
@@ -24,7 +24,10 @@ def stage_facts(result: Result) -> list[tuple[str, str]]:
     return found
 
 
-def _order(result: Result) -> str:
+def order_of(result: Result) -> str:
+    """The order of microbatches in the pipeline."""
+    if result.plan.stages == 1:
+        return "one stage"
     if result.assumptions.schedule == "gpipe":
         return "GPipe"
     return f"1F1B, interleaved over {result.plan.interleave} chunks" if result.plan.interleave > 1 else "1F1B"

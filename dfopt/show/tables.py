@@ -21,6 +21,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
 from dfopt.documents.tokens import tokens_of
 from dfopt.physics.schedule import terms_of
+from dfopt.show.decisions import decisions
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.omissions import left_out
 from dfopt.show.parts import hidden_words, parts_words
@@ -135,8 +136,8 @@ def flop_words(score: Score) -> str:
     return f"MFU {percent(model)}, HFU {percent(hardware)}"
 
 
-def result_report(result: Result) -> RenderableType:
-    """The whole answer of ``dfopt solve``."""
+def result_report(result: Result, ideal: Score | None = None) -> RenderableType:
+    """The whole answer of ``dfopt solve``; ``ideal``: the same mapping without the losses of a calibration."""
     score = result.score
     names = f"{result.mapping.graph} on {result.mapping.system}, assumptions {result.assumptions.profile}"
     facts = [
@@ -145,6 +146,7 @@ def result_report(result: Result) -> RenderableType:
         *([("computed", result.graph.variant)] if result.graph.variant else []),
         *([("types", type_words(result.graph))] if result.graph.dtypes else []),
         *_headline(score, result.value, result.utilization, result.graph.trains),
+        *([("ideal", _ideal_words(ideal, result))] if ideal is not None else []),
         ("status", status_line(result)),
         ("proof", result.proof),
         *routing_facts(routing_of(result.graph)),
@@ -154,7 +156,16 @@ def result_report(result: Result) -> RenderableType:
     table = _partitions(score, title, result.mapping.stages == 1, kinds)
     gains: list[RenderableType] = ["", _sensitivity(result)] if result.sensitivity else []
     took = Text(f"solved in {result.seconds:.2f} s", style="dim")
-    return Group(Facts(facts), "", table, "", Facts(bottleneck(result)), *gains, took)
+    chosen: list[RenderableType] = ["", decided] if (decided := decisions(result)) is not None else []
+    return Group(Facts(facts), *chosen, "", table, "", Facts(bottleneck(result)), *gains, took)
+
+
+def _ideal_words(ideal: Score, result: Result) -> str:
+    share = percent(ideal.step_time_s / result.step_time_s)
+    return (
+        f"{seconds(ideal.step_time_s)}, {share} of it: the same mapping without the losses that"
+        f" {result.assumptions.profile} has measured (--assume ideal)"
+    )
 
 
 def plan_words(plan: Plan, samples: int) -> str:

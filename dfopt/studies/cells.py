@@ -10,13 +10,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.assumptions import PROFILES, Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.documents.study import AssumptionsEntry, GraphEntry, Study, label_of_value
 from dfopt.documents.study_expressions import names_in
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, Issue, json_path, shown
+from dfopt.errors import DocumentError, Issue, PlanError, json_path, shown
+from dfopt.machines.calibrations import Assumed, assumed_on
 from dfopt.studies.selection import selected
 from dfopt.studies.systems import Machine, machines, of_study
 from dfopt.workloads import load_graph
@@ -36,7 +37,8 @@ class Cell:
     """One solve of a study.
 
     ``axes`` holds the labels that tell it from the others, by column; ``key`` is the digest of what it asks, so
-    equal cells of two studies, or of one, have the same key.
+    equal cells of two studies, or of one, have the same key. ``calibration`` names the one whose shares the system has,
+    with its digest.
     """
 
     axes: Mapping[str, str | int | float | None]
@@ -46,6 +48,7 @@ class Cell:
     options: Request
     seed: int
     key: str
+    calibration: str | None = None
 
     @property
     def label(self) -> str:
@@ -86,7 +89,17 @@ def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Ce
             raise DocumentError(
                 name, [Issue(json_path("graphs", i), message, "add it to their graphs, or leave it out")]
             )
-    return _filtered(study, cells, name)
+    kept = _filtered(study, cells, name)
+    if without := dict.fromkeys(cell.issue for cell in kept if isinstance(cell, _Without)):
+        raise DocumentError(name, list(without))
+    return tuple(cell for cell in kept if isinstance(cell, Cell))
+
+
+class _Without(NamedTuple):
+    """A cell whose chip the calibration that is asked for is not of: a mistake, unless a filter drops the cell."""
+
+    axes: Mapping[str, str | int | float | None]
+    issue: Issue
 
 
 class _Point(NamedTuple):
@@ -108,7 +121,7 @@ class _Grid:
         self._known: dict[str, Any] = {}
         self._digests: dict[int, tuple[str, object]] = {}
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[Cell | _Without]:
         study = self.study
         listed = machines(study.systems, self.folder, self.path)
         for (g, graph), machine in product(enumerate(study.graphs), listed):
@@ -123,10 +136,9 @@ class _Grid:
 
     def _cell(
         self, g: int, entry: GraphEntry, machine: Machine, a: int, assumed: AssumptionsEntry, chosen: Sequence[_Point]
-    ) -> Cell:
+    ) -> Cell | _Without:
         graph = self._graph(entry, *_together(chosen, "graph", json_path("graphs", g)))
         system = self._system(machine, chosen)
-        assumptions = self._assumptions(assumed, *_together(chosen, "assumptions", json_path("assumptions", a)))
         options = self._options(entry, *_together(chosen, "options", json_path("graphs", g, "options")))
         axes: dict[str, str | int | float | None] = {
             "graph": entry.label or entry.graph,
@@ -134,9 +146,16 @@ class _Grid:
             "assumptions": assumed.label or assumed.profile,
             **{point.axis: point.label for point in chosen},
         }
+        try:
+            assumptions, system, fitted = self._assumed(assumed, chosen, a, system)
+        except (PlanError, DocumentError) as error:
+            if assumed.profile in PROFILES:
+                raise
+            return _Without(axes, self._uncalibrated(error, axes, a))
         digests = [self._digest(document) for document in (graph, system, assumptions)]
         key = _sha([_FORMAT, *digests, _said(options), self.study.seed])
-        return Cell(axes, graph, system, assumptions, options, self.study.seed, key)
+        stamp = None if fitted is None else fitted.stamp
+        return Cell(axes, graph, system, assumptions, options, self.study.seed, key, stamp)
 
     def _once(self, what: str, identity: object, where: str, make: Callable[[], Made]) -> Made:
         """Make a document once; what is wrong with it becomes an issue of the study, at ``where``."""
@@ -164,11 +183,27 @@ class _Grid:
         what = f"system {machine.labels['system']}"
         return self._once(what, fields, where, lambda: machine.changed(fields, what))
 
-    def _assumptions(self, entry: AssumptionsEntry, fields: dict[str, Any], where: str) -> Assumptions:
+    def _assumed(self, entry: AssumptionsEntry, chosen: Sequence[_Point], a: int, system: System) -> Assumed:
+        fields, where = _together(chosen, "assumptions", json_path("assumptions", a))
         changes = {**entry.set, **fields}
-        return self._once(
-            "assumptions", [entry.profile, changes], where, lambda: profile(entry.profile).changed(changes)
-        )
+
+        def make() -> Assumed:
+            found = assumed_on(entry.profile, system, self.folder)
+            return found._replace(assumptions=found.assumptions.changed(changes))
+
+        if entry.profile in PROFILES:
+            return self._once("assumptions", [entry.profile, changes], where, make)._replace(system=system)
+        # a system is kept as long as the grid, so that its id is its own
+        return self._once("assumptions", [entry.profile, changes, id(system)], where, make)
+
+    def _uncalibrated(self, error: PlanError | DocumentError, axes: Mapping[str, Any], a: int) -> Issue:
+        """What is wrong where a calibration is asked for and is not of the system's chip."""
+        if isinstance(error, DocumentError):
+            return error.issues[0]
+        message = str(error).removeprefix("calibrated: ").partition(";")[0]
+        cells = f"assumptions == {axes['assumptions']!r} and chip == {axes['chip']!r}"
+        remedy = f'calibrate it, or leave these cells out: filters: [{{drop: "{cells}"}}]'
+        return Issue(json_path("assumptions", a, "profile"), message, remedy)
 
     def _options(self, entry: GraphEntry, fields: dict[str, Any], where: str) -> Request:
         changes = {**entry.options, **fields}
@@ -233,7 +268,7 @@ def _sha(content: object) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def _filtered(study: Study, cells: tuple[Cell, ...], path: str) -> tuple[Cell, ...]:
+def _filtered(study: Study, cells: tuple[Cell | _Without, ...], path: str) -> tuple[Cell | _Without, ...]:
     """The cells that no filter drops; checks also what of the claims can be before anything is solved.
 
     Those are conditions over axes alone.
@@ -257,7 +292,7 @@ def _filtered(study: Study, cells: tuple[Cell, ...], path: str) -> tuple[Cell, .
 class _Labels:
     """The labels of cells, on which many conditions are asked."""
 
-    def __init__(self, cells: tuple[Cell, ...]) -> None:
+    def __init__(self, cells: tuple[Cell | _Without, ...]) -> None:
         self._cells = cells
         self._frame: Any = None
         self._known: dict[str, set[int]] = {}

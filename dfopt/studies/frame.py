@@ -59,6 +59,7 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         "dram_bandwidth_bytes_per_s": chip.fastest.bandwidth,
         "price_usd": cost.total_usd,
         "power_w": cost.total_w,
+        "calibrated_by": cell.calibration,
         "note": unpriced,
     }
     if record is None:
@@ -84,6 +85,7 @@ def of_record(record: Record) -> dict[str, Any]:
     """What a record says of its cell by column, without knowing the study."""
     found = {"status": record["status"], "cell": record["cell"], "dfopt": record.get("dfopt")}
     found |= {"solve_s": record.get("seconds"), "note": record.get("message")}
+    found |= {"calibrated_by": record["calibrated_by"]} if "calibrated_by" in record else {}
     figures = record.get("figures")
     if figures is None:
         return found

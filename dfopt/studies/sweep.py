@@ -121,7 +121,9 @@ def sweep(
             key = answer["cell"]
             if key not in left:  # an executor may be told twice; a cell is done once
                 return
-            record = {**answer, "study": document.name, "axes": dict(wanted[key].axes)}
+            cell = wanted[key]
+            record = {**answer, "study": document.name, "axes": dict(cell.axes)}
+            record |= {} if cell.calibration is None else {"calibrated_by": cell.calibration}
             result = record.pop("result", None)
             if kept is not None and result is not None:
                 Result.from_data(result).dump(kept / f"{key}.json")

@@ -21,12 +21,21 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.published import Counts, Figure, Published, figures
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.zoo import find
+from dfopt.documents.zoo import find, is_path
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, refuse, shown
 from dfopt.machines.replace import replaced
 from dfopt.workloads.recompute import some_recomputed, ways_of
 
-__all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph", "load_variants", "sizes_of"]
+__all__ = [
+    "WORKLOADS",
+    "Workload",
+    "expand",
+    "graph_schema",
+    "load_graph",
+    "load_variants",
+    "parameters_of",
+    "sizes_of",
+]
 
 
 class _Recipe(Document):
@@ -239,6 +248,26 @@ def load_variants(name_or_path: str | os.PathLike[str], **overrides: Any) -> tup
     others = ways(workload.parameters(**data["parameters"]))
     more = (expand({**data, "parameters": {**data["parameters"], **change}}, path) for change in others)
     return (graph, *more)
+
+
+def parameters_of(name_or_path: str | os.PathLike[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Parameters that the workload of a graph takes, and those that its file fixes; none of explicit kernels.
+
+    A file of one's own says how a model is run; the zoo, and the configuration of a model, only what it is.
+
+    Examples
+    --------
+    >>> allowed, fixed = parameters_of("gpt2-small")
+    >>> "recompute" in allowed, "microbatch" in allowed, "microbatch" in fixed
+    (True, True, False)
+    """
+    data, path = _read(name_or_path, {})
+    if "workload" not in data:
+        return frozenset(), frozenset()
+    workload, recipe = _recipe(data, os.fspath(path))
+    given: Part = recipe.parameters  # type: ignore[attr-defined]
+    of_model = not is_path(os.fspath(name_or_path)) or is_model_config(load_strict(path, unbounded=is_model_config))
+    return frozenset(workload.parameters.model_fields), frozenset(() if of_model else given.model_fields_set)
 
 
 def graph_schema() -> dict[str, Any]:

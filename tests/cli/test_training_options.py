@@ -11,7 +11,18 @@ from typer.testing import CliRunner
 from dfopt.cli import app
 from dfopt.documents.result import Result
 
-STEP = ["gpt2-small", "a100-8", "--param", "mode=training", "--batch", "16", "--no-sensitivity", "-q"]
+STEP = [
+    "gpt2-small",
+    "a100-8",
+    "--assume",
+    "ideal",
+    "--param",
+    "mode=training",
+    "--batch",
+    "16",
+    "--no-sensitivity",
+    "-q",
+]
 
 
 def run(*words: str) -> tuple[int, str, str]:

@@ -18,7 +18,7 @@ def test_the_answer_is_the_same_with_a_dive_and_without(monkeypatch: pytest.Monk
     for patience in (-1, 10**9):
         monkeypatch.setattr(racing, "_PATIENCE", patience)
         monkeypatch.setattr(racing, "dive", lambda searches, really=racing.dive: dived.append(1) or really(searches))
-        found.append(df.optimize(graphs[0], system, variants=graphs[1:], zero=(0, 1), tp=1, pp=2))
+        found.append(df.optimize(graphs[0], system, variants=graphs[1:], assumptions="ideal", zero=(0, 1), tp=1, pp=2))
     assert len(dived) == 1
     assert found[0].step_time_s == pytest.approx(found[1].step_time_s, rel=1e-9)
     assert (found[0].status, found[0].gap) == (found[1].status, found[1].gap) == ("optimal", 0.0)
@@ -29,5 +29,7 @@ def test_a_plan_with_room_is_found_where_thousands_have_none(monkeypatch: pytest
     """What the dive finds is kept before any other plan is mapped."""
     graphs = [df.load_graph("llama-3.1-8b", mode="training", batch=64, recompute=each) for each in WAYS[1:]]
     monkeypatch.setattr(racing, "_PATIENCE", -1)
-    found = df.optimize(graphs[0], "h100-8", variants=graphs[1:], zero=(0, 1), gap=1.0, time_limit=600)
+    found = df.optimize(
+        graphs[0], "h100-8", variants=graphs[1:], assumptions="ideal", zero=(0, 1), gap=1.0, time_limit=600
+    )
     assert found.score.feasible and found.step_time_s < 7.5  # 5.03 s is the best

@@ -144,7 +144,19 @@ def test_what_it_is_refused_beside() -> None:
 
 
 def test_command_line_and_fast_links_by_hand() -> None:
-    asked = ["solve", "gpt2-small", "a100-8", "--param", "mode=training", "--param", "batch=16", "--tp", "1"]
+    asked = [
+        "solve",
+        "gpt2-small",
+        "a100-8",
+        "--param",
+        "mode=training",
+        "--param",
+        "batch=16",
+        "--tp",
+        "1",
+        "--assume",
+        "ideal",
+    ]
     found = CliRunner().invoke(app, [*asked, "--pp", "1", "--set", "gradient_overlap=backward", "--json"])
     assert found.exit_code == 0
     assert not waits_as_by_hand(df.Result.from_data(json.loads(found.stdout)))

@@ -67,7 +67,13 @@ def test_what_cannot_be() -> None:
     with pytest.raises(PlanError, match=r"schedule: found gpipe, but gpt2-small has no backward pass"):
         df.optimize("gpt2-small", "a100-8", schedule="gpipe")
     with pytest.raises(PlanError, match=r"schedule: found interleaved, but no plan of gpt2-small"):
-        df.optimize(df.load_graph("gpt2-small", mode="training", batch=8), "a100-8", pp=1, schedule="interleaved")
+        df.optimize(
+            df.load_graph("gpt2-small", mode="training", batch=8),
+            "a100-8",
+            assumptions="ideal",
+            pp=1,
+            schedule="interleaved",
+        )
     with pytest.raises(PlanError, match=r"found 1f1b beside interleave: 3"):
         solved(schedule="1f1b", interleave=3)
     with pytest.raises(PlanError, match="schedule: found 'dualpipe'"):

@@ -21,7 +21,7 @@ BATCH, LEVELS = 16, (0, 1, 2, 3)
 @pytest.fixture(scope="module")
 def results() -> dict[int, df.Result]:
     graph = df.load_graph("gpt2-small", mode="training", batch=BATCH)
-    return {level: df.optimize(graph, "a100-8", zero=level, tp=1, pp=1) for level in LEVELS}
+    return {level: df.optimize(graph, "a100-8", assumptions="ideal", zero=level, tp=1, pp=1) for level in LEVELS}
 
 
 def test_what_a_chip_holds_and_sends(results: dict[int, df.Result]) -> None:
@@ -54,11 +54,11 @@ def test_copies_that_hold_less_fit_where_others_do_not() -> None:
     alone = {}
     for level in LEVELS:
         try:
-            alone[level] = df.optimize(graph, system, zero=level, tp=1, pp=1).step_time_s
+            alone[level] = df.optimize(graph, system, assumptions="ideal", zero=level, tp=1, pp=1).step_time_s
         except Infeasible:
             alone[level] = float("inf")
     assert alone[0] == float("inf") > min(alone.values())
-    found = df.optimize(graph, system, zero=LEVELS, tp=1, pp=1)
+    found = df.optimize(graph, system, assumptions="ideal", zero=LEVELS, tp=1, pp=1)
     assert found.step_time_s == min(alone.values()) == alone[found.plan.zero or 0]
     assert verify(found).verdict == "verified optimal"
 
@@ -72,12 +72,12 @@ def test_a_level_that_was_edited_is_caught(results: dict[int, df.Result]) -> Non
 def test_what_cannot_be_shared_out() -> None:
     serving, training = as_graph("gpt2-small"), df.load_graph("gpt2-small", mode="training", batch=64)
     with pytest.raises(PlanError, match=r"zero: gpt2-small keeps no gradients .* drop ZeRO-1"):
-        df.optimize(serving, "a100-8", zero=1)
+        df.optimize(serving, "a100-8", assumptions="ideal", zero=1)
     with pytest.raises(PlanError, match="ZeRO-3: gradients of every microbatch would be exchanged in PP 4"):
-        df.optimize(training, "a100-8", zero=3, dp=2, pp=4)
+        df.optimize(training, "a100-8", assumptions="ideal", zero=3, dp=2, pp=4)
     with pytest.raises(PlanError, match=r"zero: found 4, expected 0, 1, 2 or 3$"):
         df.Request.of(zero=4)
-    result = df.optimize(training, "a100-8", pp=4, dp=2, zero=1, tp=1)
+    result = df.optimize(training, "a100-8", assumptions="ideal", pp=4, dp=2, zero=1, tp=1)
     assert "ZeRO-1" in result.plan.label
     mapping = result.mapping.model_copy(update={"plan": result.plan.model_copy(update={"zero": 2})})
     with pytest.raises(PlanError, match=r"\$\.plan\.zero: found 2, but gradients of every microbatch"):
@@ -102,7 +102,9 @@ def test_groups_share_out_and_add_up_over_groups() -> None:
     graph, rules = df.load_graph("gpt2-small", mode="training", batch=BATCH, main_gradients="bf16"), df.Assumptions()
     system, parameters = as_system("a100-8"), 12 * 7_077_888
     for level in (1, 2, 3):
-        result = df.optimize(graph, system, zero=level, zero_replicas=2, tp=1, pp=1, sensitivity=False)
+        result = df.optimize(
+            graph, system, assumptions="ideal", zero=level, zero_replicas=2, tp=1, pp=1, sensitivity=False
+        )
         plan, states = result.plan, result.score.stages[0].states["dram"]
         assert plan.hybrid is not None and f"ZeRO-{level}x2" in plan.label
         assert (plan.hybrid.over, plan.hybrid.across) == (("nvlink[4]",), ("nvlink[2@4]",))
@@ -126,11 +128,11 @@ def test_groups_are_a_menu_of_which_the_best_is_found() -> None:
     chip = {"chip.dram.capacity": "1.45 GB"}
     system = df.load_system("a100-512", {"network.node.size": 8, "network.cluster.size": 4, **chip})
     asked = {"zero": (2, 3), "tp": 1, "pp": 1, "sensitivity": False}
-    found = df.optimize(graph, system, zero_replicas="all", **asked)
+    found = df.optimize(graph, system, assumptions="ideal", zero_replicas="all", **asked)
     values = {}
     for count in (1, 2, 4, 8, 16):
         try:
-            values[count] = df.optimize(graph, system, zero_replicas=count, **asked).value
+            values[count] = df.optimize(graph, system, assumptions="ideal", zero_replicas=count, **asked).value
         except Infeasible:
             values[count] = float("inf")
     assert found.value == min(values.values()) and verify(found).ok
@@ -141,10 +143,10 @@ def test_groups_are_a_menu_of_which_the_best_is_found() -> None:
 def test_groups_that_cannot_be() -> None:
     graph = df.load_graph("gpt2-small", mode="training", batch=64)
     with pytest.raises(PlanError, match="zero_replicas: found 2, but no level of ZeRO"):
-        df.optimize(graph, "a100-8", zero_replicas=2)
+        df.optimize(graph, "a100-8", assumptions="ideal", zero_replicas=2)
     with pytest.raises(PlanError, match=r"ZeRO-1: DP 8 cannot be cut into 3 groups"):
-        df.optimize(graph, "a100-8", zero=1, zero_replicas=3, tp=1, pp=1)
-    result = df.optimize(graph, "a100-8", zero=1, zero_replicas=2, tp=1, pp=1, sensitivity=False)
+        df.optimize(graph, "a100-8", assumptions="ideal", zero=1, zero_replicas=3, tp=1, pp=1)
+    result = df.optimize(graph, "a100-8", assumptions="ideal", zero=1, zero_replicas=2, tp=1, pp=1, sensitivity=False)
     assert result.plan.hybrid is not None
     other = result.plan.hybrid.model_copy(update={"over": ("nvlink[4@2]",), "across": ("nvlink[2]",)})
     for changes, told in (

@@ -21,7 +21,9 @@ def solved(graph: str, system: str, dp: int, execution: Any = "auto") -> df.Resu
 
 @cache
 def training(dp: int, word: int) -> df.Result:
-    return df.optimize(df.load_graph("gpt2-small", mode="training", word_bytes=word), "h100-8", dp=dp)
+    return df.optimize(
+        df.load_graph("gpt2-small", mode="training", word_bytes=word), "h100-8", assumptions="ideal", dp=dp
+    )
 
 
 def test_a_dataflow_chip_fuses_and_switches() -> None:
@@ -49,7 +51,7 @@ def test_a_peak_for_other_words_is_not_known() -> None:
 @cache
 def quantized(system: str, weights: Dtype) -> df.Result:
     graph = df.load_graph("gpt2-small").model_copy(update={"dtypes": Dtypes(weights=weights, activations="fp8")})
-    return df.optimize(graph, system, dp=1)
+    return df.optimize(graph, system, assumptions="ideal", dp=1)
 
 
 def test_a_chip_with_one_peak_has_none_by_type() -> None:
@@ -67,7 +69,7 @@ def test_a_wider_type_is_said_on_the_terminal_and_on_the_page() -> None:
     said, result = "NVIDIA H100 80GB SXM has no int4", quantized("h100-8", "fp8")
     assert result.score.notes is None
     graph = result.graph.model_copy(update={"dtypes": Dtypes(weights="int4", activations="int4")})
-    result = df.optimize(graph, "h100-8", dp=1)
+    result = df.optimize(graph, "h100-8", assumptions="ideal", dp=1)
     assert result.score.notes and result.score.notes[0].startswith(said)
     assert dict(bottleneck(result))["note"] == result.score.notes[0]
     page = result_report(result)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from study_cases import study
 
+from dfopt.documents.calibration import Calibration
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
 from dfopt.studies.cells import expand
@@ -259,3 +260,35 @@ def test_what_cannot_be_expanded_is_told_before_anything_is_solved(
     assert said.startswith("study.yaml: 1 problem\n"), said
     assert f"  {place}: " in said, said
     assert words in said, said
+
+
+CALIBRATED: dict[str, Any] = {
+    "systems": [{"system": "a100-8"}, {"system": "h100-8"}, {"system": "b200-8"}],
+    "assumptions": [{"profile": "default"}, {"profile": "calibrated"}],
+}
+DROP = "assumptions == 'calibrated' and chip == 'NVIDIA B200 180GB SXM'"
+
+
+def test_calibrated_is_the_profile_of_each_systems_chip(tmp_path: Path) -> None:
+    cells = expand(study(**CALIBRATED, filters=[{"drop": DROP}]))
+    a100, h100 = (
+        Calibration.load(Path(__file__).parents[2] / "systems" / "calibrations" / f"{chip}-calibrated.yaml")
+        for chip in ("a100", "h100")
+    )
+    assert [cell.calibration for cell in cells] == [None, a100.stamp, None, h100.stamp, None]
+    assert [cell.assumptions.profile for cell in cells[1::2]] == ["a100-calibrated", "h100-calibrated"]
+    assert cells[1].system == a100.applied(cells[0].system) and cells[1].assumptions == a100.assumptions
+    # a file is taken as it is, and another fit makes other cells: what a store has of this one is not taken for it
+    other = a100.model_copy(update={"efficiency": tuple(r.model_copy(update={"share": 0.5}) for r in a100.efficiency)})
+    for name, fit in (("same", a100), ("other", other)):
+        fit.dump(tmp_path / f"{name}.yaml")
+        [cell] = expand(study(systems=[{"system": "a100-8"}], assumptions=[{"profile": f"{name}.yaml"}]), tmp_path)
+        assert (cell.key == cells[1].key) is (name == "same") and cell.axes["assumptions"] == f"{name}.yaml"
+
+
+def test_a_chip_without_a_calibration_is_told_with_the_filter_that_leaves_it_out() -> None:
+    with pytest.raises(
+        DocumentError, match=r"\$\.assumptions\[1\]\.profile: found no calibration of 'NVIDIA B200"
+    ) as told:
+        expand(study(**CALIBRATED))
+    assert len(told.value.issues) == 1 and f'filters: [{{drop: "{DROP}"}}]' in str(told.value)

@@ -75,7 +75,7 @@ def test_figures_are_those_of_a_single_solve() -> None:
         "produced_tokens_per_s",
         "physical_step_time_s", "physical_flop_per_s", "physical_tokens_per_s", "frequency_share", "logic_max_c",
         "dram_max_c", "stack_power_w", "stack_bandwidth_bytes_per_s", "refresh_rate", "stack_energy_per_step_j",
-        "stack_energy_per_token_j", "limits_broken",
+        "stack_energy_per_token_j", "limits_broken", "calibrated_by",
     }  # fmt: skip
 
 

@@ -221,3 +221,30 @@ def test_ctrl_c_ends_a_sweep_soon_and_keeps_what_is_done(tmp_path: Path) -> None
     assert f"{kept['pending']} pending" in out
     if Path("/proc").exists():
         assert all(gone(pid) for pid in workers)
+
+
+def test_records_say_which_calibration_their_cell_has(tmp_path: Path) -> None:
+    small = {"hidden": 64, "heads": 4, "head_dim": 16, "ffn": 256, "layers": 2, "seq": 64, "batch": 8}
+    recipe = {"schema": "dfopt/graph/3", "name": "small", "workload": "transformer", "parameters": small}
+    (tmp_path / "small.json").write_text(json.dumps(recipe))
+    given = {"systems": [{"system": "a100-8"}], "assumptions": [{"profile": "default"}, {"profile": "calibrated"}]}
+    document = {**SMALL, **given, "graphs": [{"graph": "small.json"}], "options": {"tp": 1, "pp": 1}}
+    (tmp_path / "study.json").write_text(json.dumps(document))
+    store, done = tmp_path / "runs.jsonl", list[int]()
+    runs = sweep(tmp_path / "study.json", jobs=1, store=store)
+    ideal, calibrated = runs.frame().to_dict("records")
+    assert calibrated["calibrated_by"] == runs.cells[1].calibration and ideal["calibrated_by"] is None
+    assert calibrated["step_time_s"] > ideal["step_time_s"]
+    by_cell = {record["cell"]: record for record in map(json.loads, store.read_text().splitlines())}
+    assert by_cell[calibrated["cell"]]["calibrated_by"] == calibrated["calibrated_by"]
+    assert "calibrated_by" not in by_cell[ideal["cell"]]
+    sweep(tmp_path / "study.json", jobs=1, store=store, progress=lambda before, of, record: done.append(before))
+    assert done == [2]
+    assert dfopt_frame(store)["calibrated_by"].dropna().tolist() == [calibrated["calibrated_by"]]
+
+
+def dfopt_frame(store: Path) -> Any:
+    """What a store says of its records without the study."""
+    from dfopt.studies.listing import listing
+
+    return listing([store])

@@ -102,10 +102,10 @@ def test_the_best_way_is_found_and_proven() -> None:
     alone = {}
     for graph in ways:
         try:
-            alone[graph.variant] = df.optimize(graph, system, tp=1, pp=2).step_time_s
+            alone[graph.variant] = df.optimize(graph, system, assumptions="ideal", tp=1, pp=2).step_time_s
         except df.Infeasible:
             alone[graph.variant] = float("inf")
-    found = df.optimize(ways[0], system, variants=ways[1:], tp=1, pp=2)
+    found = df.optimize(ways[0], system, variants=ways[1:], assumptions="ideal", tp=1, pp=2)
     assert found.step_time_s == pytest.approx(min(alone.values()), rel=1e-9)
     assert alone[None] == float("inf") and alone[found.graph.variant] == min(alone.values())
     assert verify(found).verdict == "verified optimal"
@@ -124,7 +124,7 @@ def test_files_of_before_say_whether_scores_are_kept() -> None:
 def test_a_forward_pass_computes_nothing_again() -> None:
     assert layer("decoder", "full", mode="forward") == layer("decoder", "none", mode="forward")
     with pytest.raises(PlanError, match="a microbatch of 1 is there twice"):
-        df.optimize(layer("decoder", "none"), "a100-8", variants=[layer("decoder", "none")])
+        df.optimize(layer("decoder", "none"), "a100-8", assumptions="ideal", variants=[layer("decoder", "none")])
 
 
 def test_assumptions_of_the_authors_take_it_too() -> None:

@@ -1,0 +1,60 @@
+"""What was decided of a training step, option by option, beside what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dfopt.documents.result import Result
+from dfopt.show.grid import Grid
+from dfopt.show.stages import order_of
+
+__all__ = ["decisions"]
+
+_MOST = 8  # values that are listed one by one
+
+
+def decisions(result: Result) -> Grid | None:
+    """A table with a row for every option of a step whose execution was searched; none of other results."""
+    drawn = (result.graph, *result.variants)
+    if not result.graph.trains or (len(drawn) == 1 and len(result.request.zero or ()) < 2):
+        return None
+    plan, plans = result.plan, [record.plan for record in result.plans]
+    rows = []
+    for place, (axis, degree, dims) in enumerate(plan.axes):
+        degrees = {one.axes[place].degree for one in plans}
+        of = f" on {', '.join(dims)}" if dims else ""
+        if degrees != {1}:
+            rows.append((axis.title, f"{degree}{of}", listed(degrees)))
+    chunks = {one.interleave for one in plans}
+    if any(one.stages > 1 for one in plans):
+        rows.append(("schedule", order_of(result), f"chunks of layers {listed(chunks)}"))
+    rows.append(("microbatch", str(result.graph.microbatch), listed(one.microbatch for one in drawn)))
+    ways = sorted({_again(one.variant) for one in drawn}, key=lambda way: (way != "none", way))
+    rows.append(("recomputation", _again(result.graph.variant), ", ".join(ways)))
+    levels = {one.zero or 0 for one in plans}
+    rows.append(("optimizer sharding", f"ZeRO-{plan.zero}" if plan.zero else "none", f"ZeRO {listed(levels)}"))
+    split = sum(kernel.sharding in ("n", "k>n") for kernel in result.mapping.kernels)
+    how = {"allow": "allowed of every kernel", "none": "not allowed", "force": "wherever it can be"}
+    parts = f"{split} of {len(result.mapping.kernels)} kernels"
+    rows.append(("sequence parallelism", parts, how[result.assumptions.sequence_parallelism]))
+    behind = "behind the backward pass" if result.assumptions.gradient_overlap else "after the backward pass"
+    rows.append(("gradient reduction", behind, "(assumed)"))
+    return Grid("Decisions", {"option": "word", "decided": "text", "of": "text"}, rows)
+
+
+def listed(values: Iterable[int]) -> str:
+    """Numbers in their order, the middle of many left out.
+
+    Examples
+    --------
+    >>> listed([4, 1, 2]), listed(range(1, 100))
+    ('1, 2, 4', '1, 2, 3, ... 99 (99 values)')
+    """
+    found = sorted(set(values))
+    if len(found) <= _MOST:
+        return ", ".join(map(str, found))
+    return f"{', '.join(map(str, found[:3]))}, ... {found[-1]} ({len(found)} values)"
+
+
+def _again(variant: str | None) -> str:
+    return (variant or "recompute: none").removeprefix("recompute: ")
