@@ -1,13 +1,15 @@
 """What a chip holds when it trains, against Figs. 1 and 7 of Korthikanti et al. (arXiv:2205.05198).
 
-``python benchmarks/reference/training_memory.py CSV [--figure fig1] [--workload NAME] [--assume PROFILE] [--json]``. A
-row of the CSV has ``figure``, ``model`` (a key of :data:`MODELS`), ``mode``, ``quantity`` (parameters, gradients and
-optimizer state, or activations), ``measured`` in GiB, and of the run ``n, tp, pp, dp, batch, microbatch, interleave,
-recompute`` and ``tp_comm`` (ar, or rs_ag with sequence parallelism).
+``python benchmarks/reference/training_memory.py CSV [--figure fig1] [--workload NAME] [--assume PROFILE]
+[--memory-limit] [--json]``. A row of the CSV has ``figure``, ``model`` (a key of :data:`MODELS`), ``mode``,
+``quantity`` (parameters, gradients and optimizer state, or activations), ``measured`` in GiB, and of the run ``n, tp,
+pp, dp, batch, microbatch, interleave, recompute`` and ``tp_comm`` (ar, or rs_ag with sequence parallelism).
 
 The degrees are as in the row, the sharding is Megatron-LM's: it is asked for the least time without a limit of memory.
 Compared are weights, gradients and optimizer, and all activations of the fullest stage, those of the layer at work and
 their gradients among them.
+
+``--memory-limit``: a chip has its 80 GiB. What the figure shows above that line did not run, and has to be refused.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from line import Line, told
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.score import Score
+from dfopt.errors import Infeasible
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import expand
 
@@ -58,23 +61,26 @@ def graph_of(row: Row, workload: str) -> df.Graph:
 
 
 @cache
-def score_of(key: tuple[tuple[str, str], ...], workload: str, assumptions: Assumptions) -> Score:
-    """The score of a run as its row has it."""
+def score_of(key: tuple[tuple[str, str], ...], workload: str, assumptions: Assumptions, limited: bool) -> Score | None:
+    """The score of a run as its row has it; none if it does not fit."""
     row = dict(key)
     data = df.load_system("a100-512").to_data()
     inside, between = data["network"]
     count = int(row["n"]) // 8
     data["network"] = [inside, {**between, "size": count}] if count > 1 else [inside]
-    data["chip"]["dram"].pop("capacity", None)
+    if not limited:
+        data["chip"]["dram"].pop("capacity", None)
     sequence = "allow" if row["tp_comm"] == "rs_ag" else "none"
     graph = graph_of(row, workload)
-    result = df.optimize(
-        graph, df.System.from_data(data, "a100"),
-        assumptions=assumptions.with_(sequence_parallelism=sequence, sharding_objective="seconds"),
-        tp=int(row["tp"]), pp=int(row["pp"]), dp=int(row["dp"]), interleave=int(row["interleave"]), time_limit=20.0,
-        pin_sharding=megatron_shardings(graph, int(row["tp"]), sequence == "allow"),
-    )  # fmt: skip
-    return result.score
+    try:
+        return df.optimize(
+            graph, df.System.from_data(data, "a100"),
+            assumptions=assumptions.with_(sequence_parallelism=sequence, sharding_objective="seconds"),
+            tp=int(row["tp"]), pp=int(row["pp"]), dp=int(row["dp"]), interleave=int(row["interleave"]), time_limit=20.0,
+            pin_sharding=megatron_shardings(graph, int(row["tp"]), sequence == "allow"),
+        ).score  # fmt: skip
+    except Infeasible:
+        return None
 
 
 RUN = ("model", "n", "tp", "pp", "dp", "batch", "microbatch", "interleave", "recompute", "tp_comm")
@@ -86,19 +92,25 @@ def main() -> int:
     parser.add_argument("--figure", default="fig1")
     parser.add_argument("--workload", choices=[*_SMALL], action="append")
     parser.add_argument("--assume", default="default")
+    parser.add_argument("--memory-limit", action="store_true")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     with asked.csv.open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["figure"] == asked.figure and row["unit"] == "GiB"]
-    return told(list(lines(rows, asked.workload or [*_SMALL], df.profile(asked.assume))), asked.json)
+    found = lines(rows, asked.workload or [*_SMALL], df.profile(asked.assume), asked.memory_limit)
+    return told(list(found), asked.json)
 
 
-def lines(rows: list[Row], workloads: list[str], assumptions: Assumptions) -> Iterator[Line]:
+def lines(rows: list[Row], workloads: list[str], assumptions: Assumptions, limited: bool) -> Iterator[Line]:
     """What is printed: every row, then the errors of each quantity."""
     for workload in workloads:
         seen: dict[str, list[float]] = {}
         for row in rows:
-            score = score_of(tuple((name, row[name]) for name in RUN), workload, assumptions)
+            score = score_of(tuple((name, row[name]) for name in RUN), workload, assumptions, limited)
+            if score is None:
+                said = f"refused; measured {float(row['measured']):.4g} GiB"
+                yield Line(f"{workload} {row['model']} {row['mode']} {row['quantity']}", said, "", None)
+                continue
             held = max((sum_of(one.states) for one in score.stages), key=lambda of: sum(of.values()))
             quantity = "activations" if row["quantity"].startswith("activation") else "states"
             ours = held["activations"] if quantity == "activations" else sum(held.get(name, 0.0) for name in STATES)

@@ -47,6 +47,11 @@ _LEFT_OUT: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "recipe_cuda_graph_impl": ("CUDA graphs", ("transformer_engine", "full_iteration", "local")),
     "recipe_main_grads_dtype": ("gradients in fp32", ("float32",)),
 }
+_ZERO: Final = {"True": 1, "False": 0}
+_HELD: Final = {"False": "bf16"}
+"""What gradients are held in, by whether they are reduced in fp32: Megatron-core has one buffer of one type for both
+(``DistributedDataParallel``: fp32 with grad_reduce_in_fp32, else the type of the parameters).
+"""
 
 
 def reported(cells: Cells, name: str, source: str) -> TrainingRow:
@@ -81,7 +86,8 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
         seconds=_step(cells, model, batch, chip), dtypes=types_of(_precision(cells)),
         microbatch=maybe(cells, "mbs"), interleave=maybe(cells, "vp"), recompute=again,
         sequence_parallelism=said.get(cells.get("recipe_sequence_parallel", "")),
-        zero=3 if shared > 1 else 1 if cells.get("recipe_distributed_optimizer") == "True" else 0,
+        zero=3 if shared > 1 else _ZERO.get(cells.get("recipe_distributed_optimizer", "")),
+        main_gradients=_HELD.get(cells.get("recipe_grad_reduce_in_fp32", "")),
         contexts=contexts, expert_groups=groups, library_attention=True, causal=True,
         overlaps_gradients=shared > 1 or all_on or cells.get("recipe_overlap_grad_reduce") == "True",
         unmodelled=tuple(left_out),

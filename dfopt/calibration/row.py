@@ -84,7 +84,8 @@ class TrainingRow:
     """A measured step. None is what the source does not say; ``unmodelled`` what it says and the model has not.
 
     ``copies`` is DP as Megatron-LM counts it: of ``contexts`` chips one copy, of ``expert_groups`` copies one set of
-    experts. ``dtypes``: of the graph, where they are not 16 bits throughout. ``library_attention``: scores stay on the
+    experts. ``dtypes``: of the graph, where they are not 16 bits throughout, and ``main_gradients`` of what it adds
+    gradients to, where that is not fp32. ``library_attention``: scores stay on the
     chip; else each product and the softmax is a kernel, and in GPT models some scores are dropped.
     """
 
@@ -103,7 +104,8 @@ class TrainingRow:
     interleave: int | None = None
     recompute: Recompute | None = None
     sequence_parallelism: Sequence | None = None
-    zero: int = 0
+    zero: int | None = None
+    main_gradients: str | None = None
     contexts: int = 1
     expert_groups: int = 1
     library_attention: bool = False

@@ -112,8 +112,9 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
         seconds=measured(cells, "iter_time_s"), dtypes=types_of(cells["precision"]), contexts=contexts,
         microbatch=maybe(cells, "microbatch"), interleave=maybe(cells, "interleave"),
         recompute=_in_a_library(again) if flash else again, sequence_parallelism=sequence,
-        zero=3 if sharded.startswith("FSDP") else 0, library_attention=flash, causal=flash,
-        scores_dropout=not flash and not model.gated_mlp, overlaps_gradients=sharded.startswith("FSDP"),
+        zero=3 if sharded.startswith("FSDP") else 0 if sharded.startswith("DDP") else None,
+        library_attention=flash, causal=flash, scores_dropout=not flash and not model.gated_mlp,
+        overlaps_gradients=sharded.startswith("FSDP"),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
-from dfopt.errors import DfoptError, PlanError
+from dfopt.errors import DfoptError, Infeasible, PlanError
 from dfopt.search import optimize
 from dfopt.workloads import expand
 
@@ -95,6 +95,8 @@ def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
         parameters |= {"experts": model.experts, "chosen": model.chosen, "routing": "balanced"}
     if row.dtypes:
         parameters["dtypes"] = dict(row.dtypes)
+    if row.main_gradients is not None:
+        parameters["main_gradients"] = row.main_gradients
     return expand({"schema": Graph.SCHEMA, "name": "decoder", "workload": "decoder", "parameters": parameters}, "row")
 
 
@@ -176,13 +178,13 @@ def _asked(row: TrainingRow, system: System) -> dict[str, Any]:
         asked |= {"ep": second, "attention_dp": second}
     elif second > 1:
         asked["cp"] = second
-    if row.zero:
-        asked["zero"] = row.zero
     return asked | dims_of(row, system)
 
 
 def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     """Map a row with the degrees of its run, and judge it; what the source leaves open is chosen for least time.
+
+    Where it says nothing of ZeRO, nothing is shared out; if no way fits then, copies share out the optimizer's state.
 
     Raises
     ------
@@ -195,20 +197,31 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
         chosen = chosen.with_(execution="library")
     if row.overlaps_gradients:
         chosen = chosen.with_(gradient_overlap="backward")
-    asked, found, refused = _asked(row, system), list[Step](), list[DfoptError]()
-    for recompute, size, chunks, graph in _ways(row):
-        try:
-            pins = _by_tokens(row, graph)
-            result = optimize(graph, system, assumptions=chosen, time_limit=SECONDS, interleave=chunks,
-                              pin_sharding=pins, **asked)  # fmt: skip
-        except DfoptError as error:
-            refused.append(error)
-            continue
-        assumed = _assumed(row, {"microbatch": size, "interleave": chunks, "recompute": recompute})
-        found.append(Step(row, graph, system, chosen, result, assumed))
-    if not found:
-        raise refused[0]
-    return min(found, key=lambda step: step.seconds)
+    refused = list[DfoptError]()
+    for zero in _levels(row):
+        asked, found = _asked(row, system) | ({"zero": zero} if zero else {}), list[Step]()
+        for recompute, size, chunks, graph in _ways(row):
+            try:
+                pins = _by_tokens(row, graph)
+                result = optimize(graph, system, assumptions=chosen, time_limit=SECONDS, interleave=chunks,
+                                  pin_sharding=pins, **asked)  # fmt: skip
+            except DfoptError as error:
+                refused.append(error)
+                continue
+            assumed = _assumed(row, {"microbatch": size, "interleave": chunks, "recompute": recompute}, zero)
+            found.append(Step(row, graph, system, chosen, result, assumed))
+        if found:
+            return min(found, key=lambda step: step.seconds)
+        if not any(isinstance(error, Infeasible) for error in refused):
+            break
+    raise refused[0]
+
+
+def _levels(row: TrainingRow) -> Sequence[int]:
+    """Levels of ZeRO, one after another where none before fits."""
+    if row.zero is not None:
+        return (row.zero,)
+    return (0, 1) if row.copies // _sequences(row) > 1 else (0,)
 
 
 def _by_tokens(row: TrainingRow, graph: Graph) -> dict[str, Sharding]:
@@ -218,13 +231,15 @@ def _by_tokens(row: TrainingRow, graph: Graph) -> dict[str, Sharding]:
     return {k.name: "n" for k in graph.kernels if k.op == "elementwise" and k.role in ("residual", "norm", "dropout")}
 
 
-def _assumed(row: TrainingRow, chosen: dict[str, int | str]) -> tuple[str, ...]:
+def _assumed(row: TrainingRow, chosen: dict[str, int | str], zero: int) -> tuple[str, ...]:
     stated = {
         "microbatch": row.microbatch,
         "interleave": row.interleave if row.pipeline > 1 else 1,
         "recompute": row.recompute,
     }
     found = [f"{name} {value}" for name, value in chosen.items() if stated[name] is None]
+    if row.zero is None and zero:
+        found.append(f"zero {zero}")
     if row.sequence_parallelism is None and row.tensor > 1:
         found.append("sequence_parallelism")
     return tuple(found)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dfopt.calibration.row import TrainingRow, Untaken
+from dfopt.calibration.row import Model, TrainingRow, Untaken
 from dfopt.calibration.rows import read_rows
-from dfopt.errors import DocumentError
+from dfopt.calibration.steps import graph_of, row_machine, step_of
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.score import Score
+from dfopt.errors import DocumentError, Infeasible
+from dfopt.machines.fields import with_fields
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "reference" / "data"
 REPORTED = (
@@ -17,7 +22,7 @@ REPORTED = (
 )
 
 
-def reported(tmp_path: Path, **changes: object) -> TrainingRow | Untaken:
+def reported(tmp_path: Path, columns: str = REPORTED, **changes: object) -> TrainingRow | Untaken:
     """A row of 8 chips, with some cells changed."""
     cells: dict[str, object] = dict(
         model="m", params=6.5e9, layers=32, hidden=4096, heads=32, kv_heads=32, ffn=16384, seq=2048, gbs=64, mbs=8,
@@ -26,7 +31,7 @@ def reported(tmp_path: Path, **changes: object) -> TrainingRow | Untaken:
         fsdp=8, note="FlashAttention", experts="", vocab=50368,
     ) | changes  # fmt: skip
     path = tmp_path / "table.csv"
-    path.write_text(f"{REPORTED}\n{','.join(str(cells[name]) for name in REPORTED.split(','))}\n", encoding="utf-8")
+    path.write_text(f"{columns}\n{','.join(str(cells[name]) for name in columns.split(','))}\n", encoding="utf-8")
     (row,) = read_rows(path)
     return row
 
@@ -68,6 +73,39 @@ def test_the_mlp_is_as_the_parameters_say(tmp_path: Path) -> None:
     assert isinstance(plain, TrainingRow) and isinstance(gated, TrainingRow)
     assert (plain.model.gated_mlp, gated.model.gated_mlp) == (False, True)
     assert not gated.model.tie_embeddings
+
+
+def test_a_recipe_says_what_gradients_are_held_in_and_what_copies_share_out(tmp_path: Path) -> None:
+    """Megatron-core has a buffer of the type that gradients are reduced in, to which microbatches add."""
+    said = {"recipe_grad_reduce_in_fp32": "False", "recipe_distributed_optimizer": "True", "fsdp": 0, "recompute": ""}
+    cells = "," + ",".join(name for name in said if name.startswith("recipe"))
+    row = reported(tmp_path, columns=REPORTED + cells, **said)
+    assert isinstance(row, TrainingRow)
+    assert (row.zero, row.main_gradients) == (1, "bf16")
+    assert graph_of(row, 1, "none").main_gradients == "bf16"
+    silent = reported(tmp_path, fsdp=0)
+    assert isinstance(silent, TrainingRow)
+    assert (silent.zero, silent.main_gradients) == (None, None) and graph_of(silent, 1, "none").main_gradients == "fp32"
+
+
+def test_where_nothing_is_said_of_zero_state_is_shared_out_if_it_has_to_be() -> None:
+    small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
+    row = TrainingRow(
+        "a", "b", small, "a100", 8, 1, 1, 8, batch=8, seconds=1.0, microbatch=1, interleave=1, recompute="none"
+    )
+    roomy = row_machine(row)
+    whole, shared = (step_of(replace(row, zero=zero), Assumptions(), roomy) for zero in (0, 1))
+    held = [fullest(one.result.score) for one in (whole, shared)]
+    assert step_of(row, Assumptions(), roomy).assumed == () and held[1] < 0.6 * held[0]
+    tight = with_fields(roomy, {"chip.dram.capacity": f"{sum(held) / 2:.0f} B"})
+    assert step_of(row, Assumptions(), tight).assumed == ("zero 1",)
+    with pytest.raises(Infeasible):
+        step_of(replace(row, zero=0), Assumptions(), tight)
+
+
+def fullest(score: Score) -> float:
+    """Bytes that a chip of the fullest stage holds."""
+    return max(sum(sum(tier.values()) for tier in stage.states.values()) for stage in score.stages)
 
 
 @pytest.mark.parametrize(
