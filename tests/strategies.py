@@ -72,6 +72,8 @@ CHOICES: dict[str, list[Any]] = {
     "operand_traffic": [None],
     "training_memory": [None],
     "offload": [None],
+    "layers_exchanged": [None, None, 1, 2],
+    "exchange_buffers": [None, None, 64.0],
     "kernel_overhead": [None, None, 0.05],
     "step_overhead": [None, None, 0.5],
     "network_dims": ["parts", "whole"],

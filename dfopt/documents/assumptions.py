@@ -206,6 +206,19 @@ class Assumptions(Document):
         " needs at one rate for both directions, the optimizer's step reads and writes its state there once; calculon ="
         " both directions at once, and the state with every microbatch: see dfopt.physics.offload",
     )
+    layers_exchanged: Literal[1, 2] | None = Field(
+        default=None,
+        description="layers that a chip has whole at a time of what copies share out: gathered weights under ZeRO-3,"
+        " and under 2 and 3 gradients that are not reduce-scattered yet. 2 = of one that computes and of one that is"
+        " sent meanwhile (prefetch); none = weights of one, and no gradients",
+    )
+    exchange_buffers: Bytes | None = Field(
+        default=None,
+        ge=0,
+        description="of gradients: exact, DRAM of each chip for buckets of gradients that copies add up, beside these:"
+        " none = 0, as in Megatron-LM, where they are parts of the gradients; DeepSpeed: reduce_bucket_size elements"
+        " (5e8), twice with overlap_comm; PyTorch's DDP: as much as the gradients, unless gradient_as_bucket_view",
+    )
     tile_rows: int | None = Field(
         default=None,
         ge=1,

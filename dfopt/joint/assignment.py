@@ -20,14 +20,13 @@ from dfopt.fusion.partitioning import IntraChipLimits, unsaved
 from dfopt.fusion.rows import Terms
 from dfopt.fusion.segments import order_by_rank
 from dfopt.joint.figures import Figures
-from dfopt.joint.holding import AT_WORK, held_by_option
+from dfopt.joint.holding import AT_WORK, held_by_option, limited
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
 from dfopt.physics.metrics import METRICS, Constants
 from dfopt.physics.network import affine
-from dfopt.physics.states import capacities
 from dfopt.setting.hops import per_step_hops, sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.optimizer import optimizer_seconds
@@ -91,7 +90,7 @@ class JointAssignment:
         self.hop_t = [sent_s(instance, whole, share) for whole, share in lying] if self.stage_k is None else []
         talk: Terms = [(c.T, (s / self.unit_s)[None, :]) for c, s, *_ in conversions(model, tables, self.y_op)]
         self.time_p = self.blocks.times(talk)
-        for tier, capacity in capacities(instance.system.chip).items():
+        for tier, capacity in limited(instance).items():
             self._held(tier, capacity)
         self._objective(metric)
 

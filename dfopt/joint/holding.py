@@ -17,12 +17,12 @@ from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.physics.states import capacities
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import buffers, by_layers, chips_of, lying, offloaded, states_of
+from dfopt.setting.ledger import at_once, buffers, by_layers, chips_of, lying, offloaded, reserved, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, Ints
 
 _SLACK: Final = 1e-9  # of a capacity
-AT_WORK: Final = ("activations", "gradients", "brought")
+AT_WORK: Final = ("activations", "gradients", "weights", "brought")
 """What the layer at work holds more of: states by their names, and what was brought of what lies elsewhere."""
 
 
@@ -41,11 +41,11 @@ def limit(model: Model, columns: Ints, holdings: Sequence[Holding]) -> None:
 
 
 def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineStage, number: int) -> Floats:
-    """Bytes that each option of a kernel has a chip of a pipeline stage hold in a memory, shape (4, options).
+    """Bytes that each option of a kernel has a chip of a pipeline stage hold in a memory, shape (5, options).
 
-    Those of all layers alike, and what the layer at work has more, activations and gradients: of these a chip holds the
-    most of any layer. ``number``: of the stage of the mapping, runs of which the pipeline stage holds. The last are of
-    what lies elsewhere, at least, while that is the layer at work.
+    Those of all layers alike, and what the layer at work has more, activations, gradients and weights: of these a chip
+    holds the most of any layer. ``number``: of the stage of the mapping, runs of which the pipeline stage holds. The
+    last are of what lies elsewhere, at least, while that is the layer at work.
     """
     setting, graph, tables = instance.setting, instance.graph, menu.tables
     forward_k, fastest = menu.sharded[0].forward_k, tier == instance.system.chip.fastest_tier
@@ -58,9 +58,10 @@ def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineSta
     def kept(kernels: Sequence[Kernel] = (), *amounts: float) -> list[float]:
         alike, more = by_layers(states_of(setting, kernels, *(amounts or (0.0,))))
         found = [sum(lying(instance, stage, {number: alike}).get(tier, {}).values())]
-        for name in AT_WORK[:2]:
-            mine = [(sign, one) for sign, one in more if one.name == name and fastest and one.item not in away]
-            found.append(sum(sign * one.bytes / chips_of(instance, one) for sign, one in mine))
+        for name in AT_WORK[:3]:
+            here = [each for each in more if each[1].name == name and fastest and each[1].item not in away]
+            counted = [(sign * at_once(instance, stage, one), one) for sign, one in here]
+            found.append(sum(count * one.bytes / chips_of(instance, one) for count, one in counted))
         return [*found, sum(buffers(instance, of_one, {number: alike}).values()) if away and fastest else 0.0]
 
     drawn_k = np.array([kept([kernel]) for kernel in graph.kernels])
@@ -77,6 +78,12 @@ def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineSta
     return found
 
 
+def limited(instance: Instance) -> dict[str, float]:
+    """Bytes of every memory that has a limit, without what is taken whatever the mapping."""
+    taken, chip = reserved(instance), instance.system.chip
+    return {tier: size - (taken if tier == chip.fastest_tier else 0.0) for tier, size in capacities(chip).items()}
+
+
 def holding(instance: Instance, menu: Menu) -> list[Holding]:
     """Limits for each memory that has one and each pipeline stage, where kernels have their stage of the mapping.
 
@@ -84,7 +91,7 @@ def holding(instance: Instance, menu: Menu) -> list[Holding]:
     """
     place_o = np.array([instance.graph.kind_of(kernel) for kernel in instance.graph.kernels])[menu.tables.kernel_o]
     found = []
-    for tier, capacity in capacities(instance.system.chip).items():
+    for tier, capacity in limited(instance).items():
         for stage in instance.pipeline if np.isfinite(capacity) else ():
             numbers = [number for number, _ in stage.runs]
             held_o = {number: held_by_option(instance, menu, tier, stage, number) for number in numbers}

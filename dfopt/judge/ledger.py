@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -29,7 +29,8 @@ _PARTS: Final[dict[Amount, str]] = {
 }
 _GRADIENTS: Final[dict[Amount, str]] = {"waiting": "waiting gradients", "working": "working gradients"}
 """Of what is held while a layer runs, the part that is gradients of activations."""
-_WEIGHTS: Final = tuple((kind.of, kind.item) for kind in KINDS if kind.name == "weights")
+_WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts")
+"""Of which there may be all of a layer."""
 
 
 class Entry(NamedTuple):
@@ -52,7 +53,7 @@ def entries(case: Case, rank: Rank) -> list[Entry]:
     amounts = {stage: _amounts(case, stage) for stage in rank.runs}
     checkpoints, away = case.trains and _only_ends(case), offloaded(case)
     for kind in KINDS:
-        if kind.trained and not _keeps_gradients(case):
+        if kind.lifetime == "exchange" or (kind.trained and not _keeps_gradients(case)):
             continue
         size = getattr(case.assume, kind.per_parameter) if kind.per_parameter else 1.0
         made = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
@@ -77,14 +78,7 @@ def entries(case: Case, rank: Rank) -> list[Entry]:
         for stage, held in made.items():
             gradients = amounts[stage].get(_GRADIENTS[kind.of], 0.0) if kind.of in _GRADIENTS else 0.0
             found.append(Entry(tier, kind.name, part, held, gradients, kind.item))
-    if case.plan.zero == 3:  # the weights of one layer at a time are there whole
-        whole: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        for stage in rank.runs:
-            for of, item in _WEIGHTS:
-                size = amounts[stage][of] * case.plan.sharers
-                whole[case.plan.tier_of(item, case.system.chip)][stage] += size
-        for layers in whole.values():
-            found.append(Entry(case.system.chip.fastest_tier, "weights", "weights_b", max(layers.values())))
+    found += _exchanged(case, rank, amounts)
     for item in away:  # layers at work have theirs in the fastest memory
         part = next(_PARTS[kind.of] for kind in KINDS if kind.item == item)
         layer = max((_of_item(case, amounts[stage], item) for stage in ran_by(rank)), default=0.0)
@@ -92,6 +86,25 @@ def entries(case: Case, rank: Rank) -> list[Entry]:
         size = offload.buffered(total, layer, item, case.assume)
         found.append(Entry(case.system.chip.fastest_tier, STATE_OF[item], part, size))
     return found
+
+
+def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]]) -> Iterator[Entry]:
+    """What a chip has whole of layers that are exchanged, though copies share it out, and what it is sent in."""
+    stated, level, ran = case.assume.layers_exchanged, case.plan.zero or 0, ran_by(rank)
+    layers, fastest = min(stated or 1, sum(rank.runs.values())), case.system.chip.fastest_tier
+    if level == 3:
+        whole: dict[int, float] = defaultdict(float)
+        for stage in ran:
+            for of in _WEIGHTS:
+                whole[stage] += amounts[stage][of] * case.plan.sharers
+        yield Entry(fastest, "weights", "weights_b", layers * max(whole.values(), default=0.0))
+    if not case.trains or case.assume.gradients != "exact":
+        return
+    if level >= 2 and stated and not case.assume.by_layer:
+        most = max((amounts[stage]["parameters"] for stage in ran), default=0.0) * case.plan.sharers
+        yield Entry(fastest, "gradients", "weight_gradients_b", layers * most * word(case.graph))
+    if case.assume.exchange_buffers and case.plan.copies > 1:
+        yield Entry(fastest, "gradients", "weight_gradients_b", case.assume.exchange_buffers)
 
 
 def ran_by(rank: Rank) -> list[int]:
@@ -176,7 +189,7 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
     here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     once = case.trains and case.forward_weights
-    level = {kind.of: kind.shared_from for kind in KINDS}
+    level = {kind.of: kind.shared_from for kind in KINDS if kind.lifetime != "exchange"}
 
     def together(of: Amount, over: Collection[str] = ()) -> int:
         """Copies of the batch that share it out, but for what lies spread over them anyhow."""
@@ -219,7 +232,7 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
         found[shared] = [size / together(shared) for size in found[shared]]
     for of, sizes in spread.items():
         found[of] += sizes
-    sums: dict[str, float] = {kind.of: math.fsum(found[kind.of]) for kind in KINDS}
+    sums: dict[str, float] = {kind.of: math.fsum(found[kind.of]) for kind in KINDS if kind.lifetime != "exchange"}
     return sums | {"waiting gradients": peak[1], "working gradients": math.fsum(mine)}
 
 

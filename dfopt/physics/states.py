@@ -15,9 +15,9 @@ from dfopt.documents.system import Chip
 
 Amount = Literal[
     "weights", "experts", "gradients", "other gradients", "layer gradients", "parameters", "saved", "waiting",
-    "working", "cached", "tables", "table gradients", "table optimizer",
+    "working", "cached", "tables", "table gradients", "table optimizer", "whole gradients",
 ]  # fmt: skip
-Lifetime = Literal["step", "microbatch", "sequences", "partition", "layer", "others"]
+Lifetime = Literal["step", "microbatch", "sequences", "partition", "layer", "others", "exchange"]
 Held = dict[str, dict[str, float]]
 """Bytes that one chip holds, by tier and name of the state."""
 
@@ -36,6 +36,7 @@ class Kind:
         ``step``: one for every layer of a stage. ``microbatch``: also one for every microbatch that waits for its
         backward pass. ``sequences``: also one for every microbatch of a step. ``partition``, ``layer``: the most of one
         layer, or of what runs once, while its partitions run, or itself. ``others``: of all layers but that one.
+        ``exchange``: of as many layers as are exchanged at a time (``layers_exchanged``), each as large as the largest.
     per_parameter
         The assumption that says how many bytes a parameter has of it.
     trained
@@ -44,6 +45,8 @@ class Kind:
         What a placement calls it; what is no item lies in the fastest memory.
     shared_from
         The level of ZeRO from which copies of the batch share it out.
+    exists_from
+        The level of ZeRO from which there is any of it.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Kind:
     trained: bool = False
     item: Item | None = None
     shared_from: int | None = None
+    exists_from: int = 0
 
 
 _ROUNDED = 1e-12
@@ -63,7 +67,10 @@ _SMALLER = "a smaller optimizer_bytes_per_parameter"
 KINDS: Final = (
     Kind("weights", "weights", "weights", item="weights", shared_from=3),
     Kind("weights", "experts", "weights", item="experts", shared_from=3),
+    Kind("weights", "weights", "weights", lifetime="exchange", exists_from=3),
+    Kind("weights", "experts", "weights", lifetime="exchange", exists_from=3),
     Kind("gradients", "gradients", "gradients", _FORWARD, trained=True, item="gradients", shared_from=2),
+    Kind("gradients", "whole gradients", "gradients", _FORWARD, lifetime="exchange", trained=True, exists_from=2),
     # of training_memory: calculon, instead
     Kind(
         "gradients",

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, ShardedGraph
 
+_OF_LAYERS: Final = ("layer", "others", "exchange")
+"""Lifetimes of what one layer has more of than the others."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -37,6 +41,7 @@ class State:
     lifetime: str
     item: Item | None
     shared_from: int | None
+    exists_from: int = 0
 
 
 def states_of(
@@ -61,6 +66,8 @@ def states_of(
     gradients = _gradients(graph, assumptions)
     for of, word in gradients.items():
         amounts[of, ()] = parameters * word
+    if assumptions.layers_exchanged and not assumptions.by_layer:  # which counts gradients of a layer whole anyhow
+        amounts["whole gradients", ()] = parameters * graph.words.activations
     for kernel in kernels:
         if kernel.resident_bytes and kernel.pass_ == "forward":
             amounts["tables", kernel.spread_over] += kernel.resident_bytes
@@ -80,9 +87,8 @@ def states_of(
         if size > 0 and (keeps_gradients or not kind.trained):
             for (of, split_over), amount in amounts.items():
                 if of == kind.of and amount > 0:
-                    found.append(
-                        State(kind.name, size * amount, split_over, kind.lifetime, kind.item, kind.shared_from)
-                    )
+                    lies = kind.lifetime, kind.item, kind.shared_from, kind.exists_from
+                    found.append(State(kind.name, size * amount, split_over, *lies))
     return tuple(found)
 
 
@@ -98,6 +104,8 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
     books = lying(instance, stage, states)
     for state, size in buffers(instance, stage, states).items():
         books[instance.system.chip.fastest_tier][state] += size
+    if taken := reserved(instance):
+        books[instance.system.chip.fastest_tier]["gradients"] += taken
     return books
 
 
@@ -106,8 +114,6 @@ def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequenc
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
         books[instance.plan.tier_of(state.item, instance.system.chip)][state.name] += size
-    for size in _gathered(instance, stage, states).values():
-        books[instance.system.chip.fastest_tier]["weights"] += size
     return books
 
 
@@ -147,16 +153,11 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
     return found
 
 
-def _gathered(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Mapping[str, float]:
-    """Bytes by tier of the weights of a layer that copies share out, which a chip has whole while the layer runs."""
-    most: dict[str, float] = defaultdict(float)
-    for number, _ in stage.runs if instance.plan.zero == 3 else ():
-        layer: dict[str, float] = defaultdict(float)
-        for state in states.get(number, ()):
-            if state.name == "weights":
-                layer[instance.plan.tier_of(state.item, instance.system.chip)] += state.bytes
-        most |= {tier: max(most[tier], size) for tier, size in layer.items()}
-    return most
+def reserved(instance: Instance) -> float:
+    """Bytes of the fastest memory that copies of the batch take for buckets of gradients, whatever the mapping."""
+    assumptions = instance.assumptions
+    exchanges = instance.graph.trains and assumptions.gradients == "exact" and instance.plan.copies > 1
+    return (assumptions.exchange_buffers or 0.0) if exchanges else 0.0
 
 
 def kept(
@@ -167,9 +168,9 @@ def kept(
     for number, times in stage.runs:
         for state in states.get(number, ()):
             count = float(times)
-            if state.lifetime in ("layer", "others") and state.item not in away:
+            if state.lifetime in _OF_LAYERS and state.item not in away:
                 one = float(at_work.get((state.name, state.lifetime)) == number)
-                count = one if state.lifetime == "layer" else count - one
+                count = count - one if state.lifetime == "others" else one * at_once(instance, stage, state)
             if state.lifetime == "microbatch":
                 count *= in_flight(instance, stage, number)
             elif state.lifetime == "sequences":
@@ -183,6 +184,14 @@ def chips_of(instance: Instance, state: State) -> int:
     return degree if "copies" in state.split_over else degree * instance.plan.held_by(state.shared_from)
 
 
+def at_once(instance: Instance, stage: PipelineStage, state: State) -> int:
+    """Layers that have a state at a time which they do not all have: no more than a pipeline stage has."""
+    if (instance.plan.zero or 0) < state.exists_from:
+        return 0
+    layers = instance.assumptions.layers_exchanged or 1
+    return min(layers, sum(times for _, times in stage.runs)) if state.lifetime == "exchange" else 1
+
+
 def _largest(
     instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
 ) -> dict[tuple[str, str], int]:
@@ -190,7 +199,7 @@ def _largest(
     sums: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for number, times in stage.runs:
         for state in states.get(number, ()) if times else ():
-            if state.lifetime in ("layer", "others"):
+            if state.lifetime in _OF_LAYERS:
                 sums[state.name, state.lifetime][number] += state.bytes / chips_of(instance, state)
     return {key: max(layers, key=lambda number: layers[number]) for key, layers in sums.items()}
 
@@ -198,9 +207,9 @@ def _largest(
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
     """States as if all layers had them alike; and what the layer that has most has more, by sign."""
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
-    signs = {"layer": 1.0, "others": -1.0}
+    signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
     more = [(signs[one.lifetime], one) for one in states if one.lifetime in signs]
-    return [one for one in alike if one.lifetime != "layer"], more
+    return [one for one in alike if one.lifetime not in signs], more
 
 
 def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:

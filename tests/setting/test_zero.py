@@ -48,6 +48,60 @@ def test_what_a_chip_holds_and_sends(results: dict[int, df.Result]) -> None:
         assert (result.plan.zero, result.status) == (level or None, "optimal")
 
 
+def test_what_is_exchanged_is_whole_for_a_while(results: dict[int, df.Result]) -> None:
+    """Of one layer or two of 7,077,888 parameters, weights and gradients are there in bf16 beside a chip's share."""
+    layer, system, buckets = 2.0 * 7_077_888, as_system("a100-8"), 1e9
+    for level, result in results.items():
+        graph, before = result.graph, result.score.stages[0].states["dram"]
+        for layers in (None, 1, 2):
+            rules = df.Assumptions(layers_exchanged=layers, exchange_buffers=buckets)
+            score = evaluate(result.mapping, graph, system, rules)
+            after = score.stages[0].states["dram"]
+            weights = layer * ((layers or 1) - 1) if level == 3 else 0.0
+            gradients = layer * (layers or 0) if level >= 2 else 0.0
+            more = {"weights": weights, "gradients": gradients + buckets}
+            assert {name: after[name] - before[name] for name in more} == pytest.approx(more, rel=1e-12)
+            assert score.step_time_s == result.score.step_time_s
+            assert result.score.memory is not None and score.memory is not None
+            parts = score.memory[0], result.score.memory[0]
+            assert parts[0].weights_b - parts[1].weights_b == pytest.approx(weights)
+            assert parts[0].weight_gradients_b - parts[1].weight_gradients_b == pytest.approx(more["gradients"])
+    alone = df.Assumptions(exchange_buffers=buckets)  # a chip has them only where there are copies
+    for degrees in ({"tp": 1, "pp": 1}, {"tp": 8, "pp": 1}):
+        assert memory_of(alone, degrees) - memory_of(df.Assumptions(), degrees) == (
+            buckets if degrees["tp"] == 1 else 0
+        )
+
+
+def memory_of(rules: df.Assumptions, degrees: dict[str, int]) -> float:
+    """Bytes of gradients that a chip holds."""
+    graph = df.load_graph("gpt2-small", mode="training", batch=BATCH)
+    return df.optimize(graph, "a100-8", assumptions=rules, **degrees).score.stages[0].states["dram"]["gradients"]
+
+
+LAYER = 2.0 * 7_077_888
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"), [({"layers_exchanged": 2}, 3 * LAYER), ({"exchange_buffers": 64e6}, 64e6)]
+)
+def test_what_just_fits_is_found_and_what_does_not_is_refused(
+    results: dict[int, df.Result], changes: dict[str, float], more: float
+) -> None:
+    """At ZeRO-3 two layers' weights and gradients instead of one's weights; or buckets."""
+    result = results[3]
+    held = sum(result.score.stages[0].states["dram"].values()) + more
+    for capacity, fits in ((held + 1e4, True), (held - 1e4, False)):
+        system = df.load_system("a100-8", {"chip.dram.capacity": f"{capacity:.0f} B"})
+        asked = {"assumptions": df.Assumptions(**changes), "zero": 3, "tp": 1, "pp": 1, "sensitivity": False}
+        mapping = {one.name: one.sharding for one in result.mapping.kernels}
+        if fits:
+            assert df.optimize(result.graph, system, pin_sharding=mapping, **asked).status == "optimal"
+        else:
+            score = evaluate(result.mapping, result.graph, system, df.Assumptions(**changes))
+            assert any("DRAM" in one for one in score.violations)
+
+
 def test_copies_that_hold_less_fit_where_others_do_not() -> None:
     graph = df.load_graph("gpt2-small", mode="training", batch=8)
     system = df.load_system("a100-8", {"chip.dram.capacity": "1.6 GB"})
