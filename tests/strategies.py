@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import groups
-from dfopt.documents.dtypes import Dtype, Dtypes
+from dfopt.documents.dtypes import Dtype, Dtypes, Trained
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.mapping import Sharding
@@ -83,6 +83,13 @@ CHOICES: dict[str, list[Any]] = {
     "optimizer_bytes_per_parameter": [0.0, 12.0],
     "tile_rows": [1, 2, 4],
 }
+
+TRAINED: list[Trained] = [
+    Trained(reduced="fp32"),
+    Trained(reduced="fp8", main_weights="fp32", moments="fp8"),
+    Trained(main_weights="bf16", moments="bf16"),
+]
+"""What a training step has beside the data of its graph, of other types."""
 
 
 def share(part: float) -> settings:
@@ -327,6 +334,7 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
         kernels=dice.shuffled(kernels),
         tensors=dice.shuffled(tensors),
         carried=tuple(carried),
+        trained=dice([None, None, *TRAINED]),
     )
 
 
@@ -335,6 +343,8 @@ def _typed(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[Dt
     types: tuple[Dtype, ...] = ("bf16", "fp8", "fp32", "mxfp4", "int4_g32_zp")
     classes = {data: dice([None, *types]) for data in ("experts", "ends", "operands", "logits")}
     dtypes = Dtypes(weights=dice(types), activations=dice(types), **classes)
+    if "fp32" in (dtypes.weights, dtypes.activations):
+        dtypes = dtypes.model_copy(update={"products": dice([None, "tf32"])})
     kernels = [kernel.model_copy(update={"output_class": dice([None, None, "logits"])}) for kernel in kernels]
     made = {kernel.name: dtypes.words().of_output(kernel) for kernel in kernels}
     sizes = [None if tensor.bytes is None else tensor.bytes * made[tensor.src] / WORD for tensor in tensors]

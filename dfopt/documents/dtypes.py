@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dfopt.documents.graph import Kernel
 
 __all__ = [
-    "FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Words", "check_word_bytes",
+    "FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Trained", "Words", "check_word_bytes",
     "weights_of", "words_of",
 ]  # fmt: skip
 
@@ -132,16 +132,67 @@ class Dtypes(Part):
     state: Dtype | None = Field(
         default=None, description="recurrent states of sequences; none = as large as the layers say that keep them"
     )
+    products: Literal["tf32"] | None = Field(
+        default=None,
+        description="tf32: products of two operands in fp32 compute in tf32 where the chip has a rate for it, as with"
+        " torch.backends.cuda.matmul.allow_tf32; none = in the type of their operands",
+    )
 
     def of(self, data: DataClass) -> Dtype:
         """The type of one class."""
         found: Dtype | None = getattr(self, data)
         return found or (self.weights if data in ("experts", "ends") else self.activations)
 
+    @model_validator(mode="after")
+    def _products_have_wide_operands(self) -> Self:
+        named = (self.weights, self.experts, self.ends, self.activations, self.operands)
+        if self.products is not None and "fp32" not in named:
+            message = f"found {self.products}, but nothing that a product takes is in fp32"
+            raise problem(message, "write weights: fp32 and activations: fp32, or leave products out", "$.products")
+        return self
+
     def words(self) -> Words:
         """Bytes of an element of every class."""
         state = None if self.state is None else float(FORMATS[self.state].bytes)
         return Words(**{data: float(FORMATS[self.of(data)].bytes) for data in get_args(DataClass)}, state=state)
+
+
+class Trained(Part):
+    """Types of what a training step has beside the data of its graph.
+
+    Examples
+    --------
+    Adam in bf16 has weights of which nobody has a copy, and two moments:
+
+    >>> Trained(main_weights="bf16", moments="bf16").optimizer_bytes("bf16", 12.0)
+    4.0
+    >>> Trained(moments="bf16").optimizer_bytes("bf16", 12.0), Trained().optimizer_bytes("bf16", 12.0)
+    (8.0, 12.0)
+    """
+
+    reduced: Dtype | None = Field(
+        default=None, description="in which copies of the batch add gradients up; none = that of activations"
+    )
+    main_weights: Dtype | None = Field(
+        default=None,
+        description="of the weights that the optimizer updates: a copy, unless that is the type of weights. none = fp32"
+        " where moments are stated, else what optimizer_bytes_per_parameter says of both",
+    )
+    moments: Dtype | None = Field(
+        default=None,
+        description="of each of the two moments of Adam; none = fp32 where main_weights are stated, else as those",
+    )
+
+    def updates(self, weights: Dtype) -> bool:
+        """Whether the optimizer updates weights of this type themselves, and no copy of them."""
+        return (self.main_weights or "fp32") == weights
+
+    def optimizer_bytes(self, weights: Dtype, stated: float) -> float:
+        """Bytes that the optimizer holds for a parameter beside its weight; ``stated``: where no type says it."""
+        if self.main_weights is None and self.moments is None:
+            return stated
+        copy = 0 if self.updates(weights) else FORMATS[self.main_weights or "fp32"].bytes
+        return float(copy + 2 * FORMATS[self.moments or "fp32"].bytes)
 
 
 def words_of(dtypes: Dtypes | None, word_bytes: int) -> Words:

@@ -20,7 +20,7 @@ from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.communication import CollectiveKind as CollectiveKind
 from dfopt.documents.communication import Communication as Communication
-from dfopt.documents.dtypes import Dtype, Dtypes, Words, check_word_bytes, words_of
+from dfopt.documents.dtypes import Dtype, Dtypes, Trained, Words, check_word_bytes, words_of
 from dfopt.documents.ends import Input as Input
 from dfopt.documents.ends import Output as Output
 from dfopt.documents.experts import Experts
@@ -244,6 +244,7 @@ class Graph(Named):
     main_gradients: Dtype | None = Field(
         default=None, description="type in which gradients of parameters are held; none = that of activations"
     )
+    trained: Trained | None = Field(default=None, description="types of what its training has beside that")
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
     tokens: Tokens | None = Field(default=None, description="of one evaluation; none = one of every sample")

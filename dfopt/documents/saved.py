@@ -7,11 +7,14 @@ Calculon's read nothing but gradients and masks. What real ones read is in memor
 
 from __future__ import annotations
 
-from dfopt.documents.dtypes import FORMATS
+from dfopt.documents.dtypes import FORMATS, Dtype
 from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.wiring import needed
 
-__all__ = ["beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "read_later"]
+__all__ = [
+    "beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "optimizer_bytes", "read_later", "reduced_bytes",
+    "type_of_weights", "updates_weights",
+]  # fmt: skip
 
 
 def gradient_bytes(graph: Graph) -> float:
@@ -27,6 +30,39 @@ def gradient_bytes(graph: Graph) -> float:
     if graph.main_gradients is None:
         return float(graph.words.activations)
     return float(FORMATS[graph.main_gradients].bytes)
+
+
+def reduced_bytes(graph: Graph) -> float:
+    """Bytes of a parameter's gradient as copies of the batch add it up."""
+    if graph.trained is None or graph.trained.reduced is None:
+        return float(graph.words.activations)
+    return float(FORMATS[graph.trained.reduced].bytes)
+
+
+def type_of_weights(graph: Graph) -> Dtype:
+    """The type of weights that are of no class of their own; of a graph without types, by its bytes."""
+    return graph.dtypes.weights if graph.dtypes is not None else "fp32" if graph.word_bytes == 4 else "bf16"
+
+
+def optimizer_bytes(graph: Graph, stated: float) -> float:
+    """Bytes that the optimizer holds for a parameter: by types, or as ``stated``.
+
+    Examples
+    --------
+    >>> from dfopt.documents.dtypes import Trained
+    >>> from dfopt.documents.graph import Kernel
+    >>> graph = Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),), trained=Trained(moments="fp8"))
+    >>> optimizer_bytes(graph, 12.0), optimizer_bytes(graph.model_copy(update={"trained": None}), 12.0)
+    (6.0, 12.0)
+    """
+    return stated if graph.trained is None else graph.trained.optimizer_bytes(type_of_weights(graph), stated)
+
+
+def updates_weights(graph: Graph) -> bool:
+    """Whether the optimizer updates the weights of a graph themselves, as its types say, and no copy of them."""
+    types = graph.trained
+    stated = types is not None and (types.main_weights, types.moments) != (None, None)
+    return stated and types is not None and types.updates(type_of_weights(graph))
 
 
 def is_kept(graph: Graph, tensor: Tensor) -> bool:

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from dfopt.documents.dtypes import Trained
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping as Mapped
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
+from dfopt.documents.saved import type_of_weights
 from dfopt.errors import refuse
 from dfopt.exports.sizes import Sizes, Unlike, sizes_of
 from dfopt.frontends.megatron import megatron_shardings
@@ -30,7 +32,8 @@ class Decisions:
     axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``recomputed`` how many
     layers of a stage do the first of two that it says, ``stages`` the layers of the first stage, of each one in the
     middle and of the last, where the plan says them; ``replicas`` groups of copies share out by themselves. Types as in
-    `Dtypes`.
+    `Dtypes`: ``held`` of gradients that microbatches add to, ``reduced`` of those that copies add up; of main weights
+    and moments nothing where the graph does not say them.
     """
 
     sizes: Sizes | None
@@ -57,6 +60,11 @@ class Decisions:
     replicas: int
     weights: str
     operands: str
+    products: str
+    held: str
+    reduced: str
+    main_weights: str
+    moments: str
     said: Mapping[str, str]
 
 
@@ -68,6 +76,9 @@ NAMES: Final[Mapping[str, str]] = {
     "mask": "which scores are computed",
     "batch": "samples in a step and in a microbatch",
     "precision": "types of weights, activations and operands",
+    "gradients": "types in which gradients are held and added up",
+    "optimizer": "types of main weights and moments",
+    "products": "type that products of fp32 round to",
     "tensor": "chips that share every kernel",
     "sequence parallelism": "norms, dropout and sums split along the tokens",
     "tensor overlap": "collectives of products hidden behind them, tile by tile",
@@ -118,6 +129,9 @@ def decisions_of(result: Result, path: str) -> Decisions:
     held = (
         sum(stages[:1]) + stages[1] * (plan.stages - 2) + stages[2] if stages else plan.layers_per_stage * plan.stages
     )
+    weights, operands, _ = _types(graph)
+    trained = _trained(graph)
+    moments = trained["moments"]
     said = {
         "model": unlike or _model(sizes),
         "vocabulary": "" if sizes and sizes.vocab else "logits are not drawn",
@@ -125,6 +139,9 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "mask": _mask(graph),
         "batch": f"{graph.batch} samples, {graph.microbatch} in a microbatch",
         "precision": _types(graph)[2],
+        "gradients": f"held in {trained['held']}, added up in {trained['reduced']}",
+        "optimizer": f"main weights in {trained['main_weights']}, moments in {moments}" if moments else "",
+        "products": trained["products"],
         "tensor": _degree(plan.shards),
         "sequence parallelism": "used" if by_tokens else "",
         "tensor overlap": result.assumptions.tensor_overlap or "" if plan.shards > 1 else "",
@@ -149,7 +166,6 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "clocks": "below the nominal frequency, or pauses" if mapping.clocks or mapping.pauses else "",
         "overlap": f"left as it is; priced with overlap: {result.assumptions.overlap}",
     }
-    weights, operands, _ = _types(graph)
     return Decisions(
         sizes=sizes,
         chips=plan.shards * plan.members * plan.stages * plan.copies,
@@ -175,6 +191,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         replicas=plan.hybrid.replicas if plan.hybrid else 1,
         weights=weights,
         operands=operands,
+        **trained,
         said={name: text for name, text in said.items() if text},
     )
 
@@ -279,6 +296,19 @@ def _types(graph: Graph) -> tuple[str, str, str]:
     uniform = types.of("experts") == types.weights == types.activations
     words = ", ".join(f"{name} {value}" for name, value in types.model_dump(exclude_none=True).items())
     return types.weights if uniform else "", operands, words
+
+
+def _trained(graph: Graph) -> dict[str, str]:
+    """Types of gradients, main weights and moments, and in which products compute, if not in that of their operands."""
+    own = graph.dtypes.activations if graph.dtypes is not None else type_of_weights(graph)
+    types = graph.trained or Trained()
+    return {
+        "products": (graph.dtypes.products if graph.dtypes is not None else None) or "",
+        "held": graph.main_gradients or own,
+        "reduced": types.reduced or own,
+        "main_weights": types.main_weights or ("fp32" if types.moments else ""),
+        "moments": types.moments or ("fp32" if types.main_weights else ""),
+    }
 
 
 def _stages(plan: Plan, even: bool) -> str:

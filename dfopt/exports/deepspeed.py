@@ -18,8 +18,27 @@ def _precision(d: Decisions) -> Arguments | Lacks:
         return {}
     if d.weights not in ("bf16", "fp16"):
         return Lacks("weights and activations of one type, fp32, bf16 or fp16")
-    found: Arguments = {f"{d.weights}.enabled": True, "data_types.grad_accum_dtype": d.weights}
+    found: Arguments = {f"{d.weights}.enabled": True}
     return found if d.operands == d.weights else Lacks("no operands of other types than the weights", found)
+
+
+def _gradients(d: Decisions) -> Arguments | Lacks:
+    held: Arguments = {"data_types.grad_accum_dtype": d.held} if d.held in ("fp32", "bf16", "fp16") else {}
+    if not held:
+        return Lacks("held in fp32, bf16 or fp16")
+    return held if d.reduced == d.weights else Lacks("added up in the type of the weights", held)
+
+
+def _optimizer(d: Decisions) -> Arguments | Lacks:
+    if d.moments in ("", "fp32") and d.main_weights in ("", "fp32"):
+        return {}
+    narrow = d.weights in ("bf16", "fp16") and d.main_weights == d.weights and d.zero > 0
+    found: Arguments = {f"{d.weights}.{d.weights}_master_weights_and_grads": True} if narrow else {}
+    if narrow and d.moments == "fp32":
+        return found
+    if narrow and d.weights == d.moments == "bf16":
+        return found | {"bf16.bf16_optimizer_states": True}
+    return Lacks("fp32, or with ZeRO main weights of the type of the weights, and then moments in bf16", found)
 
 
 def _in_code(where: str) -> Lacks:
@@ -58,6 +77,8 @@ DEEPSPEED: Final = Tool(
             "gradient_accumulation_steps": d.microbatches,
         },
         "precision": _precision,
+        "gradients": _gradients,
+        "optimizer": _optimizer,
         "tensor": lambda d: {"tensor_parallel.autotp_size": d.tensor} if d.tensor > 1 else {},
         "pipeline": lambda d: _in_code("num_stages of PipelineModule") if d.pipeline > 1 else {},
         "data": lambda _: {},  # what the other degrees leave of the ranks

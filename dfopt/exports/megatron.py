@@ -62,12 +62,26 @@ def _precision(d: Decisions) -> Arguments | Lacks:
         return {}
     if d.weights not in ("bf16", "fp16"):
         return Lacks("weights, experts and activations of one type, fp32, bf16 or fp16")
-    found: Arguments = {d.weights: True} | ({"grad-reduce-in-bf16": True} if d.weights == "bf16" else {})
+    found: Arguments = {d.weights: True}
     if d.operands == d.weights:
         return found
     if d.weights != "bf16" or d.operands not in FP8:
         return Lacks(f"operands in {', '.join(FP8)} beside bf16", found)
     return found | {"fp8-format": "hybrid", "fp8-recipe": FP8[d.operands]}
+
+
+def _gradients(d: Decisions) -> Arguments | Lacks:
+    """In bf16 its buffers are in fp32, unless it reduces in bf16; else in the type of the weights, unless in fp32."""
+    narrow: Arguments = {"grad-reduce-in-bf16": True} if d.weights == "bf16" else {}
+    wide: Arguments = {"accumulate-allreduce-grads-in-fp32": True} if d.weights == "fp16" else {}
+    found = {"fp32": wide, d.weights: narrow}.get(d.reduced) if d.weights != "fp32" or d.reduced == "fp32" else None
+    if found is None or d.held != d.reduced:
+        return Lacks("one type for both: fp32, or that of the weights", found)
+    return found
+
+
+def _optimizer(d: Decisions) -> Arguments | Lacks:
+    return {} if d.moments in ("", "fp32") and d.main_weights in ("", "fp32") else Lacks("both in fp32")
 
 
 def _stages(d: Decisions) -> Arguments | Lacks:
@@ -147,6 +161,8 @@ MEGATRON: Final = Tool(
         "norms and biases": _biases,
         "batch": lambda d: {"micro-batch-size": d.microbatch, "global-batch-size": d.batch},
         "precision": _precision,
+        "gradients": _gradients,
+        "optimizer": _optimizer,
         "tensor": lambda d: {"tensor-model-parallel-size": d.tensor},
         "sequence parallelism": lambda d: {"sequence-parallel": True} if d.sequence_parallel else {},
         "tensor overlap": _tensor_overlap,

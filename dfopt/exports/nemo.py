@@ -66,6 +66,21 @@ def _precision(d: Decisions) -> Arguments | Lacks:
     return {"mixed_precision": _RECIPES[FP8[d.operands]]}
 
 
+def _gradients(d: Decisions) -> Arguments | Lacks:
+    """Recipes of bf16 reduce in fp32, that of fp16 does not."""
+    usual = "fp32" if d.weights == "bf16" else d.weights
+    return (
+        {} if d.held == d.reduced == usual else Lacks("the recipe's type for both: fp32 beside bf16, fp16 beside fp16")
+    )
+
+
+def _optimizer(d: Decisions) -> Arguments | Lacks:
+    if d.moments in ("", "fp32") and d.main_weights in ("", "fp32"):
+        return {}
+    aware: Arguments = {"optimizer.use_precision_aware_optimizer": True} if d.zero else {}
+    return Lacks("types of torch: set optimizer.main_params_dtype, exp_avg_dtype and exp_avg_sq_dtype in code", aware)
+
+
 def _stages(d: Decisions) -> Arguments | Lacks:
     if d.stages is None:
         return {} if d.even else Lacks(UNEVEN)
@@ -127,6 +142,8 @@ NEMO: Final = Tool(
         "norms and biases": _biases,
         "batch": lambda d: {"train.micro_batch_size": d.microbatch, "train.global_batch_size": d.batch},
         "precision": _precision,
+        "gradients": _gradients,
+        "optimizer": _optimizer,
         "tensor": lambda d: {"model.tensor_model_parallel_size": d.tensor},
         "sequence parallelism": lambda d: {"model.sequence_parallel": d.sequence_parallel},
         "tensor overlap": _tensor_overlap,

@@ -34,13 +34,27 @@ def _batch(d: Decisions) -> Arguments:
 def _precision(d: Decisions) -> Arguments | Lacks:
     if d.weights not in _NAMES:
         return Lacks("weights and activations in bf16 or fp32")
-    found: Arguments = {"training.dtype": "float32", "training.mixed_precision_param": _NAMES[d.weights]}
+    found: Arguments = {"training.mixed_precision_param": _NAMES[d.weights]}
     if d.operands == d.weights:
         return found
     if d.operands not in _QUANTIZED:
         return Lacks(f"operands in {' or '.join(_QUANTIZED)}", found)
     kind, recipe = _QUANTIZED[d.operands]
     return found | {"model.converters": [f"quantize.linear.{kind}"], f"quantize.linear.{kind}.recipe_name": recipe}
+
+
+def _optimizer(d: Decisions) -> Arguments | Lacks:
+    """Moments have the type of the parameters that the optimizer updates."""
+    found: Arguments = {"training.dtype": _NAMES.get(d.main_weights, "float32")}
+    one = d.main_weights == d.moments and d.main_weights in ("", *_NAMES)
+    return found if one else Lacks("both in bf16 or both in fp32", found)
+
+
+def _gradients(d: Decisions) -> Arguments | Lacks:
+    found: Arguments = {"training.mixed_precision_reduce": "float32"}
+    if d.reduced != "fp32" or d.held != (d.main_weights or "fp32"):
+        return Lacks("added up in fp32, and held in the type of the parameters that the optimizer updates", found)
+    return found
 
 
 def _sequence_parallelism(d: Decisions) -> Arguments | Lacks:
@@ -127,6 +141,8 @@ TORCHTITAN: Final = Tool(
         "vocabulary": lambda _: Lacks("that of the flavor"),
         "batch": _batch,
         "precision": _precision,
+        "gradients": _gradients,
+        "optimizer": _optimizer,
         "tensor": lambda d: {"parallelism.tensor_parallel_degree": d.tensor},
         "sequence parallelism": _sequence_parallelism,
         "pipeline": _pipeline,

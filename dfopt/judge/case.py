@@ -20,7 +20,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Layers
 from dfopt.documents.system import System
 from dfopt.judge.members import seen_by_a_chip
-from dfopt.judge.types import made_word, peak, weight_word, word
+from dfopt.judge.types import made_word, peak, reduced_word, weight_word, word
 from dfopt.physics import operands, ops, pipeline
 
 LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
@@ -292,7 +292,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 at_once=ops.weights_at_once(kernel) * held,
                 adding=ops.gradients_at_once(kernel) * adds,
                 accumulator=ops.gradients_added(kernel) * adds,
-                gradient=ops.gradient_elements(kernel) * made,
+                gradient=ops.gradient_elements(kernel) * (share * reduced_word(graph)),
             )
         )
         produced.append(share)

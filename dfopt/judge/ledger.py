@@ -14,7 +14,7 @@ from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.documents.placement import TRAINED, Item
 from dfopt.judge import working
 from dfopt.judge.case import Case, Fan, Rank
-from dfopt.judge.types import word
+from dfopt.judge.types import optimizer_words, reduced_word, word
 from dfopt.physics import offload, pipeline
 from dfopt.physics.states import KINDS, STATE_OF, Amount, Held, cached_bytes, capacities
 from dfopt.physics.working import MAIN_GRADIENT
@@ -55,7 +55,7 @@ def entries(case: Case, rank: Rank) -> list[Entry]:
     for kind in KINDS:
         if kind.lifetime == "exchange" or (kind.trained and not _keeps_gradients(case)):
             continue
-        size = getattr(case.assume, kind.per_parameter) if kind.per_parameter else 1.0
+        size = for_parameter(case) if kind.per_parameter else 1.0
         made = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
         ran = [stage for stage, times in rank.runs.items() if times]
         largest = max(ran, key=made.__getitem__, default=None)
@@ -102,7 +102,7 @@ def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]
         return
     if level >= 2 and stated and not case.assume.by_layer:
         most = max((amounts[stage]["parameters"] for stage in ran), default=0.0) * case.plan.sharers
-        yield Entry(fastest, "gradients", "weight_gradients_b", layers * most * word(case.graph))
+        yield Entry(fastest, "gradients", "weight_gradients_b", layers * most * reduced_word(case.graph))
     if case.assume.exchange_buffers and case.plan.copies > 1:
         yield Entry(fastest, "gradients", "weight_gradients_b", case.assume.exchange_buffers)
 
@@ -129,8 +129,13 @@ def of_layer(case: Case, stage: int) -> dict[Item, float]:
 
 def _of_item(case: Case, amounts: dict[str, float], item: Item) -> float:
     found = [kind for kind in KINDS if kind.item == item and (_keeps_gradients(case) or not kind.trained)]
-    sizes = [getattr(case.assume, kind.per_parameter) if kind.per_parameter else 1.0 for kind in found]
+    sizes = [for_parameter(case) if kind.per_parameter else 1.0 for kind in found]
     return math.fsum(size * amounts[kind.of] for size, kind in zip(sizes, found, strict=True))
+
+
+def for_parameter(case: Case) -> float:
+    """Bytes that the optimizer holds for a parameter."""
+    return optimizer_words(case.graph, case.assume.optimizer_bytes_per_parameter)[0]
 
 
 def held(case: Case, rank: Rank) -> Held:
@@ -226,7 +231,7 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
         found["tables"].append(whole / parts / together("tables", kernel.spread_over))
         state = kernel.resident_optimizer_bytes
         if state is None:  # as much for a parameter as for one of the weights
-            state = whole / word(case.graph, "ends") * case.assume.optimizer_bytes_per_parameter
+            state = whole / word(case.graph, "ends") * for_parameter(case)
         found["table optimizer"].append(state / parts / together("table optimizer", kernel.spread_over))
     for shared in ("weights", "experts", *gradients, "parameters"):
         found[shared] = [size / together(shared) for size in found[shared]]

@@ -10,7 +10,7 @@ from functools import cache
 
 from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
-from dfopt.judge.types import made_word, weight_word, word
+from dfopt.judge.types import made_word, optimizer_words, reduced_word, weight_word, word
 from dfopt.physics import beside, communications, copies, ops, tiled
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
@@ -196,7 +196,7 @@ def exchanged_bytes(case: Case, stage: int) -> Iterator[tuple[tuple[str, ...], f
     """(dims, bytes of gradients, bytes of weights) that chips along some dims exchange of a stage of the mapping."""
     volumes: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
     for one in case.of_stage[stage]:
-        wide = weight_word(case.graph, one.kernel) / word(case.graph)
+        wide = weight_word(case.graph, one.kernel) / reduced_word(case.graph)
         for volume, dims in added_up(case, one):
             volumes[dims].append((volume, volume * wide))
     for dims, each in volumes.items():
@@ -208,19 +208,20 @@ def optimizer_s(case: Case, stage: int) -> float:
     """Seconds of the optimizer's step over the parameters of a stage of the mapping, kernel by kernel."""
     if case.assume.optimizer_step is None or case.assume.gradients != "exact" or not case.trains:
         return 0.0
-    chip, plan, gradient = case.system.chip, case.plan, word(case.graph)
+    chip, plan, gradient = case.system.chip, case.plan, reduced_word(case.graph)
+    state, often = optimizer_words(case.graph, case.assume.optimizer_bytes_per_parameter)
     once, spent = case.forward_weights, list[float]()
     for one in case.of_stage[stage]:
         kernel = one.kernel
         if one.forward or not once:  # a backward GEMM reads the weight of a forward one
-            mine, wide = one.parameters / plan.held_by(1), weight_word(case.graph, kernel)
+            mine, wide = one.parameters / plan.held_by(1), often * weight_word(case.graph, kernel)
             routed = kernel.module == "experts"
-            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume, plan, routed))
+            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume, plan, routed, state))
         if one.forward and kernel.resident_bytes and kernel.resident_optimizer_bytes is None:
             wide, over = word(case.graph, "ends"), kernel.spread_over
             parts = math.prod(getattr(plan, name) for name in over) * (1 if "copies" in over else plan.held_by(1))
             mine = kernel.resident_bytes / wide / parts
-            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume, plan))
+            spent.append(beside.optimizer_s(mine, gradient, often * wide, chip, case.assume, plan, state=state))
     return math.fsum(spent)
 
 

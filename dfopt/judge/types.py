@@ -32,6 +32,23 @@ def word(graph: Graph, of: DataClass = "activations") -> float:
     return float(graph.word_bytes if found is None else FORMATS[found].bytes)
 
 
+def reduced_word(graph: Graph) -> float:
+    """Bytes of a gradient as copies of the batch add it up."""
+    types = graph.trained
+    return word(graph) if types is None or types.reduced is None else float(FORMATS[types.reduced].bytes)
+
+
+def optimizer_words(graph: Graph, stated: float) -> tuple[float, int]:
+    """Bytes that the optimizer holds for a parameter, and how often its step moves the weight itself."""
+    main, moments = (None, None) if graph.trained is None else (graph.trained.main_weights, graph.trained.moments)
+    if main is None and moments is None:
+        return stated, 1
+    held = "fp32" if graph.dtypes is None and graph.word_bytes == 4 else _type(graph, "weights") or "bf16"
+    own = (main or "fp32") == held  # the weights themselves are updated: read and written
+    each = [] if own else [main or "fp32"]
+    return sum(float(FORMATS[one].bytes) for one in (*each, *2 * [moments or "fp32"])), 1 + own
+
+
 def weight_word(graph: Graph, kernel: Kernel) -> float:
     """Bytes of one of a kernel's weights."""
     return word(graph, _held(kernel))
@@ -57,6 +74,8 @@ def _fitting(graph: Graph, kernel: Kernel) -> list[Arithmetic]:
     if kernel.op == "gemm":
         operands.append(_type(graph, _held(kernel)))
     numbers = {FORMATS[one].arithmetic for one in operands if one is not None}
+    if kernel.op != "elementwise" and graph.dtypes is not None and graph.dtypes.products is not None:
+        numbers = {graph.dtypes.products if one == "fp32" else one for one in numbers}
     wide = [one for one in _BY_WIDTH if all(one == each or one in WIDER[each] for each in numbers)]
     return [one for one in wide if kernel.op != "elementwise" or one not in _TOO_NARROW]
 

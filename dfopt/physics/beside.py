@@ -92,9 +92,11 @@ def optimizer_s(
     assumptions: Assumptions,
     plan: Plan | None = None,
     routed: bool = False,
+    state: float | None = None,
 ) -> float:
     """Seconds of the optimizer's step over so many parameters; ``gradient_bytes``, ``weight_bytes``: of one of them.
 
+    ``state``: bytes that it holds for one, without which the assumptions say them.
     Non-decreasing in the parameters: where larger work sustains so much more that it takes less time, as long as that.
     ``plan``: says where they lie, all in the fastest memory without it; ``routed``: whether they are of routed experts.
 
@@ -109,7 +111,7 @@ def optimizer_s(
     step = assumptions.optimizer_step
     if step is None or parameters <= 0:
         return 0.0
-    state = assumptions.optimizer_bytes_per_parameter
+    state = assumptions.optimizer_bytes_per_parameter if state is None else state
     gone = (gradient_bytes, weight_bytes) if step == "adam" else (0.0, 0.0)
     moved = {chip.fastest_tier: (1 if step == "adam_once" else 2) * state + gone[0] + gone[1]}
     if plan is not None and plan.placement is not None and assumptions.offload != "calculon":

@@ -6,7 +6,8 @@ them, E5M2 and int8, and tf32 holds bf16 and fp16, of which neither holds the ot
 A matrix product computes in the narrowest type of the chip that holds both of its operands; activations are converted
 in front of it if the graph says so (``operands``). So weights that are narrower than activations are widened as they
 are read (weight-only int4), and what a chip has no unit for computes in the next wider type that it has. Cached keys
-and values are widened or narrowed to the type of activations as they are read. Elementwise kernels compute in 16 bits
+and values are widened or narrowed to the type of activations as they are read. Products may round what is held in fp32
+to tf32 (``products``; NVIDIA A100 whitepaper: of 8 and 10 bits, sums in fp32). Elementwise kernels compute in 16 bits
 at least: vector units have no narrower floating-point types.
 """
 
@@ -40,13 +41,19 @@ def _holding(dtypes: Dtypes, kernel: Kernel) -> tuple[Arithmetic, ...]:
     """Types that a kernel could compute in, from the narrowest on."""
     weighted = kernel.op in ("gemm", "weight_update")
     taken = FORMATS[(dtypes.operands if weighted else None) or dtypes.activations].arithmetic
+    taken = _in_products(dtypes, taken) if kernel.op != "elementwise" else taken
     found = (taken, *WIDER[taken])
     if kernel.op == "elementwise":
         return tuple(one for one in found if one in _WIDE)
     if kernel.op != "gemm":
         return found
-    held = FORMATS[dtypes.of(weights_of(kernel))].arithmetic
+    held = _in_products(dtypes, FORMATS[dtypes.of(weights_of(kernel))].arithmetic)
     return tuple(one for one in found if one in (held, *WIDER[held]))
+
+
+def _in_products(dtypes: Dtypes, held: Arithmetic) -> Arithmetic:
+    """The type in which products take what is held in one."""
+    return "tf32" if dtypes.products == "tf32" and held == "fp32" else held
 
 
 def arithmetic_of(graph: Graph, kernel: Kernel, chip: Chip) -> tuple[Arithmetic, Arithmetic] | None:

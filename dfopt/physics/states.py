@@ -38,7 +38,7 @@ class Kind:
         layer, or of what runs once, while its partitions run, or itself. ``others``: of all layers but that one.
         ``exchange``: of as many layers as are exchanged at a time (``layers_exchanged``), each as large as the largest.
     per_parameter
-        The assumption that says how many bytes a parameter has of it.
+        The assumption that says how many bytes a parameter has of it, where the graph states no types of it.
     trained
         Whether it exists only where gradients are kept.
     item

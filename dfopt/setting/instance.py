@@ -18,6 +18,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.modules import Modules
 from dfopt.documents.placement import Placement
 from dfopt.documents.plan import Plan
+from dfopt.documents.saved import reduced_bytes
 from dfopt.documents.system import System
 from dfopt.physics.beside import collective_s
 from dfopt.physics.collectives import Collective
@@ -100,9 +101,9 @@ class Setting:
 
     @cached_property
     def weight_word_k(self) -> NDArray[np.float64]:
-        """Bytes of every kernel's weight for a byte of its gradient."""
-        words = self.graph.words
-        return np.array([words.of_weight(kernel) / words.activations for kernel in self.graph.kernels])
+        """Bytes of every kernel's weight for a byte of its gradient, as copies add it up."""
+        words, reduced = self.graph.words, reduced_bytes(self.graph)
+        return np.array([words.of_weight(kernel) / reduced for kernel in self.graph.kernels])
 
     def under(self, plan: Plan) -> Instance:
         """The setting under a plan, which sees the graph of one chip of its second axis."""

@@ -13,7 +13,7 @@ import numpy as np
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.placement import TRAINED, Item, item_of_weight
-from dfopt.documents.saved import gradient_bytes
+from dfopt.documents.saved import gradient_bytes, optimizer_bytes, reduced_bytes
 from dfopt.errors import Infeasible
 from dfopt.physics.offload import LAYERS, buffered
 from dfopt.physics.pipeline import microbatches_in_flight
@@ -23,7 +23,7 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, ShardedGraph
 
-_OF_LAYERS: Final = ("layer", "others", "exchange")
+OF_LAYERS: Final = ("layer", "others", "exchange")
 """Lifetimes of what one layer has more of than the others."""
 
 
@@ -64,16 +64,17 @@ def states_of(
     amounts["weights", ()], amounts["saved", ()], amounts["cached", ()] = weights, saved, cached
     amounts["experts", ()], amounts["working", ()], amounts["parameters", ()] = experts, working, parameters
     gradients = _gradients(graph, assumptions)
+    for_parameter = optimizer_bytes(graph, assumptions.optimizer_bytes_per_parameter)
     for of, word in gradients.items():
         amounts[of, ()] = parameters * word
     if assumptions.layers_exchanged and not assumptions.by_layer:  # which counts gradients of a layer whole anyhow
-        amounts["whole gradients", ()] = parameters * graph.words.activations
+        amounts["whole gradients", ()] = parameters * reduced_bytes(graph)
     for kernel in kernels:
         if kernel.resident_bytes and kernel.pass_ == "forward":
             amounts["tables", kernel.spread_over] += kernel.resident_bytes
             state = kernel.resident_optimizer_bytes
             if state is None:
-                state = kernel.resident_bytes / graph.words.ends * assumptions.optimizer_bytes_per_parameter
+                state = kernel.resident_bytes / graph.words.ends * for_parameter
             amounts["table optimizer", kernel.spread_over] += state
         elif kernel.resident_bytes:
             for of, word in gradients.items():
@@ -83,7 +84,7 @@ def states_of(
     keeps_gradients = graph.trains and assumptions.gradients == "exact"
     found = []
     for kind in KINDS:
-        size = getattr(assumptions, kind.per_parameter) if kind.per_parameter else 1.0
+        size = for_parameter if kind.per_parameter else 1.0
         if size > 0 and (keeps_gradients or not kind.trained):
             for (of, split_over), amount in amounts.items():
                 if of == kind.of and amount > 0:
@@ -168,7 +169,7 @@ def kept(
     for number, times in stage.runs:
         for state in states.get(number, ()):
             count = float(times)
-            if state.lifetime in _OF_LAYERS and state.item not in away:
+            if state.lifetime in OF_LAYERS and state.item not in away:
                 one = float(at_work.get((state.name, state.lifetime)) == number)
                 count = count - one if state.lifetime == "others" else one * at_once(instance, stage, state)
             if state.lifetime == "microbatch":
@@ -199,7 +200,7 @@ def _largest(
     sums: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for number, times in stage.runs:
         for state in states.get(number, ()) if times else ():
-            if state.lifetime in _OF_LAYERS:
+            if state.lifetime in OF_LAYERS:
                 sums[state.name, state.lifetime][number] += state.bytes / chips_of(instance, state)
     return {key: max(layers, key=lambda number: layers[number]) for key, layers in sums.items()}
 

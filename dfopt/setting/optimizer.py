@@ -8,6 +8,7 @@ import numpy as np
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.placement import item_of_weight
+from dfopt.documents.saved import optimizer_bytes, reduced_bytes, updates_weights
 from dfopt.physics.beside import optimizer_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Floats, Ints
@@ -38,8 +39,10 @@ def _step(instance: Instance, parameters: float, word: float, copies: int, route
     setting, plan = instance.setting, instance.plan
     key = parameters / copies, word, plan.placement, routed
     if key not in setting.steps:
-        gradient, chip = setting.graph.words.activations, setting.system.chip
-        setting.steps[key] = optimizer_s(key[0], gradient, word, chip, setting.assumptions, plan, routed)
+        graph, assumptions, chip = setting.graph, setting.assumptions, setting.system.chip
+        state = optimizer_bytes(graph, assumptions.optimizer_bytes_per_parameter)
+        moved = word * (1 + updates_weights(graph))  # read too
+        setting.steps[key] = optimizer_s(key[0], reduced_bytes(graph), moved, chip, assumptions, plan, routed, state)
     return setting.steps[key]
 
 

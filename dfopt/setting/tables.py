@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.saved import beside_tensors
+from dfopt.documents.saved import beside_tensors, reduced_bytes
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
@@ -82,7 +82,8 @@ class ShardedGraph:
     kept_k, working_k : float
         Bytes that the kernel keeps beside tensors, until the backward pass and while its layer runs.
     gradient_k, added_k : float
-        Bytes of weight gradient that the kernel produces, and that an evaluation adds to: of experts not those of all.
+        Bytes of weight gradient that the kernel produces, as copies add it up, and that an evaluation adds to: of
+        experts not those of all.
     between_k : float
         Bytes of carried tensors and inputs that a kernel reads.
     toll_x, sent_x, payers_xk : float, float, bool
@@ -204,7 +205,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     read_k = np.array([ops.weights_read(k) for k in kernels]) * held_k
     at_once_k = np.array([ops.weights_at_once(k) for k in kernels]) * held_k
     made_k = output_k * words.activations
-    gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * made_k
+    gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * (output_k * reduced_bytes(graph))
     added_k = np.array([ops.gradients_added(k) for k in kernels]) * made_k
     adding_k = np.array([ops.gradients_at_once(k) for k in kernels]) * made_k
     src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dfopt.documents.base import Part, problem
-from dfopt.documents.dtypes import Dtype, Dtypes, Words, check_word_bytes, words_of
+from dfopt.documents.dtypes import Dtype, Dtypes, Trained, Words, check_word_bytes, words_of
 from dfopt.documents.phase import Phase, Segment, Segments, check_depths, decode, prefill, verify
 from dfopt.documents.routing import Routing
 from dfopt.documents.tokens import Tokens
@@ -50,6 +50,11 @@ class StepParameters(Part):
         default=None,
         description="training: type in which gradients of parameters are held, to which microbatches add; none = fp32",
     )
+    trained: Trained | None = Field(
+        default=None,
+        description="training: types of gradients that copies add up, of main weights and of moments; none = by the"
+        " types of activations and by assumptions",
+    )
 
     @property
     def evaluation(self) -> Phase:
@@ -90,7 +95,8 @@ class StepParameters(Part):
     @property
     def sized(self) -> dict[str, Any]:
         """Fields of the graph."""
-        held = {"main_gradients": self.main_gradients or "fp32"} if self.mode == "training" else {}
+        trained = {"main_gradients": self.main_gradients or "fp32", "trained": self.trained}
+        held = trained if self.mode == "training" else {}
         return {
             **self.typed,
             **held,

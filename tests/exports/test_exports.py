@@ -94,6 +94,11 @@ def decisions(draw: st.DrawFn) -> Decisions:
         replicas=draw(st.sampled_from([1, 2, 4])) if zero and data > 1 else 1,
         weights=weights,
         operands=draw(st.sampled_from([weights, "fp8", "mxfp8", "fp8_1x128", "nvfp4"])),
+        products=draw(st.sampled_from(["", "tf32"])),
+        held=draw(st.sampled_from(["fp32", "bf16", "fp16"])),
+        reduced=draw(st.sampled_from(["fp32", "bf16", "fp16", "fp8"])),
+        main_weights=draw(st.sampled_from(["", "fp32", "bf16", "fp16"])),
+        moments=draw(st.sampled_from(["", "fp32", "bf16", "fp8"])),
         said=draw(st.dictionaries(st.sampled_from(list(NAMES)), st.just("so"))),
     )
 
@@ -106,7 +111,7 @@ def misfits(tool: str, arguments: Mapping[str, Any]) -> list[str]:
         several = value if isinstance(value, list) else [value]
         if kind is None:
             wrong.append(f"{name} is no option")
-        elif "|" in kind:
+        elif "|" in kind or kind not in (*KINDS, "other"):  # words, or one
             wrong += [f"{name} {one}" for one in several if str(one) not in kind.split("|")]
         elif kind != "other" and (
             not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind not in ("bool", "flag"))
@@ -192,6 +197,9 @@ def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPath
     assert run.fixed.get("recomputed", 0) == taken.recomputed
     assert run.recipe["parameters"]["recompute"] == again
     assert run.graph.words.weights == {"bf16": 2, "fp16": 2, "fp32": 4}[weights]
+    told = run.graph.trained.reduced if run.graph.trained is not None else None
+    if taken.held == taken.reduced and taken.held in ("fp32", weights):
+        assert (run.graph.main_gradients, told or weights) == (taken.held, taken.reduced)
     # dropout is drawn in a plain layer only
     plain = not (model.gated or model.rotary or model.experts or model.vocab) and model.heads == model.kv_heads
     assert sizes_of(run.graph) == replace(model, dropout=model.dropout and plain)

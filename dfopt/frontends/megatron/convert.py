@@ -145,12 +145,16 @@ def _drops(a: Arguments) -> bool:
 
 
 def _types(a: Arguments) -> dict[str, Any]:
+    """Of a graph's data, and of its gradients: held and added up in fp32, or in the type of the weights."""
+    words = "bf16" if a.bf16 else "fp16" if a.fp16 else "fp32"
+    wide = a.accumulate_allreduce_grads_in_fp32 or (a.bf16 and not a.grad_reduce_in_bf16)
+    gradients: dict[str, Any] = {"trained": {"reduced": "fp32"}} if wide else {"main_gradients": words}
     if a.fp8_format is not None:
-        return {"dtypes": {"weights": "bf16", "activations": "bf16", "operands": _OPERANDS[a.fp8_recipe]}}
+        dtypes = {"weights": "bf16", "activations": "bf16", "operands": _OPERANDS[a.fp8_recipe]}
+        return {"dtypes": dtypes, **gradients}
     if a.bf16:
-        return {"word_bytes": 2}
-    words = "fp16" if a.fp16 else "fp32"
-    return {"dtypes": {"weights": words, "activations": words}}
+        return {"word_bytes": 2, **gradients}
+    return {"dtypes": {"weights": words, "activations": words}, **gradients}
 
 
 def _ends(a: Arguments) -> dict[str, int]:
@@ -200,8 +204,6 @@ def _notes(a: Arguments, unread: list[str]) -> list[str]:
         found.append("keys and values that go round from chip to chip (p2p) are counted as gathered")
     if a.attention_dropout or a.hidden_dropout:
         found += [] if _drops(a) and not a.swiglu else ["dropout is not drawn"]
-    if a.bf16 and not a.grad_reduce_in_bf16:
-        found.append("gradients are counted in bf16; Megatron-LM adds them up in fp32 without --grad-reduce-in-bf16")
     found.append("scores are counted in full: --param causal=true counts those below the diagonal")
     found.append("network dims are chosen by the solve; overlaps are those of the assumptions")
     return found

@@ -101,6 +101,7 @@ class Arguments(Part):
     bf16: bool = False
     fp16: bool = False
     grad_reduce_in_bf16: bool = False
+    accumulate_allreduce_grads_in_fp32: bool = False
     fp8_format: Literal["e4m3", "hybrid"] | None = None
     fp8_recipe: Literal["tensorwise", "delayed", "mxfp8", "blockwise"] = "delayed"
 
@@ -244,6 +245,8 @@ def _disagreements(a: Arguments) -> Iterator[Issue]:
         yield issue("sequence-parallel", "it without tensor parallelism", "leave it out")
     if a.bf16 and a.fp16:
         yield issue("fp16", "it beside --bf16", "keep one of them")
+    if a.grad_reduce_in_bf16 and a.accumulate_allreduce_grads_in_fp32:
+        yield issue("grad-reduce-in-bf16", "it beside --accumulate-allreduce-grads-in-fp32", "keep one of them")
     if a.fp8_format and not a.bf16:
         yield issue("fp8-format", f"{a.fp8_format} without --bf16", "add --bf16")
     if a.recompute_granularity == "full" and a.recompute_method != "block" and (a.recompute_num_layers or 1) > 1:

@@ -17,7 +17,7 @@ from dfopt.physics.offload import buffered
 from dfopt.physics.states import capacities
 from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import State, chips_of, in_flight, offloaded
+from dfopt.setting.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -35,8 +35,7 @@ class Held:
     bytes_rc : float array
         Bytes of each, of all layers of a stage and all that waits at a time.
     beside_r : float array
-        Bytes of the fastest memory beside those: of layers at work whose weights copies share out, or that lie in
-        another.
+        Bytes of the fastest memory beside those: of layers at work that lie in another, and buckets of gradients.
     tier_rc : int array
         The memory that each lies in, by its place among those of the chip.
     """
@@ -86,6 +85,7 @@ def held_at_least(
     tier_gc = _by_state([[tiers.index(one.plan.tier_of(state.item, chip)) for state in columns] for one in instances])
     away_gc = _by_state([[state.item in away for state in columns] for away in away_g]) > 0
     microbatches_r = np.array([one.plan.microbatches for one in instances])[group_r]
+    zero_r = np.array([one.plan.zero or 0 for one in instances])[group_r]
     once_rkc, chips_rc, away_rc = once_skc[shared_g[group_r]], chips_gc[group_r], away_gc[group_r]
     waiting_rk = _waiting(work, plans, stages, runs_rk)
     bytes_rc = np.zeros((len(group_r), len(columns)))
@@ -95,19 +95,18 @@ def held_at_least(
             count_rk = runs_rk * waiting_rk
         elif state.lifetime == "sequences":
             count_rk = runs_rk * microbatches_r[:, None]
-        elif state.lifetime in ("layer", "others"):  # of the layer that has most of all these
+        elif state.lifetime in OF_LAYERS:  # of the layer that has most of all these
             same = [d for d, one in enumerate(columns) if (one.name, one.lifetime) == (state.name, state.lifetime)]
             sums_rk = (once_rkc[:, :, same] / chips_rc[:, None, same]).sum(axis=2)
             most_r = np.where(runs_rk > 0, sums_rk, -1.0).argmax(axis=1)
             largest_rk = (np.arange(runs_rk.shape[1]) == most_r[:, None]).astype(float)
-            count_rk = largest_rk if state.lifetime == "layer" else runs_rk - largest_rk
+            count_rk = runs_rk - largest_rk if state.lifetime == "others" else largest_rk
+            if state.lifetime == "exchange":
+                layers_r = np.minimum(work.setting.assumptions.layers_exchanged or 1, runs_rk.sum(axis=1))
+                count_rk = largest_rk * (layers_r * (zero_r >= state.exists_from))[:, None]
             count_rk = np.where(away_rc[:, [c]], runs_rk, count_rk)
         bytes_rc[:, c] = (count_rk * once_rkc[:, :, c]).sum(axis=1) / chips_rc[:, c]
-    tier_rc, beside_r = tier_gc[group_r], np.zeros(len(group_r))
-    if (whole_r := np.array([one.plan.zero == 3 for one in instances])[group_r]).any():
-        mine_c = np.array([one.name == "weights" for one in columns], dtype=bool)
-        for tier in range(len(tiers)):
-            beside_r += whole_r * _of_layer(once_rkc, (tier_rc == tier) & mine_c, runs_rk)
+    tier_rc, beside_r = tier_gc[group_r], np.array([reserved(one) for one in instances])[group_r]
     for item in dict.fromkeys(chain(*away_g)):
         mine_rc = away_rc & np.array([one.item == item for one in columns], dtype=bool)
         total_r = np.where(mine_rc, bytes_rc, 0.0).sum(axis=1)

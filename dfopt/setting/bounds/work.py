@@ -10,6 +10,7 @@ import numpy as np
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.placement import item_of_weight
+from dfopt.documents.saved import reduced_bytes
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
@@ -155,6 +156,7 @@ class LeastWork:
     def _worked_out(self, shards: int, counted: Counted, kernels: list[Kernel]) -> Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
+        reduced = reduced_bytes(self.setting.graph)
         weights = experts = parameters = saved = cached = working = 0.0
         compute, traffic, accessed, gradient, held_k = [], [], [], [], []
         for kernel in kernels:
@@ -163,7 +165,7 @@ class LeastWork:
             compute.append(alone.compute_s)
             word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
             held_k.append(held * word)
-            gradient.append(ops.gradient_elements(kernel) * words.activations * made_share)
+            gradient.append(ops.gradient_elements(kernel) * reduced * made_share)
             read = ops.weights_read(kernel) * word * held_share
             moved += read * counted.of_weight(kernel) if assumptions.weights_from_dram else 0.0
             ends = self._ends.get(kernel.name, ())
