@@ -51,7 +51,8 @@ def entries(case: Case, rank: Rank) -> list[Entry]:
     """Every state that a chip of a pipeline stage holds: parameters, activations, tables."""
     found: list[Entry] = []
     amounts = {stage: _amounts(case, stage) for stage in rank.runs}
-    checkpoints, away = case.trains and _only_ends(case), offloaded(case)
+    checkpoints = [stage for stage in rank.runs if case.trains and _only_ends(case, [stage])]
+    away = offloaded(case)
     for kind in KINDS:
         if kind.lifetime == "exchange" or (kind.trained and not _keeps_gradients(case)):
             continue
@@ -72,10 +73,9 @@ def entries(case: Case, rank: Rank) -> list[Entry]:
             made = {stage: part * case.plan.microbatches for stage, part in made.items()}
         elif kind.lifetime == "others" and kind.item not in away:
             made[-1] = -one
-        tier, part = case.plan.tier_of(kind.item, case.system.chip), _PARTS[kind.of]
-        if kind.of == "saved" and checkpoints:
-            part = "checkpoints_b"
+        tier = case.plan.tier_of(kind.item, case.system.chip)
         for stage, held in made.items():
+            part = "checkpoints_b" if kind.of == "saved" and stage in checkpoints else _PARTS[kind.of]
             gradients = amounts[stage].get(_GRADIENTS[kind.of], 0.0) if kind.of in _GRADIENTS else 0.0
             found.append(Entry(tier, kind.name, part, held, gradients, kind.item))
     found += _exchanged(case, rank, amounts)
@@ -211,7 +211,8 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
         found[each] = [one.parameters * size for one in own]
     found["saved"] = [fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
     found["saved"] += working.kept(case, here, "forward")
-    activations, mine = working.working(case, stage, checkpoints=case.assume.by_layer and _only_ends(case))
+    ends = case.assume.by_layer and _only_ends(case, case.of_stage)
+    activations, mine = working.working(case, stage, checkpoints=ends)
     found["working"] = [*activations, *mine]
     peak = (0.0, 0.0) if case.trains and case.assume.by_layer else _waiting(case, stage)
     found["waiting"] = [peak[0]]
@@ -258,12 +259,13 @@ def _is_saved(case: Case, fan: Fan) -> bool:
     return not all(case.kernels[reader].forward for reader in fan.readers)
 
 
-def _only_ends(case: Case) -> bool:
-    """Whether something is computed again, and layers keep nothing but what they hand on to each other for that."""
+def _only_ends(case: Case, stages: Collection[int]) -> bool:
+    """Whether some stages of the mapping compute something again, and keep for that what layers hand on, no more."""
     ends = {number for fan in case.carried for number in (fan.src, *fan.readers)}
-    saved = {fan.src for fan in case.fans if _is_saved(case, fan)}
-    saved |= {number for number, one in enumerate(case.kernels) if sum(working.kept(case, [one], "forward"))}
-    return saved <= ends and any(one.kernel.pass_ == "recompute" for one in case.kernels)
+    here = {number: one for number, one in enumerate(case.kernels) if one.place[0] in stages}
+    saved = {fan.src for fan in case.fans if fan.src in here and _is_saved(case, fan)}
+    saved |= {number for number, one in here.items() if sum(working.kept(case, [one], "forward"))}
+    return saved <= ends and any(one.kernel.pass_ == "recompute" for one in here.values())
 
 
 def _gradients(case: Case) -> dict[Amount, float]:

@@ -1,0 +1,82 @@
+"""Everything that a chip holds while it trains, counted by hand: each part with what shares it, stage by stage.
+
+A layer of hidden size h and a heads, s tokens of b samples: 12 h^2 parameters; Korthikanti et al. (arXiv:2205.05198),
+section 4, has what its backward pass needs, in bytes: inputs of both norms 4 sbh, of the products 2 (QKV) + 2 (output
+of attention) + 2 + 8 sbh, queries, keys and values 6 sbh, the softmax and what is left of it 4 as^2 b, the input of the
+GeLU 8 sbh, and masks of a byte: 2 sbh of hidden features and as^2 b of scores.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+import dfopt as df
+from dfopt.frontends.megatron.shardings import megatron_shardings
+from dfopt.workloads import expand
+
+H, A, S, V, LAYERS, BATCH = 64, 4, 32, 512, 4, 8
+RULES = df.Assumptions(execution="kernel_by_kernel", sharding_objective="seconds")
+SAVED = {
+    "none": 4 + 6 + 2 + 2 + 2 + 8 + 8 + 2 + 5 * A * S / H,
+    "attention": 4 + 6 + 2 + 2 + 2 + 8 + 8 + 2,
+    "full": 2,
+}
+"""Bytes for each of sbh elements, by what is computed again; all of it: the input of the layer."""
+
+
+def graph(**more: Any) -> df.Graph:
+    parameters = {
+        "hidden": H, "heads": A, "head_dim": H // A, "ffn": 4 * H, "vocab": V, "seq": S, "layers": LAYERS,
+        "batch": BATCH, "microbatch": 1, "mode": "training", "ends": True, "rotary": False, "gated_mlp": False,
+        "norm": "layernorm", "scores_dropout": True, "tie_embeddings": False, "dtypes": {"logits": "fp32"},
+    }  # fmt: skip
+    data = {"schema": df.Graph.SCHEMA, "name": "small", "workload": "decoder", "parameters": parameters | more}
+    return expand(data, "")
+
+
+@cache
+def result(recompute: str, tp: int, pp: int, zero: int) -> df.Result:
+    drawn = graph(recompute=recompute)
+    return df.optimize(
+        drawn, "a100-8", assumptions=RULES, tp=tp, pp=pp, dp=8 // tp // pp, zero=zero, interleave=1, sensitivity=False,
+        pin_sharding=megatron_shardings(drawn, tp, True),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("recompute", [*SAVED])
+@pytest.mark.parametrize(("tp", "pp", "zero"), [(1, 1, 0), (2, 2, 1), (2, 1, 3)])
+def test_a_chip_holds_what_a_count_by_hand_gives(recompute: str, tp: int, pp: int, zero: int) -> None:
+    rules = RULES.with_(layers_exchanged=2, exchange_buffers=1e6)
+    found, copies = result(recompute, tp, pp, zero), 8 // tp // pp
+    score = df.evaluate(found.mapping, found.graph, found.system, rules)
+    share = {level: copies if zero >= level else 1 for level in (1, 2, 3)}
+    for stage, held in enumerate(one.states["dram"] for one in score.stages):
+        first, last, layers = stage == 0, stage == pp - 1, LAYERS // pp
+        of_layers, table, head = 12 * H * H * layers / tp, V * H / tp * first, V * H / tp * last
+        parameters = of_layers + table + head
+        gathered = 2.0 * 2 * 12 * H * H / tp if zero == 3 else 0.0  # two layers: one computes, one is brought
+        assert held["weights"] == 2 * (of_layers + head) / share[3] + gathered
+        assert held.get("tables", 0.0) == 2 * table
+        whole = 2.0 * 2 * 12 * H * H / tp if zero >= 2 else 0.0  # of two layers, in bf16, before they are scattered
+        assert held["gradients"] == 4 * parameters / share[2] + whole + 1e6
+        assert held["optimizer"] == 12 * parameters / share[1]
+        assert score.memory is not None
+        parts = score.memory[stage]
+        in_flight = pp - stage
+        kept = SAVED[recompute] * S * H * layers * in_flight
+        at_the_end = (2 * S * H + 4 * S * V) * last  # input of the product, and logits in fp32
+        assert parts.activations_b + parts.checkpoints_b == (kept + at_the_end) / tp
+        assert parts.weight_gradients_b == held["gradients"] and parts.optimizer_b == held["optimizer"]
+        assert parts.weights_b == held["weights"] + held.get("tables", 0.0)
+        assert sum(held.values()) == pytest.approx(parts.total, rel=1e-12)
+
+
+def test_one_layer_more_is_what_one_layer_holds() -> None:
+    """Where layers keep nothing but what they begin with, that is a checkpoint; the ends have their own."""
+    score = result("full", 2, 2, 1).score
+    assert score.memory is not None
+    for stage, parts in enumerate(score.memory):
+        assert parts.checkpoints_b == 2 * S * H * (LAYERS // 2) * (2 - stage) / 2
