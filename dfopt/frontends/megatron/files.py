@@ -250,7 +250,9 @@ def _disagreements(a: Arguments) -> Iterator[Issue]:
     if a.fp8_format and not a.bf16:
         yield issue("fp8-format", f"{a.fp8_format} without --bf16", "add --bf16")
     if a.recompute_granularity == "full" and a.recompute_method != "block" and (a.recompute_num_layers or 1) > 1:
-        yield issue("recompute-num-layers", f"{a.recompute_num_layers} layers between checkpoints", "write 1")
+        told = f"{a.recompute_num_layers} layers between checkpoints, of which a chip has all activations at a time"
+        yield issue("recompute-num-layers", f"{told}: not modelled",
+                    "write 1: as long a step, with more checkpoints and activations of one layer")  # fmt: skip
     if a.global_batch_size % a.micro_batch_size:
         yield issue("global-batch-size", f"{a.global_batch_size}, no multiple of the microbatch", "a multiple of it")
     if a.group_query_attention and a.num_attention_heads % a.num_query_groups:
