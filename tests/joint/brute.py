@@ -537,6 +537,8 @@ class Problem:
     ) -> np.ndarray:
         """Most bytes that wait in DRAM while the blocks of every sequence run, without what is saved for later."""
         graph, chosen = self.world.graph, self.world.assumptions
+        if graph.trains and chosen.by_layer:  # all that a layer needs is counted as there at once
+            return np.zeros(len(rows))
         members = bits_of(stage_k, stage)
         forward = [kernel.pass_ == "forward" for kernel in graph.kernels]
         fans: dict[object, list[int]] = {}
