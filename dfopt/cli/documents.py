@@ -202,6 +202,9 @@ def import_calculon(
     chips: Annotated[
         int | None, option("processors, where no execution says how many; else all", metavar="N", min=1)
     ] = None,
+    overlaps: Annotated[
+        bool, option("communication may be hidden, where no execution says whether it is", "--overlaps")
+    ] = False,
 ) -> None:
     """Import a Calculon case: writes graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
 
@@ -215,5 +218,8 @@ def import_calculon(
             raise DocumentError(
                 str(execution), [Issue("$.num_procs", f"found an execution beside --chips {chips}", "give one of them")]
             )
-        for line in write_case(application, system, execution, output, chips=chips):
+        if overlaps and execution is not None:
+            message = "found an execution beside --overlaps"
+            raise DocumentError(str(execution), [Issue("$.tensor_par_overlap", message, "give one of them")])
+        for line in write_case(application, system, execution, output, chips=chips, overlaps=overlaps):
             typer.echo(line)

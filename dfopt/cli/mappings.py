@@ -73,6 +73,12 @@ def solve(
         bool | None,
         under(PARALLEL, "of two microbatches one sends while the other computes; tried unless said"),
     ] = None,
+    tp_comm_overlap: Annotated[
+        str | None, under(PARALLEL, "collectives behind products; any: ring", metavar="none|ring|pipe|any")
+    ] = None,
+    gradient_overlap: Annotated[
+        str | None, under(PARALLEL, "gradients added up behind the backward pass", metavar="none|backward|any")
+    ] = None,
     zero: Annotated[
         str | None,
         under(
@@ -219,6 +225,12 @@ def solve(
                 last_layers=last_layers,
                 schedule=arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
                 two_batch_overlap=two_batch_overlap,
+                tensor_overlap=arguments.choice_or_none(
+                    "--tp-comm-overlap", tp_comm_overlap, ("none", "ring", "pipe", "any")
+                ),
+                gradient_overlap=arguments.choice_or_none(
+                    "--gradient-overlap", gradient_overlap, ("none", "backward", "any")
+                ),
                 zero=arguments.levels("--zero", zero) or (FREE_ZERO if free else None),
                 zero_replicas=arguments.sizes_or("--zero-replicas", zero_replicas, "all"),
                 recomputed=recompute_layers,

@@ -79,6 +79,16 @@ class Request(OnAxes):
     sequence_parallelism: Literal["none", "allow", "force"] | None = Field(
         default=None, description="instead of what the assumptions say of it"
     )
+    tensor_overlap: Literal["none", "ring", "pipe", "any"] | None = Field(
+        default=None,
+        description="of collectives between chips that share a product, instead of what the assumptions say; any ="
+        " ring, which is never slower than pipe, and that than none",
+    )
+    gradient_overlap: Literal["none", "backward", "any"] | None = Field(
+        default=None,
+        description="whether copies add gradients up behind the backward pass, instead of what the assumptions say; any"
+        " = backward, which is never slower than none, or of each mapping the faster one where they count as Calculon",
+    )
     p_max: int | None = Field(
         default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
     )
@@ -146,11 +156,24 @@ class Request(OnAxes):
         --------
         >>> Request(sequence_parallelism="force").assuming(Assumptions()).sequence_parallelism
         'force'
+        >>> Request(tensor_overlap="any", gradient_overlap="any").assuming(Assumptions()).tensor_overlap
+        'ring'
         """
         order = None if self.schedule is None else "gpipe" if self.schedule == "gpipe" else "one_f_one_b"
+        counted = assumptions.gradient_overlap in ("calculon", "calculon_or_none")
+        best = {"tensor_overlap": "ring", "gradient_overlap": "calculon_or_none" if counted else "backward"}
         asked = {"sequence_parallelism": self.sequence_parallelism, "schedule": order}
-        changes = {name: value for name, value in asked.items() if value not in (None, getattr(assumptions, name))}
-        return assumptions.changed(changes)
+        for name, value in best.items():
+            if (said := getattr(self, name)) is not None:
+                asked[name] = value if said == "any" else said
+        changes = {name: None if value == "none" and name in best else value for name, value in asked.items()}
+        return assumptions.changed(
+            {
+                name: value
+                for name, value in changes.items()
+                if asked[name] is not None and value != getattr(assumptions, name)
+            }
+        )
 
     def freed(self) -> Self:
         """The same with what is not asked for left free: what runs under a calibration is decided, not assumed.

@@ -278,6 +278,14 @@ class Result(Sealed):
         """The same as ``step_time_s``."""
         return self.score.step_time_s
 
+    @property
+    def hides_gradients(self) -> bool:
+        """Whether copies add gradients up behind the backward pass: where that is a choice, if less shows."""
+        shown, linked = self.score.gradient_reduction_s, self.score.gradient_link_s
+        if linked is None or self.plan.copies == 1:
+            return False
+        return self.assumptions.gradient_overlap != "calculon_or_none" or shown < linked * (1 - 1e-9)
+
     def _facts(self) -> list[tuple[str, str]]:
         """What a person wants to see first."""
         return [

@@ -41,6 +41,7 @@ class Decisions:
     tensor: int
     sequence_parallel: bool
     tensor_overlap: bool
+    gradient_overlap: bool
     pipeline: int
     virtual: int
     layers_per_stage: int
@@ -90,6 +91,7 @@ NAMES: Final[Mapping[str, str]] = {
     "sending on": "how stages send to each other",
     "data": "copies of the model",
     "zero": "what copies share out (ZeRO)",
+    "gradient overlap": "gradients that copies add up while the backward pass computes",
     "context": "chips that share the tokens of a sequence",
     "expert": "chips that share the experts",
     "second axis": "other schemes of modules over the second axis",
@@ -153,6 +155,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "sending on": _sending(result),
         "data": _degree(plan.copies * copies),
         "zero": _zero(plan),
+        "gradient overlap": "behind the backward pass" if result.hides_gradients else "",
         "context": _degree(context),
         "expert": _degree(expert),
         "second axis": elsewhere,
@@ -172,6 +175,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         tensor=plan.shards,
         sequence_parallel=by_tokens,
         tensor_overlap=plan.shards > 1 and result.assumptions.tensor_overlap is not None,
+        gradient_overlap=result.hides_gradients,
         pipeline=plan.stages,
         virtual=plan.interleave,
         layers_per_stage=plan.layers_per_stage,

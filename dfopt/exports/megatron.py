@@ -171,6 +171,7 @@ MEGATRON: Final = Tool(
         "virtual stages": _virtual,
         "data": lambda _: {},  # what the other degrees leave of the ranks
         "zero": _zero,
+        "gradient overlap": lambda d: {"overlap-grad-reduce": True} if d.gradient_overlap else {},
         "context": lambda d: {"context-parallel-size": d.context, "cp-comm-type": _CONTEXT} if d.context > 1 else {},
         "expert": lambda d: (
             {"expert-model-parallel-size": d.expert, "moe-token-dispatcher-type": "alltoall"} if d.expert > 1 else {}

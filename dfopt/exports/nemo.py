@@ -152,6 +152,7 @@ NEMO: Final = Tool(
         "virtual stages": lambda d: {"model.virtual_pipeline_model_parallel_size": d.virtual} if d.virtual > 1 else {},
         "data": lambda _: {},  # what the other degrees leave of the ranks
         "zero": _zero,
+        "gradient overlap": lambda d: {"ddp.overlap_grad_reduce": True} if d.gradient_overlap else {},
         "context": lambda d: {"model.context_parallel_size": d.context},
         "expert": lambda d: {"model.expert_model_parallel_size": d.expert},
         "recomputation": _recomputation,

@@ -154,6 +154,13 @@ def proof_of(
         alike += ", as many of every stage recomputed, its first ones"
     if any(record.plan.modules is not None for record in records):
         alike += ", modules with one scheme each over the second axis"
+    dominating = {
+        "products hide collectives in rings, which is never slower than in pipes or not at all": request.tensor_overlap,
+        "gradients are added up behind the backward pass, which is never slower than after it": (
+            request.gradient_overlap if assumptions.gradient_overlap == "backward" else None
+        ),
+    }
+    alike += "".join(f", {lemma}" for lemma, said in dominating.items() if said == "any")
     placed = placed_dims(system, assumptions)
     others = f"a shared dim but {', '.join(placed)}" if placed else "a shared dim"
     if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):

@@ -234,6 +234,11 @@ def _check_overlap(setting: Setting, request: Request) -> None:
     if assumptions.gradient_overlap is None:
         return
     windows = by_window(assumptions, graph)
+    if windows and request.tensor_overlap == "any":
+        raise PlanError(
+            f"tensor_overlap: found any beside gradient_overlap: {assumptions.gradient_overlap}, where a product that"
+            " takes longer may hide more; expected none, ring or pipe"
+        )
     reasons = {
         "gradients: dfmodel spreads them over the microbatches; use gradients: exact": assumptions.gradients != "exact",
         "formulation: assignment, whose matrices add them up after the step; use formulation: auto": (

@@ -72,3 +72,16 @@ def test_what_cannot_be_said_is_one_error(files: list[Path], tmp_path: Path) -> 
     assert "$.attention_type: found 'multiquery': shared keys and values (not supported yet)" in done.err
     assert "$.tensor_par_comm_type: found 'p2p_rs_ag': pipeline messages" in done.err
     assert not (tmp_path / "case").exists()
+
+
+def test_without_an_execution_communication_may_be_hidden(files: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "free"
+    done = call("import", "calculon", *files[:2], "--chips", "16", "--overlaps", "-o", folder)
+    assert done.code == 0, done.err
+    solved = call(*done.out.splitlines()[-1].split()[1:], "--batch", "32", "--no-sensitivity", "--json", "-q")
+    assert solved.code == 0, solved.err
+    answer = json.loads(solved.out)
+    assert answer["assumptions"]["gradient_overlap"] == "calculon_or_none"
+    assert (answer["assumptions"]["tensor_overlap"], answer["status"]) == ("ring", "optimal")
+    done = call("import", "calculon", *files, "--overlaps", "-o", folder)
+    assert done.code == 3 and "found an execution beside --overlaps (give one of them)" in done.err

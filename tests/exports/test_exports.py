@@ -75,6 +75,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
         tensor=tensor,
         sequence_parallel=tensor > 1 and draw(st.booleans()),
         tensor_overlap=tensor > 1 and draw(st.booleans()),
+        gradient_overlap=draw(st.booleans()),
         pipeline=pipeline,
         virtual=virtual,
         layers_per_stage=model.layers // pipeline,
@@ -186,6 +187,13 @@ def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPath
         (stages[0], stages[2]) if uneven else (None,) * 2
     )
     assert run.fixed["zero"] == (taken.zero,)
+    assert run.fixed["gradient_overlap"] == ("backward" if taken.gradient_overlap else "none")
+    if taken.tensor > 1:
+        assert run.fixed.get("sequence_parallelism") == (
+            "force" if taken.sequence_parallel and model.experts is None else None
+        )
+        hidden = taken.tensor_overlap and taken.sequence_parallel
+        assert run.fixed["tensor_overlap"] == ("ring" if hidden else "none")
     assert run.fixed.get("zero_replicas", (1,)) == (taken.replicas,)
     assert run.graph.batch == taken.batch
     assert run.graph.microbatch == taken.microbatch * taken.expert

@@ -58,6 +58,11 @@ class Run:
             found.append(f"--recompute-layers {self.fixed['recomputed']}")
         for name in ("first_layers", "last_layers"):
             found += [f"--{name.replace('_', '-')} {self.fixed[name]}"] if name in self.fixed else []
+        if "sequence_parallelism" in self.fixed:
+            found.append(f"--set sequence_parallelism={self.fixed['sequence_parallelism']}")
+        if "tensor_overlap" in self.fixed:
+            found.append(f"--tp-comm-overlap {self.fixed['tensor_overlap']}")
+        found.append(f"--gradient-overlap {self.fixed['gradient_overlap']}")
         return found + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
@@ -88,6 +93,10 @@ def load_run(path: str | Path) -> Run:
     fixed |= _ends(a)
     if graph.recomputed is not None:
         fixed["recomputed"] = _recomputed(a)
+    if tensor > 1:
+        fixed |= {"sequence_parallelism": "force"} if a.sequence_parallel and a.num_experts is None else {}
+        fixed["tensor_overlap"] = "ring" if a.tp_comm_overlap else "none"
+    fixed["gradient_overlap"] = "backward" if a.overlap_grad_reduce else "none"
     return Run(recipe, graph, pins, fixed, tuple(_notes(a, unread)))
 
 
@@ -205,7 +214,11 @@ def _notes(a: Arguments, unread: list[str]) -> list[str]:
     if a.attention_dropout or a.hidden_dropout:
         found += [] if _drops(a) and not a.swiglu else ["dropout is not drawn"]
     found.append("scores are counted in full: --param causal=true counts those below the diagonal")
-    found.append("network dims are chosen by the solve; overlaps are those of the assumptions")
+    if a.sequence_parallel and a.num_experts is not None:
+        found.append("a router works on all tokens on every chip: sequence parallelism is in the pins, not forced")
+    if a.overlap_param_gather:
+        found.append("weights that are gathered behind the next forward pass (--overlap-param-gather) count as shown")
+    found.append("network dims are chosen by the solve; other overlaps are those of the assumptions")
     return found
 
 

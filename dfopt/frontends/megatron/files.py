@@ -82,6 +82,9 @@ class Arguments(Part):
     expert_model_parallel_size: Count = 1
     expert_tensor_parallel_size: Count | None = None
     sequence_parallel: bool = False
+    tp_comm_overlap: bool = False
+    overlap_grad_reduce: bool = False
+    overlap_param_gather: bool = False
     num_layers_per_virtual_pipeline_stage: Count | None = None
     num_virtual_stages_per_pipeline_rank: Count | None = None
     decoder_first_pipeline_num_layers: Count | None = None
@@ -243,6 +246,10 @@ def _disagreements(a: Arguments) -> Iterator[Issue]:
                     "leave it out: experts are split like the rest")  # fmt: skip
     if a.sequence_parallel and a.tensor_model_parallel_size == 1:
         yield issue("sequence-parallel", "it without tensor parallelism", "leave it out")
+    if a.tp_comm_overlap and not a.sequence_parallel:
+        yield issue("tp-comm-overlap", "it without --sequence-parallel", "add that, or leave it out")
+    if a.overlap_param_gather and not a.overlap_grad_reduce:
+        yield issue("overlap-param-gather", "it without --overlap-grad-reduce", "add that, or leave it out")
     if a.bf16 and a.fp16:
         yield issue("fp16", "it beside --bf16", "keep one of them")
     if a.grad_reduce_in_bf16 and a.accumulate_allreduce_grads_in_fp32:
