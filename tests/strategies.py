@@ -52,7 +52,7 @@ CHOICES: dict[str, list[Any]] = {
     "all_to_all_messages": ["crossing", "all"],
     "stage_time": ["sum", "max"],
     "weights_from_dram": [True, False],
-    "point_to_point_parts": [None, "scattered"],
+    "point_to_point_parts": [None, "scattered", "calculon"],
     "point_to_point_overlap": [None, "hidden", "exposed"],
     "layer_boundary": ["dram", "free"],
     "empty_partitions": ["allow", "forbid"],

@@ -181,10 +181,12 @@ class Assumptions(Document):
     point_to_point: Literal["per_microbatch", "per_step"] = Field(
         default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"
     )
-    point_to_point_parts: Literal["scattered"] | None = Field(
+    point_to_point_parts: Literal["scattered", "calculon"] | None = Field(
         default=None,
         description="scattered: of a tensor that chips sharing kernels hold whole each may send its part to the next"
-        " stage, which gathers them, where that is faster (Megatron-LM's scatter-gather); none = each sends all of it",
+        " stage, which gathers them, where that is faster (Megatron-LM's scatter-gather); calculon = each does, and the"
+        " two all-reduces of a layer that hands it on are reduce-scatters and all-gathers, with one of these more where"
+        " something is computed again; none = each sends all of it",
     )
     point_to_point_overlap: Literal["hidden", "exposed"] | None = Field(
         default=None,

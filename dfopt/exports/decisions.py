@@ -254,7 +254,8 @@ def _recompute(graph: Graph) -> str:
 
 def _sending(result: Result) -> str:
     said = result.assumptions
-    parts = "in parts that are gathered, where that is faster" if said.point_to_point_parts else ""
+    ways = {"scattered": "in parts that are gathered, where that is faster", "calculon": "in parts that are gathered"}
+    parts = ways.get(said.point_to_point_parts or "", "")
     told = ", ".join(filter(None, (parts, said.point_to_point_overlap)))
     return told if result.plan.stages > 1 else ""
 

@@ -257,7 +257,13 @@ def _hop(case: Case, fan: Fan, price: Price) -> float:
     if case.assume.point_to_point_parts is None or chips == 1 or held != "RR":
         return whole
     part = price(Collective.POINT_TO_POINT, fan.whole / chips, case.plan.stage_dims)
-    return min(whole, part + price(Collective.ALL_GATHER, fan.whole, case.plan.shard_dims))
+    gathered = price(Collective.ALL_GATHER, fan.whole, case.plan.shard_dims)
+    if case.assume.point_to_point_parts == "calculon":
+        scattered = price(Collective.REDUCE_SCATTER, fan.whole, case.plan.shard_dims)
+        often = 2.5 if any(one.kernel.pass_ == "recompute" for one in case.kernels) else 2.0
+        reduced = price(Collective.ALL_REDUCE, fan.whole, case.plan.shard_dims)
+        return part + 2 * (scattered - reduced) + often * gathered
+    return min(whole, part + gathered)
 
 
 def point_to_point_per_step_s(case: Case, price: Price) -> float:

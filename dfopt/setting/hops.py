@@ -38,6 +38,13 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
     if assumptions.point_to_point_parts is None or plan.shards == 1 or (share < 1 and not least):
         return as_it_lies
     part = instance.communication_s(Collective.POINT_TO_POINT, whole / plan.shards, plan.stage_dims)
+    if assumptions.point_to_point_parts == "calculon":
+        split = (Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.ALL_REDUCE)
+        scatter, gather, reduce = (instance.communication_s(kind, whole, plan.shard_dims) for kind in split)
+        again = any(kernel.pass_ == "recompute" for kernel in instance.graph.kernels)
+        # twice for a tensor of either pass; of what is computed again one all-gather for both of them
+        edge = part + 2 * (scatter + gather - reduce) + gather / 2 * again
+        return min(as_it_lies, edge) if least else edge
     return min(as_it_lies, part + instance.communication_s(Collective.ALL_GATHER, whole, plan.shard_dims))
 
 

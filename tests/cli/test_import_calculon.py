@@ -61,16 +61,13 @@ def test_without_an_execution_there_are_no_pins(files: list[Path], tmp_path: Pat
 
 
 def test_what_cannot_be_said_is_one_error(files: list[Path], tmp_path: Path) -> None:
-    files[2].write_text(
-        json.dumps(
-            EXEC | {"attention_type": "multiquery", "tensor_par_comm_type": "p2p_rs_ag", "seq_par_ag_redo": False}
-        )
-    )
+    wanted = {"attention_type": "multiquery", "tensor_par_comm_type": "p2p_rs_ag", "activation_recompute": "full"}
+    files[2].write_text(json.dumps(EXEC | wanted | {"seq_par_ag_redo": False}))
     done = call("import", "calculon", *files, "-o", tmp_path / "case")
     assert done.code == 3
     assert "exec.json: 2 problems" in done.err
     assert "$.attention_type: found 'multiquery': shared keys and values (not supported yet)" in done.err
-    assert "$.tensor_par_comm_type: found 'p2p_rs_ag': pipeline messages" in done.err
+    assert "$.tensor_par_comm_type: found 'p2p_rs_ag': reduce-scatters for messages" in done.err
     assert not (tmp_path / "case").exists()
 
 

@@ -67,7 +67,7 @@ def test_every_part_is_that_of_calculon(variant: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", BEST, ids=[f"{row['search']} {row['rank']}" for row in BEST])
 def test_the_best_executions_of_its_searches(row: dict[str, str], tmp_path: Path) -> None:
-    """Activations fused into products, and products that overlap with their communication."""
+    """Activations fused into products, products that overlap with their communication, messages in parts."""
     score = judged(row, tmp_path)
     (held,) = score.memory or ()
     assert held.total == pytest.approx(float(row["mem_tier1_req_B"]), rel=1e-9)

@@ -91,7 +91,7 @@ def load_case(
         execution="kernel_by_kernel",
         overlap=_OVERLAP[file.processing_mode],
         compute_model="efficiency",
-        sequence_parallelism="none" if run is not None and run.tensor_par_comm_type == "ar" else "allow",
+        sequence_parallelism="allow" if run is None or run.tensor_par_comm_type == "rs_ag" else "none",
         weight_tiling="free",
         gradient_traffic="written",
         optimizer_step="adam_once",
@@ -117,6 +117,8 @@ def _communication(run: Execution | None, overlaps: bool) -> dict[str, Any]:
     if run is None:
         hidden = {"backward_gathers": "kept_calculon", "tensor_overlap": "ring", "gradient_overlap": "calculon_or_none"}
         return found | (tiled | hidden if overlaps else {})
+    if run.tensor_par_comm_type == "p2p_rs_ag":
+        found["point_to_point_parts"] = "calculon"
     if run.tensor_par_comm_type == "rs_ag" and not run.seq_par_ag_redo and run.activation_recompute != "full":
         found["backward_gathers"] = "kept_calculon"
     if _overlapped(run):

@@ -26,6 +26,12 @@ def _always(_: Execution) -> bool:
     return True
 
 
+def _splits_messages(execution: Execution) -> bool:
+    """Whether what that costs is between stages alone."""
+    plain = execution.activation_recompute != "full" and execution.tensor_par_overlap == "none"
+    return execution.tensor_par_comm_type != "p2p_rs_ag" or (execution.pipeline_par > 1 and plain)
+
+
 def _only(name: str, *values: Any) -> Callable[[Execution], bool]:
     return lambda execution: getattr(execution, name) in values
 
@@ -62,9 +68,9 @@ FIELDS: Final[Mapping[str, Field]] = {
     "pipeline_interleaving": Field("solve: --interleave"),
     "optimizer_sharding": Field("solve: --zero 1, where there are copies of the batch"),
     "tensor_par_comm_type": Field(
-        "assumptions: sequence_parallelism allow for rs_ag, none for ar",
-        _only("tensor_par_comm_type", "ar", "rs_ag"),
-        "pipeline messages that tensor-parallel chips share, beside all-reduces",
+        "assumptions: sequence_parallelism allow for rs_ag, none for ar; point_to_point_parts calculon for p2p_rs_ag",
+        _splits_messages,
+        "reduce-scatters for messages, beside full recomputation or without a pipeline or overlapped",
     ),
     "tensor_par_overlap": Field(
         "assumptions: tensor_overlap ring, or pipe_twice for pipe; graph: queries, keys and values joined"
