@@ -70,7 +70,7 @@ class Window:
         >>> round(narrow.exposed_s(stages=1, chunks=1, layers=4, microbatches=8), 12)
         1.4
         """
-        each = layers / chunks
+        each = max(layers / chunks, 1.0)  # chunks of several stages may differ
         free_s = each * (self.backward_s - self.memory_s) + self.hop_s
         chunk_s, compute_s = each * self.exchange_s, each * self.compute_s
         found = self.exchange_s  # of the last layer
@@ -122,7 +122,7 @@ def least_lines(least: Window, forward_s: float, stages: int, chunks: int, layer
     """
     if not layers:
         return ((0.0, 0.0),)
-    each, lost_s, slowed_s = layers / chunks, forward_s + least.memory_s, least.compute_s * least.usage
+    each, lost_s, slowed_s = max(layers / chunks, 1.0), forward_s + least.memory_s, least.compute_s * least.usage
     found: list[Line] = [(least.exchange_s, 0.0)]
     if chunks > 1:
         open_s = stages * (least.hop_s - each * lost_s)
@@ -131,7 +131,7 @@ def least_lines(least: Window, forward_s: float, stages: int, chunks: int, layer
     last_s = (each - 1) * least.exchange_s + slowed_s
     if each > 1:
         last_s += (each - 1) * lost_s + least.memory_s + least.hop_s / 2
-    found.append((last_s, -max(each - 1, 0.0)))
+    found.append((last_s, 1 - each))
     first, *others = found
     sums = ((first, *some) for many in range(len(others) + 1) for some in combinations(others, many))
     return tuple((math.fsum(at for at, _ in some), math.fsum(slope for _, slope in some)) for some in sums)
