@@ -165,6 +165,21 @@ def places(items: list[str] | None) -> dict[str, str]:
     return {choice("--place", item, ITEMS): memory for item, memory in pairs(items, "--place").items()}
 
 
+def offloads(text: str | None) -> tuple[str, ...] | str | None:
+    """--offload, a list of items, any or none.
+
+    Examples
+    --------
+    >>> offloads("optimizer,activations"), offloads("any"), offloads("none")
+    (('optimizer', 'activations'), 'any', None)
+    """
+    from dfopt.documents.placement import TRAINED
+
+    if text in (None, "none", "any"):
+        return None if text == "none" else text
+    return tuple(choice("--offload", item.strip(), (*TRAINED, "any", "none")) for item in (text or "").split(","))
+
+
 def on_axes(options: dict[str, Any]) -> dict[str, Any]:
     """Degrees and network dims that are given, by the keys of documents.
 

@@ -83,6 +83,18 @@ AssumeOpt = Annotated[
     ),
 ]
 SetOpt = Annotated[list[str] | None, under(WORKLOAD, "change one assumption", "--set", metavar="FIELD=VALUE")]
+PlaceOpt = Annotated[
+    list[str] | None,
+    under("Fixed by hand", "fix the memory of an item, of chips with several", metavar="weights|optimizer|...=NAME"),
+]
+OffloadOpt = Annotated[
+    str | None,
+    under(
+        "Search",
+        "training: what may lie in a slower memory of the chips",
+        metavar="optimizer|weights|activations|gradients[,...]|any",
+    ),
+]
 StoreOpt = Annotated[Path | None, option("of a study: its file of record; default: NAME.runs.jsonl", metavar="FILE")]
 CsvOpt = Annotated[Path | None, option("write the frame", metavar="FILE.csv")]
 ParquetOpt = Annotated[Path | None, option("write the frame", metavar="FILE.parquet")]

@@ -14,7 +14,9 @@ from dfopt.cli.common import (
     GraphArg,
     Grouped,
     JsonFlag,
+    OffloadOpt,
     ParamOpt,
+    PlaceOpt,
     SetOpt,
     SystemArg,
     app,
@@ -137,12 +139,8 @@ def solve(
     kernel_by_kernel: Annotated[
         bool, under(BY_HAND, "no fusion: a partition per kernel", "--kernel-by-kernel")
     ] = False,
-    place: Annotated[
-        list[str] | None,
-        under(
-            BY_HAND, "fix the memory of an item, of chips with several", metavar="weights|experts|caches|tables=NAME"
-        ),
-    ] = None,
+    place: PlaceOpt = None,
+    offload: OffloadOpt = None,
     pin: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's partition", metavar="KERNEL=PARTITION")] = None,
     shard: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's sharding", metavar="KERNEL=SCHEME")] = None,
     pins: Annotated[Path | None, under(BY_HAND, "a document of all that is fixed by hand", metavar="FILE")] = None,
@@ -184,6 +182,7 @@ def solve(
         served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
         shared = {**on_axes, "ep": ep, "cp": cp, "attention_dp": attention_dp, "modules": arguments.modules(module)}
         shared["place"] = arguments.places(place) or None
+        shared["offload"] = arguments.offloads(offload)
         size, known = arguments.count_or("--batch", batch, "max"), None
         drawn = graph_of(graph, param, None if size == "max" else size, **served)
         if assume is None:

@@ -125,6 +125,12 @@ class Request(OnAxes):
     place: dict[Item, str] | None = Field(
         default=None, description="item -> memory of the chips that it lies in, such as experts: DDR"
     )
+    offload: tuple[Item, ...] | Literal["any"] | None = Field(
+        default=None,
+        min_length=1,
+        description="of a graph that trains, what is tried in slower memories of the chips, such as optimizer,"
+        " activations; any = all that may lie there; none = only what place says",
+    )
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
     pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")
 

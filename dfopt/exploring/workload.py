@@ -29,7 +29,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.store import Store
 from dfopt.documents.system import Dram, System
-from dfopt.errors import DfoptError, SolverFailure, SystemSpecError
+from dfopt.errors import DfoptError, PlanError, SolverFailure, SystemSpecError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.descent import downhill, smallest
@@ -370,6 +370,8 @@ class Workload:
         system = next((made for root in self.roots if (made := self.system(root)) is not None), None)
         if system is None:
             return []
+        if self.request.offload is not None:
+            raise PlanError("offload: found beside designs, whose memories have no bounds with it; use place")
         return asked_plans(self.graph, system, self.request, self._setting(system).assumptions)[0]
 
     @cached_property

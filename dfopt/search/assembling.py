@@ -27,6 +27,7 @@ from dfopt.milp import solver_version
 from dfopt.search.matrices import solved_together
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
+from dfopt.setting.offloads import looked_at_later
 from dfopt.setting.plans import placed_dims
 
 _PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
@@ -161,6 +162,8 @@ def proof_of(
         ),
     }
     alike += "".join(f", {lemma}" for lemma, said in dominating.items() if said == "any")
+    if request.offload is not None and looked_at_later(graphs[0], assumptions):
+        alike += ", plans excluded as they are with every placement"
     placed = placed_dims(system, assumptions)
     others = f"a shared dim but {', '.join(placed)}" if placed else "a shared dim"
     if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from dfopt.errors import PlanError
 from dfopt.search.matrices import solved_together
 from dfopt.search.nodes import all_down_sets
 from dfopt.search.options import Options
-from dfopt.search.proving import PROOF, Low, joint_lows, plan_low
+from dfopt.search.placing import Placing
+from dfopt.search.proving import PROOF, Low, joint_lows, least_of, plan_low
 from dfopt.search.sharing import Memo, lattices_of
 from dfopt.search.space import search_space, together
 from dfopt.setting.bounds import PlanBounds
@@ -96,7 +98,9 @@ class Plans:
             setting = Setting(graph, result.system, result.assumptions)
             bounds, memo = PlanBounds(setting), Memo()
             together = [plan for plan in legal if self.joint and solved_together(graph, plan, result.request)]
-            mine = [record for plan in legal for _, record in self.left.get((plan, graph.variant), ())]
+            placing = Placing(setting, result.request)
+            listed = [one for plan in legal for one in placing.every(plan)]
+            mine = [record for plan in listed for _, record in self.left.get((plan, graph.variant), ())]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
             hints = {record.plan: frozenset(record.agreed) for record in mine}
             given = self.options, claims, value, hints
@@ -110,9 +114,9 @@ class Plans:
             if result.space is not None and result.space.exact and not kinds <= set(lattices):  # plans' bounds did
                 lattices = all_down_sets(setting, legal, self.options)
             for plan in legal:
-                self._plan(setting, plan, lows[plan])
+                self._placed(setting, plan, placing, lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
-            spaces.append(search_space(setting, listed, lattices))
+            spaces.append(search_space(setting, listed, lattices, len(placing.menu) or 1))
         for number, _ in self.apart.values():
             self.problems.append(f"$.apart[{number}]: of none of the graphs here")
         for (plan, _), records in self.left.items():
@@ -192,6 +196,15 @@ class Plans:
         if not records and key not in self.since:
             self.problems.append(f"$.plans: no record of {key[0].label}")
         return records
+
+    def _placed(self, setting: Setting, plan: Plan, placing: Placing, lows: Mapping[Plan, Low]) -> None:
+        """The same of a plan that may stand for others, which differ in what lies where only."""
+        every = placing.every(plan)
+        if any((one, setting.graph.variant) in self.left for one in every[1:]):
+            for one in every:
+                self._plan(setting, one, lows.get(one, lows[plan]))
+            return
+        self._plan(setting, plan, least_of([lows[one] for one in every if one in lows]))
 
     def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
         """Hold the records of a plan against what could be shown of it."""

@@ -88,7 +88,7 @@ class Families:
         self, nodes: Nodes, plan_bounds: PlanBounds, bounds: dict[Plan, float], tables: Sequence[PlanTable]
     ) -> None:
         self.nodes, self.plan_bounds, self.bounds = nodes, plan_bounds, bounds
-        self._tables = {shared: table for table in tables for shared in table.shared}
+        self._tables: dict[Instance, list[PlanTable]] = {}
         hints = {plan: told for plan, told in nodes.hints.items() if told}  # of some plans, for all of their family
         for plan, told in hints.items():
             shared = nodes.setting.under(plan).shared.plan
@@ -97,6 +97,16 @@ class Families:
         self._known: dict[Hashable, Family | None] = {}
         self._taken: dict[Instance, float] = {}  # of families, what the bounds of their plans hold already
         self._hops: dict[Hashable, float] = {}
+        self.add(tables)
+
+    def add(self, tables: Sequence[PlanTable]) -> None:
+        """Take up further plans, of which the bounds are known."""
+        for table in tables:
+            for shared in table.shared:
+                self._tables.setdefault(shared, []).append(table)
+                family = self._of.get(shared)
+                if family is not None and self._taken.get(shared, 0.0) > 0:
+                    self._raise(shared, family, self._taken[shared], table)
 
     def of(self, plan: Plan) -> Family | None:
         """The family of a plan; none where its stages are no runs of equal layers."""
@@ -126,14 +136,18 @@ class Families:
         if family is not None:
             shared = self.nodes.setting.under(plan).shared
             if family.low_s > self._taken.get(shared, 0.0):
-                table, bounds = self._tables[shared], self.bounds
-                mine = table.of_shared(shared)
-                alike = [table.plans[number] for number in mine.tolist()]
-                hop_i = np.array([self._hop_s(one, family) for one in alike])
-                found = table.seconds(mine, family.low_s, hop_i).tolist()
-                bounds.update((one, low) for one, low in zip(alike, found, strict=True) if low > bounds[one])
+                for table in self._tables[shared]:
+                    self._raise(shared, family, family.low_s, table)
                 self._taken[shared] = family.low_s
         return self.bounds[plan]
+
+    def _raise(self, shared: Instance, family: Family, low_s: float, table: PlanTable) -> None:
+        """Raise the bounds of a family's plans in a table by the seconds that a layer takes at least."""
+        mine, bounds = table.of_shared(shared), self.bounds
+        alike = [table.plans[number] for number in mine.tolist()]
+        hop_i = np.array([self._hop_s(one, family) for one in alike])
+        found = table.seconds(mine, low_s, hop_i).tolist()
+        bounds.update((one, low) for one, low in zip(alike, found, strict=True) if low > bounds[one])
 
     def _hop_s(self, plan: Plan, family: Family) -> float:
         """Seconds at least in which a chunk of layers hands on what the next stage gets of a microbatch."""

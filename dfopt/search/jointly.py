@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import Self
 
@@ -23,6 +24,7 @@ from dfopt.search.known import KnownSearch
 from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
+from dfopt.search.placing import Placing, place
 from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Solved, by_levels
@@ -48,8 +50,14 @@ class JointSearch(KnownSearch):
         """Why there is no mapping at all; of a memory that is too small, how much the best plan needs at least."""
         error = super().failure()
         if isinstance(error, Infeasible) and not self.apart and not any(one.bound is not None for one in self.records):
-            return Infeasible(error.report, least_held(self.setting, self.legal, self.options))
+            held = (self.placing.every(plan)[-1] for plan in self.legal)
+            return Infeasible(error.report, least_held(self.setting, list(held), self.options))
         return error
+
+    @cached_property
+    def placing(self) -> Placing:
+        """What is open of placements."""
+        return Placing(self.setting, self.options.request)
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every stage."""
@@ -244,6 +252,9 @@ class JointSearch(KnownSearch):
         """A step of a plan that has the least bound: what is cheap to show first, and what holds for others too."""
         plan, unit = entry.what, self._unit(entry.what)
         assert isinstance(plan, Plan)
+        if self.placing.is_open(plan):
+            place(self, plan, entry.bound)
+            return
         if not self._fits(plan):
             return
         if self.families.heard(plan):

@@ -148,6 +148,8 @@ def largest_batch(
 
 def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> Iterator[_Room]:
     """For every number of copies the plan that may hold most sequences on each."""
+    if asked.offload is not None:
+        raise PlanError("offload: found beside the largest batch, of which nothing says what lies where; use place")
     copies = [asked.on_axes["dp"]] if asked.on_axes.get("dp") else divisors(system.chips)
     several = may_share(draw(1, 1), asked)
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)

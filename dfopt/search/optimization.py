@@ -31,6 +31,7 @@ from dfopt.search.assembling import assemble
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
 from dfopt.search.options import Options, Progress
+from dfopt.search.placing import Placing
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
@@ -135,7 +136,11 @@ def optimize(
         raise refused[0]
     if not found:
         raise failure_of(searches)
-    spaces = [search_space(by.setting, by.legal, by.lattices()) for by in searches if by.apart is None]
+    spaces = [
+        search_space(by.setting, by.legal, by.lattices(), len(Placing(by.setting, request).menu) or 1)
+        for by in searches
+        if by.apart is None
+    ]
     best, options = found[0], searches[-1].options
     records = [record for search in searches for record in search.records]
     apart = tuple(search.apart for search in searches if search.apart is not None)
@@ -203,6 +208,7 @@ def _check(setting: Setting, request: Request) -> None:
     for kernel in graph.kernels:
         arithmetic_of(graph, kernel, chip)  # refuses what no type of the chip holds
     _check_names(graph, request)
+    _check_offload(setting, request)
     most = p_max if p_max is not None else len(graph.kernels)
     for name, partition in pin_partition.items():
         if not 0 <= partition < most:
@@ -226,6 +232,16 @@ def _check(setting: Setting, request: Request) -> None:
         )
     if assumptions.empty_partitions == "forbid" and assumptions.execution != "kernel_by_kernel" and p_max is None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")
+
+
+def _check_offload(setting: Setting, request: Request) -> None:
+    """Refuse what moves between memories beside the work of layers where no model of it is made."""
+    moved = {*(request.place or ()), *(request.offload or ())}
+    if setting.graph.trains and moved - {"optimizer"} and request.formulation == "assignment":
+        raise PlanError(
+            "formulation: found assignment beside offload or place, whose matrices know no work that other layers hide;"
+            " use formulation: auto"
+        )
 
 
 def _check_overlap(setting: Setting, request: Request) -> None:

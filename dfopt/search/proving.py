@@ -7,7 +7,7 @@ were generated on demand, are shown to be valid by one MILP.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,6 +50,18 @@ class Low:
     whole: bool = False
     fits: Sizes = NONE
     open_: Sizes = NONE
+
+
+def least_of(lows: Sequence[Low]) -> Low:
+    """What is shown of several together: the least, unless none fits any."""
+    if len(lows) == 1:
+        return lows[0]
+    levels = [one.level for one in lows if one.level is not None]
+    some = [one for one in lows if one.every is not None]
+    least = min(some, key=lambda one: one.every or 0.0, default=lows[0])
+    fits, open_ = NONE.union(*(one.fits for one in lows)), NONE.union(*(one.open_ for one in lows))
+    level, whole = min(levels, default=None), all(one.whole for one in lows)
+    return replace(least, level=level, whole=whole, fits=fits, open_=open_)
 
 
 def plan_low(
@@ -130,7 +142,12 @@ class JointProof(JointSearch):
 
     def _to_beat(self, unit: Unit) -> float:
         plan, tiles = unit
-        known = self.of_plan.get(plan, [])
+        every = self.placing.every(plan) if self.placing.is_open(plan) else [plan]
+        return max(self._claimed(one, tiles) for one in every)
+
+    def _claimed(self, plan: Plan, tiles: int | None) -> float:
+        """What is said of a plan; if nothing is, of that which stood for it."""
+        known = self.of_plan.get(plan) or self.of_plan.get(self.placing.base(plan), [])
         mine = known if tiles is None else [one for one in known if one[1] in (tiles, None)]
         return max((self.claims[one] for one in mine), default=self.value)
 

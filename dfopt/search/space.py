@@ -18,7 +18,9 @@ from dfopt.setting.tables import Bools, tile_counts
 _COUNTED = 3000  # down-sets: their pairs are counted in a fraction of a second
 
 
-def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int, Lattice | None]) -> Space:
+def search_space(
+    setting: Setting, plans: Sequence[Plan], lattices: Mapping[int, Lattice | None], placements: int = 1
+) -> Space:
     """Size of the space of mappings that some plans span, before any limit (SRAM, DRAM) is looked at.
 
     Under each plan every kernel takes any of its legal sharding schemes; kernels drawn once go to pipeline stages
@@ -35,6 +37,8 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     lattices : dict
         Down-sets of the whole graph as 0, or of each of its kinds of layers by their number. Without
         them, or with too many, only cuts of one topological order are counted, and the figure is a lower bound.
+    placements : int
+        That each of the plans stands for.
 
     Returns
     -------
@@ -70,12 +74,12 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
         exact = exact and cut == 1
         totals.append(per_degree[plan.shards, setting.under(plan).setting] + stages[cut] + fusions)
     return Space(
-        plans=len(plans),
+        plans=len(plans) * placements,
         log10_shardings=max(per_degree.values(), default=0.0),
         log10_stages=max(stages.values()),
         log10_fusions=fusions,
         tile_counts=tiles,
-        log10_total=_log10_sum(np.array(totals)) + math.log10(tiles) if totals else 0.0,
+        log10_total=_log10_sum(np.array(totals)) + math.log10(tiles * placements) if totals else 0.0,
         exact=exact,
     )
 

@@ -33,7 +33,13 @@ def schemes_of_one(setting: Setting, plan: Plan, options: Options) -> dict[str, 
     from dfopt.search.jointly import JointSearch  # the search that asks: one of its own, of another graph
 
     asked = options.request
-    if asked.pin_sharding or asked.pin_partition or (found := unrolled(setting.graph)) is None:
+    if (
+        asked.pin_sharding
+        or asked.pin_partition
+        or asked.offload
+        or asked.place
+        or (found := unrolled(setting.graph)) is None
+    ):
         return None
     one = replace(setting, graph=found.layer)
     legal, _ = asked_plans(found.layer, setting.system, asked, setting.assumptions)

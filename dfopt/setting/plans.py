@@ -20,6 +20,7 @@ from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
+from dfopt.setting.offloads import looked_at_later, offloads
 from dfopt.setting.placements import placements
 from dfopt.setting.recomputed import with_recomputed
 from dfopt.setting.schedules import of_schedule
@@ -175,8 +176,12 @@ def asked_plans(
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
-    found = with_recomputed(found, graph, asked.recomputed)
-    return shared_out(found, graph, system, assumptions, asked), rejected
+    found = shared_out(with_recomputed(found, graph, asked.recomputed), graph, system, assumptions, asked)
+    if asked.offload is not None:
+        free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
+        free = free[:1] if looked_at_later(graph, assumptions) else free
+        found = [one.model_copy(update={"placement": each}) if each else one for one in found for each in free]
+    return found, rejected
 
 
 def _with_rows(found: list[Plan], assumptions: Assumptions) -> list[Plan]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +15,15 @@ from strategies import ROWS, Dice, World, footprint, share, worlds
 
 import dfopt.search as optimizer
 from dfopt.documents.placement import TRAINED, Placement, items_of
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import Memory, System
-from dfopt.errors import Infeasible
+from dfopt.errors import Infeasible, PlanError
+from dfopt.judge import evaluate
 from dfopt.search.verify import verify
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+from dfopt.setting.offloads import offloads
 from dfopt.setting.plans import asked_plans
 
 
@@ -117,3 +122,91 @@ def test_no_plan_is_bounded_above_its_best_mapping(case: tuple[World, dict[str, 
         if best is not None:
             bounds.check_dram(instance)
             assert bounds.seconds(instance) <= best.value * (1 + 1e-9)
+
+
+def every(world: World, away: tuple[str, ...]) -> list[Plan]:
+    """All plans with everything that is asked for in either memory."""
+    plans, _ = asked_plans(world.graph, world.system, Request(zero=(0, 1), mp=1), world.assumptions)
+    groups = [(item,) for item in away]
+    if world.assumptions.offload == "calculon" and "optimizer" in away:
+        groups = [(item,) for item in away if item not in ("gradients", "optimizer")] + [("gradients", "optimizer")]
+    found = []
+    for some in itertools.product((False, True), repeat=len(groups)):
+        lies = {item: "B" for items, one in zip(groups, some, strict=True) if one for item in items}
+        found += [plan.model_copy(update={"placement": Placement(**lies) if lies else None}) for plan in plans]
+    return found
+
+
+def check_search(world: World, away: tuple[str, ...] | str, data: st.DataObject) -> None:
+    """What is found with placements free is the best of all placements; so is what is said of single plans."""
+    graph, chosen = world.graph, world.assumptions
+    asked = {"offload": away, "zero": (0, 1), "mp": 1}
+    assume(not overtaken(world))
+    plans = every(world, tuple(item for item in items_of(graph) if item in TRAINED) if away == "any" else away)
+    assume(len(plans) <= 200)
+    best = joint_optimum(graph, world.system, chosen, Request(**asked), plans)
+    if best is None:
+        event("nothing fits")
+        with pytest.raises(Infeasible):
+            optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+        return
+    result = optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+    event(f"placed: {result.plan.placement is not None}")
+    note(f"{result.value} {result.bound} {result.status} {result.plan.label} against {best.value} {best.plan.label}")
+    assert result.status == "optimal" and result.value == pytest.approx(best.value, rel=1e-9)
+    assert result.space is not None and result.space.plans == len(plans)
+    told: dict[Plan, list[float]] = {}  # of every tile count what is proven
+    for record in result.plans:
+        told.setdefault(record.plan, []).append(math.inf if record.bound is None else record.bound)
+    usable = [plan for plan in told if plan in plans]  # others cannot be used
+    for plan in data.draw(st.lists(st.sampled_from(usable), min_size=1, max_size=3)):
+        whole = [one for one in plans if one.model_copy(update={"placement": None}) == plan]
+        stands_for = [plan] if len(whole) < 2 or set(whole) & told.keys() != {plan} else whole
+        alone = joint_optimum(graph, world.system, chosen, Request(**asked), stands_for)
+        assert min(told[plan]) <= (math.inf if alone is None else alone.value * (1 + 1e-9))
+    found = verify(result)
+    assert found.ok, found.problems
+
+
+def overtaken(world: World) -> bool:
+    """Whether the slower memory may sustain more than the other, which a search with placements free refuses."""
+    try:
+        offloads(world.graph, world.system, world.assumptions, Request(offload="any"))
+    except PlanError:
+        return True
+    return False
+
+
+@share(0.4)
+@given(cases(memory=True, execution="kernel_by_kernel"), st.booleans(), st.data())
+def test_what_lies_where_is_as_brute_force_finds_it(
+    case: tuple[World, dict[str, str]], free: bool, data: st.DataObject
+) -> None:
+    world, place = case
+    check_search(world, "any" if free else tuple(place), data)
+
+
+@share(0.3)
+@given(cases(gradient_overlap=[None, "backward"]), st.data())
+def test_no_placement_is_faster_than_none(case: tuple[World, dict[str, str]], data: st.DataObject) -> None:
+    """Of one mapping, in every pass and in the optimizer's step; what it holds in all memories is no less."""
+    world, place = case
+    plans, _ = asked_plans(world.graph, world.system, Request(zero=(0, 1), mp=1), world.assumptions)
+    plan = data.draw(st.sampled_from(plans))
+    placed = plan.model_copy(update={"placement": Placement(**place)})
+    best = joint_optimum(world.graph, with_dram_of(world.system), world.assumptions, Request(mp=1), [plan])
+    assume(best is not None)
+    assert best is not None
+    there = best.mapping.model_copy(update={"plan": placed})
+    score = evaluate(there, world.graph, world.system, world.assumptions)
+    assert score.step_time_s >= best.score.step_time_s * (1 - 1e-12)
+    bounds = PlanBounds(Setting(world.graph, world.system, world.assumptions))
+    lows = bounds.of_all([plan, placed])
+    assert lows[placed] >= lows[plan] * (1 - 1e-12)
+    assert lows[placed] <= score.step_time_s * (1 + 1e-9)
+
+
+def with_dram_of(system: System) -> System:
+    """The same with memories without a limit."""
+    chip = system.chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
+    return system.model_copy(update={"chip": chip})
