@@ -63,7 +63,7 @@ CHOICES: dict[str, list[Any]] = {
     "gradients": ["exact", "dfmodel"],
     "gradient_bandwidth": [None, None, 40.0],
     "gradient_overlap": [None, None, "backward"],  # where gradients are exact; by windows: test_calculon_windows
-    "gradient_traffic": [None, "written"],
+    "gradient_traffic": [None, "written", "held"],
     # drawn by tests of their own: test_beside, test_training_memory, test_offload
     "backward_gathers": [None],
     "collective_work": [None],
@@ -335,6 +335,7 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
         tensors=dice.shuffled(tensors),
         carried=tuple(carried),
         trained=dice([None, None, *TRAINED]),
+        main_gradients=dice([None, None, "fp32"]),
     )
 
 

@@ -102,10 +102,11 @@ class Assumptions(Document):
         description="exact: gradient accumulators take SRAM and DRAM traffic and are reduced at the end of the step;"
         " dfmodel: free, and their all-reduce is spread over the microbatches",
     )
-    gradient_traffic: Literal["accumulated", "written"] | None = Field(
+    gradient_traffic: Literal["accumulated", "held", "written"] | None = Field(
         default=None,
         description="of gradients: exact only, what an evaluation moves of a weight gradient: accumulated = read,"
-        " added to and written back; written = written, as Calculon counts it; none = accumulated",
+        " added to and written back, in the type of activations; held = the same in the type in which gradients are"
+        " held (main_gradients); written = written, as Calculon counts it; none = accumulated",
     )
     gradient_bandwidth: Bandwidth | None = Field(
         default=None,

@@ -7,13 +7,14 @@ Calculon's read nothing but gradients and masks. What real ones read is in memor
 
 from __future__ import annotations
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import FORMATS, Dtype
 from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.wiring import needed
 
 __all__ = [
-    "beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "optimizer_bytes", "read_later", "reduced_bytes",
-    "type_of_weights", "updates_weights",
+    "added_bytes", "beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "optimizer_bytes", "read_later",
+    "reduced_bytes", "type_of_weights", "updates_weights",
 ]  # fmt: skip
 
 
@@ -30,6 +31,11 @@ def gradient_bytes(graph: Graph) -> float:
     if graph.main_gradients is None:
         return float(graph.words.activations)
     return float(FORMATS[graph.main_gradients].bytes)
+
+
+def added_bytes(graph: Graph, assumptions: Assumptions) -> float:
+    """Bytes of a parameter's gradient as an evaluation adds to it in memory."""
+    return gradient_bytes(graph) if assumptions.gradient_traffic == "held" else float(graph.words.activations)
 
 
 def reduced_bytes(graph: Graph) -> float:

@@ -20,7 +20,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Layers
 from dfopt.documents.system import System
 from dfopt.judge.members import seen_by_a_chip
-from dfopt.judge.types import made_word, peak, reduced_word, weight_word, word
+from dfopt.judge.types import held_word, made_word, peak, reduced_word, weight_word, word
 from dfopt.physics import operands, ops, pipeline
 
 LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
@@ -268,6 +268,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     model, graph = graph, seen_by_a_chip(graph, mapping.plan, system)
     given = {one.name: one for one in mapping.kernels}
     degree, rules = mapping.plan.shards, assume.sharding_rules
+    wider = held_word(graph) / word(graph) if assume.gradient_traffic == "held" else 1.0  # than on the chip
     placed, produced, sums = [], [], operands.adding(graph)
     for kernel in graph.kernels:
         here = given[kernel.name]
@@ -291,7 +292,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 read=ops.weights_read(kernel) * held,
                 at_once=ops.weights_at_once(kernel) * held,
                 adding=ops.gradients_at_once(kernel) * adds,
-                accumulator=ops.gradients_added(kernel) * adds,
+                accumulator=ops.gradients_added(kernel) * (adds * wider),
                 gradient=ops.gradient_elements(kernel) * (share * reduced_word(graph)),
             )
         )

@@ -9,12 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from dfopt.documents.dtypes import FORMATS
 from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.documents.placement import TRAINED, Item
 from dfopt.judge import working
 from dfopt.judge.case import Case, Fan, Rank
-from dfopt.judge.types import optimizer_words, reduced_word, word
+from dfopt.judge.types import held_word, optimizer_words, reduced_word, word
 from dfopt.physics import offload, pipeline
 from dfopt.physics.states import KINDS, STATE_OF, Amount, Held, cached_bytes, capacities
 from dfopt.physics.working import MAIN_GRADIENT
@@ -272,8 +271,7 @@ def _gradients(case: Case) -> dict[Amount, float]:
     """Which gradients there are, with the bytes of each for a parameter."""
     if case.assume.by_layer:
         return {"other gradients": word(case.graph), "layer gradients": MAIN_GRADIENT}
-    held = case.graph.main_gradients
-    return {"gradients": word(case.graph) if held is None else float(FORMATS[held].bytes)}
+    return {"gradients": held_word(case.graph)}
 
 
 def _waiting(case: Case, stage: int) -> tuple[float, float]:

@@ -32,6 +32,11 @@ def word(graph: Graph, of: DataClass = "activations") -> float:
     return float(graph.word_bytes if found is None else FORMATS[found].bytes)
 
 
+def held_word(graph: Graph) -> float:
+    """Bytes of a gradient as it is held."""
+    return word(graph) if graph.main_gradients is None else float(FORMATS[graph.main_gradients].bytes)
+
+
 def reduced_word(graph: Graph) -> float:
     """Bytes of a gradient as copies of the batch add it up."""
     types = graph.trained

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.saved import beside_tensors, reduced_bytes
+from dfopt.documents.saved import added_bytes, beside_tensors, reduced_bytes
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
@@ -206,7 +206,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     at_once_k = np.array([ops.weights_at_once(k) for k in kernels]) * held_k
     made_k = output_k * words.activations
     gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * (output_k * reduced_bytes(graph))
-    added_k = np.array([ops.gradients_added(k) for k in kernels]) * made_k
+    added_k = np.array([ops.gradients_added(k) for k in kernels]) * (output_k * added_bytes(graph, assumptions))
     adding_k = np.array([ops.gradients_at_once(k) for k in kernels]) * made_k
     src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)

@@ -61,7 +61,7 @@ CHOICES: dict[str, list[Any]] = {
     "weight_tiling": ["reread", "free", "forbid"],
     "gradients": ["exact", "dfmodel"],
     "gradient_overlap": [None, "backward"],  # where gradients are exact
-    "gradient_traffic": [None, "written"],
+    "gradient_traffic": [None, "written", "held"],
     "kernel_overhead": [None, 0.05],
     "step_overhead": [None, 0.5],
     "sequence_parallelism": ["none", "allow", "force"],

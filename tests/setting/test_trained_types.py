@@ -47,6 +47,16 @@ def test_gradients_are_exchanged_in_their_own_type(mapping: Mapping) -> None:
         assert score.stages[0].states["dram"]["gradients"] == 4 * PARAMETERS  # held as main_gradients says
 
 
+def test_gradients_are_added_to_in_the_type_that_they_are_held_in(mapping: Mapping) -> None:
+    """Read and written in fp32 instead of bf16, by every weight update: four bytes more of each parameter."""
+    moved = {}
+    for way in (None, "accumulated", "held"):
+        rules = df.Assumptions(optimizer_step="adam", overlap="none", gradient_traffic=way)
+        moved[way] = sum(one.memory_s for one in scored(mapping, rules).partitions)
+    more = 4 * PARAMETERS / 12 / as_system("a100-8").chip.fastest.bandwidth
+    assert moved[None] == moved["accumulated"] == pytest.approx(moved["held"] - more, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("trained", "held", "weights"),
     [

@@ -10,7 +10,7 @@ import numpy as np
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.placement import item_of_weight
-from dfopt.documents.saved import reduced_bytes
+from dfopt.documents.saved import added_bytes, reduced_bytes
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
@@ -156,7 +156,7 @@ class LeastWork:
     def _worked_out(self, shards: int, counted: Counted, kernels: list[Kernel]) -> Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
-        reduced = reduced_bytes(self.setting.graph)
+        reduced, adding = reduced_bytes(self.setting.graph), added_bytes(self.setting.graph, assumptions)
         weights = experts = parameters = saved = cached = working = 0.0
         compute, traffic, accessed, gradient, held_k = [], [], [], [], []
         for kernel in kernels:
@@ -176,7 +176,7 @@ class LeastWork:
                     end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
                 )
                 moved, outward = moved + end, outward + end
-            added = assumptions.gradient_passes * ops.gradients_added(kernel) * words.activations * made_share
+            added = assumptions.gradient_passes * ops.gradients_added(kernel) * adding * made_share
             added = added if assumptions.gradients == "exact" else 0.0
             traffic.append(moved + added)
             passed = self._passed.get(kernel.name, ())
