@@ -11,6 +11,7 @@ import numpy as np
 from dfopt.documents.axes import Dims
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
+from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.holding import Holding, holding
@@ -92,7 +93,10 @@ class Shown:
         found = optimize_apart(*given, time_limit=left, holdings=held)
         if found.option_k is not None:
             nothing_o, until = np.zeros(len(menu.tables.kernel_o)), time.perf_counter() + left
-            closer = least_listed(*given, nothing_o, np.inf, left, until, held)
+            try:
+                closer = least_listed(*given, nothing_o, np.inf, left, until, held)
+            except OutOfTime:  # while the MILP was built: what is shown of each resource stands
+                return found.seconds, found.option_k
             if closer.seconds > found.seconds:
                 found = closer
         return found.seconds, found.option_k
