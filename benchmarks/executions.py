@@ -4,7 +4,8 @@
 
 Spaces ``calculon-...`` are those of Calculon's exhaustive search without offload and without overlaps, under its block,
 its efficiency tables and its networks: tensor, pipeline and data parallelism, interleaving, the microbatch, what is
-computed again, sequence parallelism, and whether copies share out the optimizer's state. Its best sample rate is what
+computed again, sequence parallelism, and whether copies share out the optimizer's state; ``-overlap`` with both
+overlaps, ``-offload`` with these and what lies in its second memory. Its best sample rate is what
 Calculon (commit caa4b11, `llm-optimal-execution -m --no-tp-overlap --no-dp-overlap`) printed for them. The other two
 are searches of today's defaults. Seconds are those of the processor, of the search and of the check alone.
 """

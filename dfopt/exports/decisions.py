@@ -11,6 +11,7 @@ from dfopt.documents.dtypes import Trained
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping as Mapped
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.saved import type_of_weights
@@ -31,9 +32,9 @@ class Decisions:
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
     axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``recomputed`` how many
     layers of a stage do the first of two that it says, ``stages`` the layers of the first stage, of each one in the
-    middle and of the last, where the plan says them; ``replicas`` groups of copies share out by themselves. Types as in
-    `Dtypes`: ``held`` of gradients that microbatches add to, ``reduced`` of those that copies add up; of main weights
-    and moments nothing where the graph does not say them.
+    middle and of the last, where the plan says them; ``replicas`` groups of copies share out by themselves, ``away`` is
+    what lies in a slower memory of the chips. Types as in `Dtypes`: ``held`` of gradients that microbatches add to,
+    ``reduced`` of those that copies add up; of main weights and moments nothing where the graph does not say them.
     """
 
     sizes: Sizes | None
@@ -58,6 +59,7 @@ class Decisions:
     recomputed: int
     one_attention: bool
     zero: int
+    away: tuple[Item, ...]
     replicas: int
     weights: str
     operands: str
@@ -192,12 +194,17 @@ def decisions_of(result: Result, path: str) -> Decisions:
         recomputed=plan.recomputed or 0,
         one_attention=_one_attention(graph, mapping),
         zero=plan.zero or 0,
+        away=tuple(item for item, name in _away(plan) if name != result.system.chip.fastest_tier),
         replicas=plan.hybrid.replicas if plan.hybrid else 1,
         weights=weights,
         operands=operands,
         **trained,
         said={name: text for name, text in said.items() if text},
     )
+
+
+def _away(plan: Plan) -> list[tuple[Item, str]]:
+    return [] if plan.placement is None else list(plan.placement.elsewhere.items())
 
 
 def _model(sizes: Sizes | None) -> str:

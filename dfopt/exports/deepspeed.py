@@ -57,6 +57,24 @@ def _zero(d: Decisions) -> Arguments | Lacks:
     return stage if d.replicas == 1 else Lacks("shards over all copies; its groups (MiCS) are set up in code", stage)
 
 
+_HOST: Final = {"device": "cpu"}
+_OFFLOADS: Final[Mapping[str, tuple[str, int]]] = {
+    "optimizer": ("zero_optimization.offload_optimizer", 1),
+    "weights": ("zero_optimization.offload_param", 3),
+}
+"""Arguments by item of a placement, and the level of ZeRO from which DeepSpeed takes them."""
+
+
+def _placement(d: Decisions) -> Arguments | Lacks:
+    """What lies in the memory of the host; gradients go there with the optimizer's state."""
+    said = {item: _OFFLOADS[item] for item in d.away if item in _OFFLOADS and d.zero >= _OFFLOADS[item][1]}
+    found: Arguments = {name: dict(_HOST) for name, _ in said.values()}
+    gone = {*said, *(("gradients",) if "optimizer" in said else ())}
+    if left := [item for item in d.away if item not in gone]:
+        return Lacks(f"no {', '.join(left)} in another memory under ZeRO-{d.zero}", found)
+    return found
+
+
 def _recomputation(d: Decisions) -> Arguments | Lacks:
     return {} if d.recompute == "none" else _in_code("which functions it checkpoints")
 
@@ -83,6 +101,7 @@ DEEPSPEED: Final = Tool(
         "pipeline": lambda d: _in_code("num_stages of PipelineModule") if d.pipeline > 1 else {},
         "data": lambda _: {},  # what the other degrees leave of the ranks
         "zero": _zero,
+        "placement": _placement,
         "context": _context,
         "expert": lambda d: _in_code("ep_size of its layers of experts") if d.expert > 1 else {},
         "recomputation": _recomputation,

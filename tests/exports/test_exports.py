@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -14,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dfopt as df
+from dfopt.documents.placement import TRAINED
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.exports.decisions import NAMES, Decisions
 from dfopt.exports.nested import nested
 from dfopt.exports.sizes import Sizes, Unlike, sizes_of
-from dfopt.exports.tool import exported
+from dfopt.exports.tool import Lacks, exported
 from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron import load_run, megatron_shardings
 from dfopt.frontends.megatron.files import REFUSED, Arguments, option
@@ -92,6 +94,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
         recomputed=virtual * draw(st.integers(1, model.layers // pipeline // virtual - 1)) if again in SOME else 0,
         one_attention=draw(st.booleans()),
         zero=zero,
+        away=tuple(draw(st.sets(st.sampled_from(TRAINED)))),
         replicas=draw(st.sampled_from([1, 2, 4])) if zero and data > 1 else 1,
         weights=weights,
         operands=draw(st.sampled_from([weights, "fp8", "mxfp8", "fp8_1x128", "nvfp4"])),
@@ -119,6 +122,23 @@ def misfits(tool: str, arguments: Mapping[str, Any]) -> list[str]:
         ):
             wrong.append(f"{name} {value!r} is no {kind}")
     return wrong
+
+
+@pytest.mark.parametrize(
+    ("zero", "away", "said", "left"),
+    [
+        (1, ("optimizer", "gradients"), {"offload_optimizer": {"device": "cpu"}}, ""),
+        (1, ("weights", "optimizer"), {"offload_optimizer": {"device": "cpu"}}, "no weights in another memory under"),
+        (3, ("weights",), {"offload_param": {"device": "cpu"}}, ""),
+        (0, ("optimizer", "activations"), {}, "no optimizer, activations in another memory under ZeRO-0"),
+    ],
+)
+def test_what_lies_in_the_memory_of_the_host(zero: int, away: tuple[str, ...], said: Any, left: str) -> None:
+    """Of DeepSpeed's arguments, by its levels of ZeRO."""
+    found = TOOLS["deepspeed"].says["placement"](SimpleNamespace(zero=zero, away=away))
+    told = dict(found.arguments or {}) if isinstance(found, Lacks) else found
+    assert nested(told).get("zero_optimization", {}) == said
+    assert left in (found.why if isinstance(found, Lacks) else "")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
