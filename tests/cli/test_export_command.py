@@ -127,6 +127,14 @@ def test_imported_arguments_are_solved(tmp_path: Path) -> None:
         ("--recompute-granularity some", "$.recompute-granularity: found 'some'"),
         ("--bf16", "$.bf16: found twice"),
         ("--num-experts 8 --expert-model-parallel-size 3", "$.expert-model-parallel-size: found 3 for 8 experts"),
+        (
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
+            "$.recompute-num-layers: found 4 layers between checkpoints, of which a chip has all activations at a time",
+        ),
+        (
+            "--grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32",
+            "$.grad-reduce-in-bf16: found it beside --accumulate-allreduce-grads-in-fp32",
+        ),
         ("--multi-latent-attention", "$.multi-latent-attention: found latent attention, which is not read"),
         ("--context-parallel-size 2 --cp-comm-type a2a", "$.cp-comm-type: found a2a, which is not modelled"),
         ("--fp16", "$.fp16: found it beside --bf16"),
