@@ -236,6 +236,7 @@ class Plans:
             ("bound", record.bound, low.every),
             ("level_bound", record.level_bound, low.level),
         ):
+            found = None if found is None else low.of_size.get(record.tile_count, found)
             if claimed is not None and found is not None and min(claimed, self.value) > found * (1 + 2 * PROOF):
                 if self.late:
                     self.short.append(record.plan.label)

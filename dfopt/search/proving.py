@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,7 +41,8 @@ class Low:
     """What could be shown of a plan: no mapping, and none with its sharding, has a lower value; none: none fits.
 
     ``whole``: there is only one sharding, or it is chosen with the fusion, so both are the same. ``fits``: tile counts
-    (none where that is no choice) of which some mapping is known, ``open_`` others of which it was not decided.
+    (none where that is no choice) of which some mapping is known, ``open_`` others of which it was not decided;
+    ``of_size``: what could be shown of single ones.
     """
 
     every: float | None
@@ -50,6 +51,7 @@ class Low:
     whole: bool = False
     fits: Sizes = NONE
     open_: Sizes = NONE
+    of_size: Mapping[int | None, float] = field(default_factory=dict)
 
 
 def least_of(lows: Sequence[Low]) -> Low:
@@ -61,7 +63,7 @@ def least_of(lows: Sequence[Low]) -> Low:
     least = min(some, key=lambda one: one.every or 0.0, default=lows[0])
     fits, open_ = NONE.union(*(one.fits for one in lows)), NONE.union(*(one.open_ for one in lows))
     level, whole = min(levels, default=None), all(one.whole for one in lows)
-    return replace(least, level=level, whole=whole, fits=fits, open_=open_)
+    return replace(least, level=level, whole=whole, fits=fits, open_=open_, of_size={})
 
 
 def plan_low(
@@ -189,6 +191,7 @@ def joint_lows(
             low = replace(low, every=least, level=least, why=why if least == record.bound else low.why)
             sort = "fits" if record.value is not None else "open_"
             low = replace(low, **{sort: getattr(low, sort) | {record.tile_count}})
+            low = replace(low, of_size={**low.of_size, record.tile_count: record.bound})
         found[record.plan] = low
     return found, search.lattices()
 

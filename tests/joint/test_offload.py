@@ -95,6 +95,28 @@ def test_no_bound_is_above_what_fused_kernels_take(case: tuple[World, dict[str, 
 
 
 @share(0.2)
+@given(cases(training_memory="calculon"))
+def test_what_a_layer_holds_as_calculon_counts_it(case: tuple[World, dict[str, str]]) -> None:
+    check(*case)
+
+
+@share(0.2)
+@given(cases(sharding_objective="seconds"), st.booleans())
+def test_two_levels_check(case: tuple[World, dict[str, str]], free: bool) -> None:
+    """Placements are listed with the plans there; what is claimed of them holds."""
+    world, place = case
+    asked = {"offload": tuple(place)} if free else {"place": place}
+    try:
+        result = optimizer.optimize(
+            world.graph, world.system, assumptions=world.assumptions, zero=(0, 1), mp=1, **asked
+        )
+    except (Infeasible, PlanError):
+        return
+    found = verify(result)
+    assert found.ok, found.problems
+
+
+@share(0.2)
 @given(cases(execution="kernel_by_kernel", gradient_overlap="backward"))
 def test_beside_gradients_that_are_added_up_meanwhile(case: tuple[World, dict[str, str]]) -> None:
     check(*case)
