@@ -6,8 +6,9 @@ Spaces ``calculon-...`` are those of Calculon's exhaustive search without offloa
 its efficiency tables and its networks: tensor, pipeline and data parallelism, interleaving, the microbatch, what is
 computed again, sequence parallelism, and whether copies share out the optimizer's state; ``-overlap`` with both
 overlaps, ``-offload`` with these and what lies in its second memory. Its best sample rate is what
-Calculon (commit caa4b11, `llm-optimal-execution -m --no-tp-overlap --no-dp-overlap`) printed for them. The other two
-are searches of today's defaults. Seconds are those of the processor, of the search and of the check alone.
+Calculon (commit caa4b11, `llm-optimal-execution -m --no-tp-overlap --no-dp-overlap`) printed for them. The others
+are searches without losses (`ideal`), and under the calibrations of the chips what `dfopt solve` leaves free. Seconds
+are those of the processor, of the search and of the check alone.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dfopt.errors import DfoptError
 from dfopt.frontends.calculon import load_case
 from dfopt.search.verify import verify
 from dfopt.workloads import expand, load_graph
+from dfopt.workloads.executions import load_executions
 
 FILES = Path(__file__).parents[1] / "tests" / "golden" / "calculon"
 WAYS = ("none", "attention", "full")
@@ -44,13 +46,17 @@ class Space:
     best: float | None = None
     overlaps: bool = False
     offload: bool = False
+    calibrated: bool = False
 
     def drawn(self) -> tuple[list[Graph], System, Assumptions | str]:
         """The workload in every microbatch and way to compute, the machine, and what is taken for granted."""
+        if self.chips is None and self.calibrated:
+            graphs = [*load_executions(self.model, mode="training", batch=self.batch)]
+            return graphs, df.load_system(self.system), "calibrated"
         if self.chips is None:
             sizes = {"mode": "training", "batch": self.batch}
             graphs = [load_graph(self.model, **sizes, recompute=how) for how in WAYS]
-            return graphs, df.load_system(self.system), "default"
+            return graphs, df.load_system(self.system), "ideal"
         case = load_case(
             FILES / f"{self.model}.json", FILES / f"{self.system}.json", chips=self.chips, overlaps=self.overlaps
         )
@@ -87,6 +93,8 @@ SPACES = {
     "calculon-1T-4096-a100-offload": Space("megatron-1T", A100, 4096, 4096, SMALL, overlaps=True, offload=True),
     "gpt3-175b": Space("gpt3-175b", "a100-512", 2304),
     "llama-3.1-405b": Space("llama-3.1-405b", "h100-4096", 2048),
+    "gpt3-175b-calibrated": Space("gpt3-175b", "a100-512", 2304, calibrated=True),
+    "llama-3.1-405b-calibrated": Space("llama-3.1-405b", "h100-4096", 2048, calibrated=True),
 }
 
 

@@ -64,7 +64,8 @@ class Request(OnAxes):
         default=None,
         min_length=1,
         description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
-        " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0",
+        " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0, and"
+        " under a calibration 0 and 1",
     )
     zero_replicas: tuple[Annotated[int, Field(ge=1)], ...] | Literal["all"] | None = Field(
         default=None,
