@@ -21,6 +21,7 @@ from dfopt.documents.scalars import NO_LIMIT, resolve
 from dfopt.errors import DocumentError, Issue, json_path, refuse, repeated, shown
 
 MAX_BYTES: Final = 20_000_000
+MAX_JSON: Final = 500_000_000  # a result has a record of every plan, of which a search of executions has many
 MAX_DEPTH: Final = 64
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -61,9 +62,14 @@ def load_strict(source: str | Path, unbounded: Callable[[object], bool] | None =
     return data
 
 
+def _most(name: str) -> int:
+    """Bytes that are read of a file at most."""
+    return MAX_JSON if name.lower().endswith(".json") else MAX_BYTES
+
+
 def _check_size(size: int, name: str) -> None:
-    if size > MAX_BYTES:
-        message = f"{size:,} bytes or more, at most {MAX_BYTES:,} are read"
+    if size > (most := _most(name)):
+        message = f"{size:,} bytes or more, at most {most:,} are read"
         refuse(name, message, "split the file, or is it the wrong one?")
 
 
@@ -78,7 +84,7 @@ def _read(path: Path, name: str) -> str:
     try:
         with open(path, "rb") as file:
             _check_size(os.fstat(file.fileno()).st_size, name)  # before a byte of it is in memory
-            raw = file.read(MAX_BYTES + 1)  # a pipe or a device has no size beforehand
+            raw = file.read(_most(name) + 1)  # a pipe or a device has no size beforehand
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         refuse(name, *_UNREADABLE.get(type(error), (f"cannot be read: {error}", "check the path")))
     _check_size(len(raw), name)
