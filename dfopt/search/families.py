@@ -28,11 +28,12 @@ from dfopt.setting.hops import hop_seconds
 from dfopt.setting.instance import Instance
 from dfopt.setting.offload import moves
 from dfopt.setting.overlap import hides_any
-from dfopt.setting.tables import Ints
+from dfopt.setting.tables import Floats, Ints
 
 __all__ = ["Families", "Family"]
 
 _SAME, _ROUND = 1e-12, 1e-9
+_MANY = 16  # plans of a family whose layers are of several kinds, from which on it is looked at by itself
 _STEP_S = 8.0  # seconds for a step, at most
 
 
@@ -40,14 +41,23 @@ _STEP_S = 8.0  # seconds for a step, at most
 class Family:
     """Plans that give a chip the same work, and what is proven of it: seconds that a layer takes at least.
 
-    ``nodes``: by tile count and layout that layers hand on; ``settled``: those of which no step shows more;
-    ``curve``: what each takes where little room is left for what the backward pass needs.
+    ``nodes``: by tile count and layout that layers hand on; ``low_k``: by kind of layer; ``settled``: those of which no
+    step shows more; ``curve``: what each takes where little room is left for what the backward pass needs.
     """
 
     nodes: list[Node]
-    low_s: float = 0.0
+    low_k: Floats
     settled: set[Node] = field(default_factory=set)
     curve: dict[tuple[Node, bool], list[_Kept]] = field(default_factory=dict)
+
+    @property
+    def low_s(self) -> float:
+        """Seconds of the only kind of layer."""
+        return float(self.low_k[0])
+
+    def take_up(self) -> None:
+        """What is proven of every node holds for the family."""
+        self.low_k = np.maximum(self.low_k, np.min([one.lows for one in self.nodes], axis=0))
 
     @property
     def least(self) -> Node | None:
@@ -57,7 +67,7 @@ class Family:
     @property
     def done(self) -> bool:
         """Whether nothing more can be proven of all of it."""
-        return self.least is None or self.least in self.settled
+        return len(self.low_k) > 1 or self.least is None or self.least in self.settled
 
 
 class _Kept(NamedTuple):
@@ -95,7 +105,7 @@ class Families:
             nodes.hints = {**nodes.hints, shared: nodes.hints.get(shared, frozenset()) | told}
         self._of: dict[Instance, Family] = {}
         self._known: dict[Hashable, Family | None] = {}
-        self._taken: dict[Instance, float] = {}  # of families, what the bounds of their plans hold already
+        self._taken: dict[Instance, Floats] = {}  # of families, what the bounds of their plans hold already
         self._hops: dict[Hashable, float] = {}
         self.add(tables)
 
@@ -105,11 +115,11 @@ class Families:
             for shared in table.shared:
                 self._tables.setdefault(shared, []).append(table)
                 family = self._of.get(shared)
-                if family is not None and self._taken.get(shared, 0.0) > 0:
+                if family is not None and shared in self._taken:
                     self._raise(shared, family, self._taken[shared], table)
 
     def of(self, plan: Plan) -> Family | None:
-        """The family of a plan; none where its stages are no runs of equal layers."""
+        """The family of a plan; none where its stages are no runs of equal layers, or few plans are in it."""
         key = plan.apart_from_stages
         if key not in self._known:
             self._known[key] = self._found(plan)
@@ -118,7 +128,10 @@ class Families:
     def _found(self, plan: Plan) -> Family | None:
         instance = self.nodes.setting.under(plan)
         graph, shared = instance.graph, instance.shared
-        if not graph.folded or instance.mapped_stages > 1 or plan.two_batch_overlap or not covers(graph, plan):
+        if not graph.folded or plan.two_batch_overlap or not covers(graph, plan):
+            return None
+        plans = sum(len(table.of_shared(shared)) for table in self._tables[shared])
+        if instance.mapped_stages > 1 and plans < _MANY:
             return None
         if shared not in self._of:
             try:
@@ -127,7 +140,7 @@ class Families:
                 Infeasible
             ):  # by itself, not all of it fits: of other plans, which may share more out, it proves nothing
                 nodes = []
-            self._of[shared] = Family(nodes, min((one.lows[0] for one in nodes), default=0.0))
+            self._of[shared] = Family(nodes, np.min([one.lows for one in nodes] or [[0.0] * instance.mapped_stages], 0))
         return self._of[shared]
 
     def raised(self, plan: Plan) -> float:
@@ -135,18 +148,18 @@ class Families:
         family = self.of(plan)
         if family is not None:
             shared = self.nodes.setting.under(plan).shared
-            if family.low_s > self._taken.get(shared, 0.0):
+            if (family.low_k > self._taken.get(shared, 0.0)).any():
                 for table in self._tables[shared]:
-                    self._raise(shared, family, family.low_s, table)
-                self._taken[shared] = family.low_s
+                    self._raise(shared, family, family.low_k, table)
+                self._taken[shared] = family.low_k
         return self.bounds[plan]
 
-    def _raise(self, shared: Instance, family: Family, low_s: float, table: PlanTable) -> None:
-        """Raise the bounds of a family's plans in a table by the seconds that a layer takes at least."""
+    def _raise(self, shared: Instance, family: Family, low_k: Floats, table: PlanTable) -> None:
+        """Raise the bounds of a family's plans in a table by the seconds that layers take at least."""
         mine, bounds = table.of_shared(shared), self.bounds
         alike = [table.plans[number] for number in mine.tolist()]
         hop_i = np.array([self._hop_s(one, family) for one in alike])
-        found = table.seconds(mine, low_s, hop_i).tolist()
+        found = table.seconds(mine, low_k, hop_i).tolist()
         bounds.update((one, low) for one, low in zip(alike, found, strict=True) if low > bounds[one])
 
     def _hop_s(self, plan: Plan, family: Family) -> float:
@@ -165,8 +178,11 @@ class Families:
         new = [] if family is None else [node for node in family.nodes if not node.heard]
         for node in new:
             self.nodes.improve(node, np.inf, np.inf)
+            for number, stage in enumerate(node.ready.stages if len(node.lows) > 1 else ()):
+                if stage.tables is not None:
+                    node.lows[number] = max(node.lows[number], self.nodes.shown.apart(node, stage, 0.0).seconds)
         if family is not None and new:
-            family.low_s = max(family.low_s, min(one.lows[0] for one in family.nodes))
+            family.take_up()
         return bool(new)
 
     def squeezed(self, plan: Plan, *, apart: bool = False) -> tuple[float, list[tuple[Node, Ints]]]:
@@ -178,7 +194,7 @@ class Families:
         room, so plans with about the same share its answers. ``apart``: by each resource for itself, which shows more.
         """
         family, found = self.of(plan), list[tuple[float, Node, Ints | None]]()
-        if family is None:
+        if family is None or len(family.low_k) > 1:
             return self.bounds[plan], []
         room = self.plan_bounds.room(self.nodes.setting.under(plan)) * (1 + _SAME)
         for node in family.nodes:
@@ -225,7 +241,7 @@ class Families:
             settled = True
         if settled or node.exhausted or (before == (node.rooted, node.met, node.lows[0])):
             family.settled.add(node)
-        family.low_s = max(family.low_s, min(one.lows[0] for one in family.nodes))
+        family.take_up()
         return True
 
     def _most(self, plan: Plan, family: Family, goal: float) -> float:
@@ -246,6 +262,10 @@ class Families:
         """Give a node of a plan what is proven of its family; the options of the best that is known of that."""
         family = self.of(node.plan)
         if family is None or family.least is None:
+            return None
+        if len(family.low_k) > 1:
+            node.lows = np.maximum(node.lows, family.low_k).tolist()
+            node.proven()
             return None
         node.lows[0], node.heard = max(node.lows[0], family.low_s), True
         node.agreed |= family.least.agreed

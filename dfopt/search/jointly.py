@@ -272,7 +272,7 @@ class JointSearch(KnownSearch):
 
     def squeeze(self, plan: Plan) -> bool:
         """Look among the schemes that fit a plan's memory for a mapping; whether they are known."""
-        if self.families.of(plan) is None:
+        if (family := self.families.of(plan)) is None or len(family.low_k) > 1:
             return False
         for _ in range(2):  # by compute and communication, then with what hides behind what
             self._squeeze(plan, (plan, None))
