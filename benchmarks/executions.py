@@ -63,7 +63,7 @@ class Space:
         graphs = []
         for each in self.microbatches:
             for how in WAYS:
-                sizes = case.recipe["parameters"] | {"batch": self.batch, "microbatch": each}
+                sizes = case.recipe["parameters"] | {"batch": self.batch, "microbatch": each, "fused_activation": True}
                 sizes |= {} if how == "none" else {"recompute": how}
                 graphs.append(expand(case.recipe | {"parameters": sizes}, self.model))
         return graphs, case.system, case.assumptions

@@ -130,10 +130,9 @@ class Families:
         graph, shared = instance.graph, instance.shared
         if not graph.folded or plan.two_batch_overlap or not covers(graph, plan):
             return None
-        plans = sum(len(table.of_shared(shared)) for table in self._tables[shared])
-        if instance.mapped_stages > 1 and plans < _MANY:
-            return None
         if shared not in self._of:
+            if instance.mapped_stages > 1 and sum(len(one.of_shared(shared)) for one in self._tables[shared]) < _MANY:
+                return None
             try:
                 nodes = self.nodes.of(shared, every=True)
             except (

@@ -149,8 +149,7 @@ class PlanTable:
         runs_rk, group_r = self.runs_rk[rows], self.group_i[self.plan_r[rows]]
         once_rk = np.maximum(self._layers_sk[0][self.shared_g[group_r]], low_k)
         if not self._moved_gk6.any():
-            found: Floats = (runs_rk * once_rk).sum(axis=1)
-            return found
+            return _times(runs_rk, once_rk)
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, self.plan_r[rows])]
         # of Calculon's count, the message to the next stage beside the last layer of a chunk
         beside = self.assumptions.offload == "calculon" and not self.assumptions.hides_hops
@@ -160,8 +159,7 @@ class PlanTable:
         last_rk = np.minimum(chunks_r[:, None], runs_rk) * (hop_r > 0)[:, None]
         moved_rk = self._moved_gk6[group_r]
         own_rk, less_rk = _with_moving(moved_rk, once_rk, 0.0), _with_moving(moved_rk, once_rk, hop_r[:, None])
-        found = ((runs_rk - last_rk) * own_rk + np.where(last_rk > 0, last_rk * less_rk, 0.0)).sum(axis=1)
-        return found
+        return _times(runs_rk - last_rk, own_rk) + _times(last_rk, less_rk)
 
     @cached_property
     def _moved_gk6(self) -> Floats:
@@ -261,4 +259,10 @@ def _with_moving(moved_rk: Floats, whole_rk: Floats, hop_s: Floats | float) -> F
     first = np.where(ahead_moving > 0, ahead_moving + ahead_memory - hop_s, 0.0)
     second = np.where(back_moving > 0, back_moving + back_memory - hop_s, 0.0)
     found: Floats = np.maximum.reduce([whole_rk, first + back, ahead + second, first + second])
+    return found
+
+
+def _times(count_rk: Floats, each_rk: Floats) -> Floats:
+    """Seconds of layers of every kind; what never ends takes none where it is not run."""
+    found: Floats = np.multiply(count_rk, each_rk, where=count_rk > 0, out=np.zeros(count_rk.shape)).sum(axis=1)
     return found
