@@ -212,10 +212,12 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
     """Seconds of one evaluation of the only stage that the gradient and the optimizer's step of every option are worth.
 
     Nothing where the time of adding them up is not affine. Behind a backward pass only that of one layer is certain to
-    be charged; where that of all is, more time of the layer is worth less than here, and a bound stays one.
+    be charged; where that of all is, more time of the layer is worth less than here, and a bound stays one. Nothing
+    for what plans of a family share, either: how often a step has a layer is for each of them to say.
     """
     instance, weighed_o = ready.instance, np.zeros(len(menu.tables.kernel_o))
-    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact":
+    of_family = instance.graph.folded and instance.shared is instance
+    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact" or of_family:
         return weighed_o
     once, word_k = step_time(ready.plan, instance.assumptions, 1.0).total, instance.setting.weight_word_k
     weighed_o += optimizer_seconds(instance, menu.tables.kernel_o, menu.by_option("weight_k")) / once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,3 +97,16 @@ def test_command_line_and_what_it_prints(tmp_path: Path) -> None:
     assert Result.load(tmp_path / "r.json").hides_gradients
     done = CliRunner().invoke(app, [*asked, "--tp-comm-overlap", "tree"])
     assert done.exit_code == 2 and "--tp-comm-overlap: expected one of none, ring, pipe, any" in done.stderr
+
+
+def test_what_a_step_has_once_is_not_charged_to_what_plans_share() -> None:
+    """A world (of `tests/strategies.py`) whose best schemes do not hold the fewest weights, in 12 microbatches."""
+    docs = json.loads((Path(__file__).parents[1] / "golden" / "once-a-step.json").read_text(encoding="utf-8"))
+    graph, system = df.Graph.from_data(docs["graph"]), df.System.from_data(docs["system"])
+    chosen = df.Assumptions.from_data(docs["assumptions"])
+    for way in (None, "calculon"):
+        found = df.optimize(graph, system, assumptions=chosen.with_(gradient_overlap=way))
+        alone = df.optimize(graph, system, assumptions=chosen.with_(gradient_overlap=way), tp=4)
+        [record] = [one for one in found.plans if one.plan.shards == 4]
+        assert alone.status == "optimal" and found.bound <= alone.value
+        assert record.bound is not None and record.bound <= alone.value * (1 + 1e-9)
