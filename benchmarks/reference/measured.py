@@ -60,11 +60,7 @@ def borrowed(calibration: Calibration, system: System) -> System:
     """The system with the shares of a calibration, also of another chip: its dims are matched by their place."""
     if system.chip.name == calibration.chip:
         return calibration.applied(system)
-    shares = [*calibration.network.values()]
-    dims = tuple(dim.model_copy(update={"efficiency": shares[min(place, len(shares) - 1)]})
-                 for place, dim in enumerate(system.network))  # fmt: skip
-    chip = system.chip.model_copy(update={"efficiency": calibration.efficiency})
-    return system.model_copy(update={"chip": chip, "network": dims})
+    return calibration.lent(system)
 
 
 def row_of(

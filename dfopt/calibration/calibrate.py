@@ -15,7 +15,7 @@ from dfopt.calibration.numbers import applied, known_numbers, named
 from dfopt.calibration.row import TrainingRow
 from dfopt.calibration.rows import digest_of, read_rows
 from dfopt.calibration.steps import Step, row_machine, step_of
-from dfopt.calibration.tables import gemm_rows, node_efficiency
+from dfopt.calibration.tables import BETWEEN, gemm_rows, node_factors
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.calibration import Calibration, Evidence, FittedNumber, SourceError
 from dfopt.documents.efficiency import EfficiencyRow
@@ -24,17 +24,23 @@ from dfopt.errors import PlanError, refuse
 
 __all__ = ["ROUNDS", "calibrate", "mapped", "usual_assumptions"]
 
-ROUNDS: Final = 2
+ROUNDS: Final = 3
 
 
 def usual_assumptions(name: str) -> Assumptions:
-    """What steps are fitted under: every kernel by itself, its compute, memory and network times added up."""
+    """What steps are fitted under: every kernel by itself, its compute, memory and network times added up.
+
+    What the backward pass needs of split tokens is gathered once in a layer: a library gathers it again for every
+    product, but behind another one (Korthikanti et al., MLSys 2023, section 4.2.2). Adam's step takes its time.
+    """
     return Assumptions(
         profile=name,
         execution="kernel_by_kernel",
         overlap="none",
         compute_model="efficiency",
         point_to_point_parts="scattered",
+        backward_gathers="layer",
+        optimizer_step="adam",
     )
 
 
@@ -94,8 +100,7 @@ def calibrate(
         evidence.append(Evidence(file=Path(kernels).name, sha256=digest_of(kernels), rows=count))
         fixed.add("matrix")
     if collectives is not None:
-        share, count = node_efficiency(collectives, label, system)
-        system, _ = applied({system.network[0].name: share}, system, assumptions)
+        system, count = with_collectives(system, collectives, label)
         evidence.append(Evidence(file=Path(collectives).name, sha256=digest_of(collectives), rows=count))
         fixed.add(system.network[0].name)
     if not data:
@@ -118,6 +123,8 @@ def calibrate(
     values = {number.name: number.start for number in numbers}
     for turn in range(1, ROUNDS + 1):  # other values make other mappings the best ones
         say(f"round {turn} of {ROUNDS}: mapping {len(taken)} rows, then fitting {', '.join(n.name for n in numbers)}")
+        if kernels is not None and turn > 1:  # what a product has left for its FLOP depends on the time of its bytes
+            system, _ = with_kernels(applied(values, system, assumptions)[0], kernels, label)
         steps = mapped(taken, system, assumptions, values)
         found = fit(numbers, measured, partial(predicted, steps))
         values = {name: float(f"{value:.4g}") for name, value in found.values.items()}
@@ -148,6 +155,18 @@ def with_kernels(system: System, kernels: str | Path, label: str) -> tuple[Syste
     others = [row for row in system.chip.efficiency or () if row.unit != "matrix" or row.op is not None]
     chip = system.chip.model_copy(update={"efficiency": _in_order((*rows, *others))})
     return system.model_copy(update={"chip": chip}), count
+
+
+def with_collectives(system: System, collectives: str | Path, label: str) -> tuple[System, int]:
+    """The system with what measured collectives sustain in a node, and how many there were.
+
+    Between nodes no table says any; what is known there is how long a step of a ring takes (`BETWEEN`).
+    """
+    share, factors, count = node_factors(collectives, label, system)
+    node, *others = system.network
+    node = node.model_copy(update={"efficiency": share, "factors": factors})
+    further = (dim.model_copy(update={"factors": dict(BETWEEN)}) for dim in others)
+    return system.model_copy(update={"network": (node, *further)}), count
 
 
 def with_attention(system: System) -> System:
@@ -201,6 +220,7 @@ def _calibration(
         assumptions=assumptions,
         efficiency=tuple(row.model_copy(update={"share": float(f"{row.share:.4g}")}) for row in rows),
         network={dim.name: dim.efficiency or 1.0 for dim in system.network},
+        factors={dim.name: dict(dim.factors) for dim in system.network if dim.factors} or None,
         fitted=fitted,
         taken_over=tuple(number for number in taken_over if number.name not in mine) or None,
         errors=errors,

@@ -69,8 +69,12 @@ def nodes_of(machine: Machine, chips: int) -> tuple[int, int]:
     return size, chips // size
 
 
-def machine_of(chip: Chip, chips: int, base: System | None = None, memory_limit: bool = True) -> System:
+def machine_of(
+    chip: Chip, chips: int, base: System | None = None, memory_limit: bool = True, between: float | None = None
+) -> System:
     """So many chips of a machine, or of a base whose first dim connects nodes and whose last dim is between them.
+
+    ``between``: B/s of a chip's link to other nodes; none = that of the machine.
 
     Examples
     --------
@@ -81,13 +85,14 @@ def machine_of(chip: Chip, chips: int, base: System | None = None, memory_limit:
     size, nodes = nodes_of(machine, chips)
     data = (with_fields(load_system(machine.inside), machine.changes) if base is None else base).to_data()
     if base is not None or machine.between is None:
-        between = data["network"][-1]
+        outer = data["network"][-1]
     else:
-        between = load_system(machine.between).to_data()["network"][-1]
-        between |= {} if machine.link is None else {"link_bandwidth": machine.link}
+        outer = load_system(machine.between).to_data()["network"][-1]
+        outer |= {} if machine.link is None else {"link_bandwidth": machine.link}
     data["network"] = [{**data["network"][0], "size": size}]
     if nodes > 1:
-        data["network"].append({**between, "size": nodes})
+        said = {} if between is None else {"link_bandwidth": f"{between} B/s"}
+        data["network"].append({**outer, **said, "size": nodes})
     if not memory_limit:
         data["chip"]["dram"].pop("capacity", None)
     return System.from_data(data, data["name"])

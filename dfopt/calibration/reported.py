@@ -40,7 +40,6 @@ _AGAIN: Final[dict[str, Recompute | None]] = {"full": "full+attention", "none": 
 """By the first word of a cell; a library's attention keeps no scores."""
 _PARTS: Final = ("selective",)  # of a layer other than its scores: what is taken is that nothing but those is
 _LEFT_OUT: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "recipe_tp_comm_overlap": ("TP overlap", ("True",)),
     "recipe_overlap_p2p_comm": ("p2p overlap", ("True",)),
     "recipe_overlap_param_gather": ("overlap of parameter gathers", ("True",)),
     "recipe_moe_a2a_overlap": ("overlap of all-to-alls", ("True",)),
@@ -78,7 +77,7 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
     left_out += [f"{offloaded} layers offloaded"] if offloaded not in ("0", "0.0") else []
     left_out += [word for column, (word, values) in _LEFT_OUT.items() if cells.get(column) in values]
     all_on = "overlap on" in cells["note"]
-    left_out += ["TP and PP overlap"] if all_on else []
+    left_out += ["PP overlap"] if all_on else []
     left_out += ["overlap of parameter gathers"] if shared > 1 else []
     said: dict[str, Sequence] = {"True": "allow", "False": "none"}
     return TrainingRow(
@@ -90,6 +89,7 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
         main_gradients=_HELD.get(cells.get("recipe_grad_reduce_in_fp32", "")),
         contexts=contexts, expert_groups=groups, library_attention=True, causal=True,
         overlaps_gradients=shared > 1 or all_on or cells.get("recipe_overlap_grad_reduce") == "True",
+        overlaps_tensor=tensor > 1 and (all_on or cells.get("recipe_tp_comm_overlap") == "True"),
         unmodelled=tuple(left_out),
     )  # fmt: skip
 

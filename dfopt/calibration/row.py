@@ -85,8 +85,9 @@ class TrainingRow:
 
     ``copies`` is DP as Megatron-LM counts it: of ``contexts`` chips one copy, of ``expert_groups`` copies one set of
     experts. ``dtypes``: of the graph, where they are not 16 bits throughout, and ``main_gradients`` of what it adds
-    gradients to, where that is not fp32. ``library_attention``: scores stay on the
-    chip; else each product and the softmax is a kernel, and in GPT models some scores are dropped.
+    gradients to, where that is not fp32. ``library_attention``: scores stay on the chip; else each product and the
+    softmax is a kernel, and in GPT models some scores are dropped. ``between``: B/s that a chip has to other nodes,
+    where the source says so. ``overlaps_tensor``: whether TP communication runs behind products.
     """
 
     name: str
@@ -112,6 +113,8 @@ class TrainingRow:
     causal: bool = False
     scores_dropout: bool = False
     overlaps_gradients: bool = False
+    overlaps_tensor: bool | None = False
+    between: float | None = None
     unmodelled: tuple[str, ...] = ()
 
 

@@ -107,6 +107,8 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     again = recomputed[cells["recompute"]]
     flash = not chip.startswith("a100") or "flash" in cells.get("notes", "").lower()
     tensor, pipeline, copies, contexts = degrees(cells, chips)
+    asynchronous = "async" in cells.get("notes", "").lower()
+    silent = not sharded and not chip.startswith("a100")  # Megatron-LM's kin have had it since
     return TrainingRow(
         name, source.split(" (")[0], model, chip, chips, tensor, pipeline, copies, batch=number(cells, "global_batch"),
         seconds=measured(cells, "iter_time_s"), dtypes=types_of(cells["precision"]), contexts=contexts,
@@ -115,6 +117,7 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
         zero=3 if sharded.startswith("FSDP") else 0 if sharded.startswith("DDP") else None,
         library_attention=flash, causal=flash, scores_dropout=not flash and not model.gated_mlp,
         overlaps_gradients=sharded.startswith("FSDP"),
+        overlaps_tensor=False if tensor == 1 else None if silent else asynchronous,
     )  # fmt: skip
 
 
@@ -122,6 +125,10 @@ def _in_a_library(again: Recompute | None) -> Recompute | None:
     """What is computed again where a library's attention keeps no scores: they always are."""
     ways: dict[Recompute, Recompute] = {"none": "attention", "full": "full+attention"}
     return None if again is None else ways.get(again, again)
+
+
+_VTRAIN_BETWEEN: Final = 12.5e9
+"""B/s of a chip: 800 Gb/s of a node of eight, the simulation configurations beside vTrain's measurements say."""
 
 
 def _vtrain(cells: Cells, name: str, source: str) -> TrainingRow:
@@ -132,7 +139,7 @@ def _vtrain(cells: Cells, name: str, source: str) -> TrainingRow:
         name, source, model_of(cells, "seq_len", measured(cells, "params_B") * 1e9), "a100", chips, tensor, pipeline,
         copies, batch=number(cells, "global_batch"), seconds=measured(cells, "iter_time_ms") / 1e3,
         microbatch=number(cells, "microbatch"), interleave=1, recompute="full", sequence_parallelism="none",
-        scores_dropout=True,
+        scores_dropout=True, between=_VTRAIN_BETWEEN,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Final
 
 from dfopt.calibration.machines import machine_of
@@ -25,6 +26,7 @@ MICROBATCHES: Final = (1, 2, 4, 8)
 INTERLEAVES: Final = (1, 2, 4)
 """What is tried where a source does not say it."""
 SECONDS: Final = 10.0  # for a solve: the best mapping found is taken
+_USAGE: Final = 0.15  # of a GPU by its NVLinks: Calculon (Isaev et al., SC23), systems/h100_80g_nvl8.json, at caa4b11
 _MODES: Final = {False: ("attention", "full"), True: ("attention", "full+attention")}
 """By whether a library does attention at once."""
 
@@ -56,7 +58,7 @@ def row_machine(row: TrainingRow, base: System | None = None, memory_limit: bool
     >>> row_machine(TrainingRow("a", "b", small, "a100", 64, 8, 8, 1, batch=8, seconds=1.0)).chips
     64
     """
-    return machine_of(row.chip, row.chips, base, memory_limit)
+    return machine_of(row.chip, row.chips, base, memory_limit, row.between)
 
 
 def second_axis(row: TrainingRow) -> int:
@@ -197,19 +199,22 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
         chosen = chosen.with_(execution="library")
     if row.overlaps_gradients:
         chosen = chosen.with_(gradient_overlap="backward")
+    overlapped = chosen.with_(tensor_overlap="ring")
+    under = {True: (overlapped,), False: (chosen,), None: (overlapped, chosen)}[row.overlaps_tensor]
     refused = list[DfoptError]()
     for zero in _levels(row):
         asked, found = _asked(row, system) | ({"zero": zero} if zero else {}), list[Step]()
-        for recompute, size, chunks, graph in _ways(row):
+        for one, (recompute, size, chunks, graph) in product(under, _ways(row)):
+            there = _slowed(system) if one.tensor_overlap else system
             try:
                 pins = _by_tokens(row, graph)
-                result = optimize(graph, system, assumptions=chosen, time_limit=SECONDS, interleave=chunks,
+                result = optimize(graph, there, assumptions=one, time_limit=SECONDS, interleave=chunks,
                                   pin_sharding=pins, **asked)  # fmt: skip
             except DfoptError as error:
                 refused.append(error)
                 continue
             assumed = _assumed(row, {"microbatch": size, "interleave": chunks, "recompute": recompute}, zero)
-            found.append(Step(row, graph, system, chosen, result, assumed))
+            found.append(Step(row, graph, there, one, result, assumed))
         if found:
             return min(found, key=lambda step: step.seconds)
         if not any(isinstance(error, Infeasible) for error in refused):
@@ -222,6 +227,14 @@ def _levels(row: TrainingRow) -> Sequence[int]:
     if row.zero is not None:
         return (row.zero,)
     return (0, 1) if row.copies // _sequences(row) > 1 else (0,)
+
+
+def _slowed(system: System) -> System:
+    """The system whose products are slowed down by communication in a node that overlaps with them."""
+    node, *others = system.network
+    if node.processor_usage is None:
+        node = node.model_copy(update={"processor_usage": _USAGE})
+    return system.model_copy(update={"network": (node, *others)})
 
 
 def _by_tokens(row: TrainingRow, graph: Graph) -> dict[str, Sharding]:
@@ -242,6 +255,8 @@ def _assumed(row: TrainingRow, chosen: dict[str, int | str], zero: int) -> tuple
         found.append(f"zero {zero}")
     if row.sequence_parallelism is None and row.tensor > 1:
         found.append("sequence_parallelism")
+    if row.overlaps_tensor is None:
+        found.append("tensor_overlap")
     return tuple(found)
 
 

@@ -8,7 +8,9 @@ from pydantic import Field
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part
+from dfopt.documents.communication import CollectiveKind
 from dfopt.documents.efficiency import EfficiencyRow
+from dfopt.documents.factors import CollectiveFactor
 from dfopt.documents.system import System
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import Ratio
@@ -79,6 +81,9 @@ class Calibration(Document):
     assumptions: Assumptions
     efficiency: tuple[EfficiencyRow, ...]
     network: dict[str, Ratio] = Field(description="dim -> efficiency")
+    factors: dict[str, dict[CollectiveKind, CollectiveFactor]] | None = Field(
+        default=None, description="dim -> collective -> what was measured of it; none = nothing beyond efficiency"
+    )
     fitted: tuple[FittedNumber, ...]
     taken_over: tuple[FittedNumber, ...] | None = Field(
         default=None, description="from the calibration of another chip, where nothing of this one was measured"
@@ -110,10 +115,14 @@ class Calibration(Document):
             issues.append(Issue("$.network", message, "use a system of nodes, or calibrate this one"))
         if issues:
             raise SystemSpecError(system.name, issues)
-        places = list(self.network)
-        dims = tuple(
-            dim.model_copy(update={"efficiency": self.network[dim.name if dim.name in self.network else places[place]]})
-            for place, dim in enumerate(system.network)
-        )
+        return self.lent(system)
+
+    def lent(self, system: System) -> System:
+        """The system with these shares whatever its chip; dims beyond those that are known are as the last of them."""
+        places, dims = list(self.network), []
+        for place, dim in enumerate(system.network):
+            name = dim.name if dim.name in self.network else places[min(place, len(places) - 1)]
+            factors = {**dim.factors, **(self.factors or {}).get(name, {})}
+            dims.append(dim.model_copy(update={"efficiency": self.network[name], "factors": factors}))
         chip = system.chip.model_copy(update={"efficiency": self.efficiency})
-        return system.model_copy(update={"chip": chip, "network": dims})
+        return system.model_copy(update={"chip": chip, "network": tuple(dims)})

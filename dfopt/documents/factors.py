@@ -25,10 +25,22 @@ class CollectiveFactor(Part):
     1e-05
     >>> CollectiveFactor(bandwidth_share=0.8, latency=10e-6).of_fewer().latency is None
     True
+
+    With ``step_latency`` the fixed time over ``n`` chips is ``latency + (n - 1) * step_latency``, of an all-reduce with
+    twice as many steps: that of a ring (Patarasuk and Yuan, JPDC 2009), and of any number of chips.
+
+    >>> CollectiveFactor(latency=10e-6, step_latency=0.0).of_fewer().latency
+    1e-05
     """
 
     bandwidth_share: Ratio = Field(default=1.0, gt=0, le=1, description="of the link's bandwidth, for large tensors")
     latency: Seconds | None = Field(default=None, ge=0, description="of a vanishing tensor; none = by the formula")
+    step_latency: Seconds | None = Field(
+        default=None,
+        ge=0,
+        description="of each of the n - 1 steps of a ring over n chips (an all-reduce: twice as many), beside latency,"
+        " which then is for any number of chips; none = latency is for all chips of the dim",
+    )
     scale: float | None = Field(
         default=None, gt=0, description="times the tensor's bytes pass a link, of many chips; none = by the wiring"
     )
@@ -41,7 +53,8 @@ class CollectiveFactor(Part):
 
         A latency measured over the whole dim says nothing about fewer chips; a share of a link and a formula do.
         """
-        return self if self.scale is not None else self.model_copy(update={"latency": None})
+        of_any = self.scale is not None or self.step_latency is not None
+        return self if of_any else self.model_copy(update={"latency": None})
 
     @model_validator(mode="after")
     def _of_a_formula(self) -> Self:

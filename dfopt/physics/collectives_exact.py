@@ -151,6 +151,9 @@ def _measured(kind: Collective, dim: Dim, cost: Affine) -> Affine:
     for factor in dim.factors:
         if factor.kind is kind:
             fixed = cost.fixed if factor.latency is None else factor.latency
+            if factor.step is not None:
+                rounds = (dim.size - 1) * (2 if kind is Collective.ALL_REDUCE else 1)
+                fixed = (factor.latency or 0.0) + rounds * factor.step
             per_byte = cost.per_byte
             if factor.scale is not None:
                 per_byte = factor.scale * (1 + factor.offset / dim.size) / dim.bandwidth

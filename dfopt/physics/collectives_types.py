@@ -44,7 +44,8 @@ class Factor(NamedTuple):
 
     The bandwidth term is divided by ``bandwidth_share`` (0 < share <= 1); ``latency`` (seconds), if given, is the
     fixed term of the collective on this dimension. ``scale``, if given, replaces the bandwidth term: over n chips by
-    ``scale * (1 + offset / n)`` times the tensor over the bandwidth of a link.
+    ``scale * (1 + offset / n)`` times the tensor over the bandwidth of a link. ``step``, if given, is beside latency
+    the fixed term of each step of a ring.
     """
 
     kind: Collective
@@ -52,6 +53,7 @@ class Factor(NamedTuple):
     latency: float | None = None
     scale: float | None = None
     offset: float = 0.0
+    step: float | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dfopt.physics.identity import Same
 def dim_of(dim: NetworkDim) -> Dim:
     """A network dim, or a part of one, as the collective formulas want it."""
     factors = tuple(
-        Factor(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset or 0.0)
+        Factor(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset or 0.0, f.step_latency)
         for kind, f in dim.factors.items()
     )
     return Dim(

@@ -39,6 +39,7 @@ factors = st.lists(
         st.none() | latencies,
         st.none() | st.floats(0.5, 2),
         st.floats(-1, 1),
+        st.none() | latencies,
     ),
     max_size=2,
     unique_by=lambda factor: factor.kind,
