@@ -28,14 +28,16 @@ ROUNDS: Final = 3
 
 
 def usual_assumptions(name: str) -> Assumptions:
-    """What steps are fitted under: every kernel by itself, its compute, memory and network times added up.
+    """What steps are fitted under: of all that a library does at once, compute, memory and network times add up.
+
+    Of a step whose source says nothing of a library every kernel is by itself.
 
     What the backward pass needs of split tokens is gathered once in a layer: a library gathers it again for every
     product, but behind another one (Korthikanti et al., MLSys 2023, section 4.2.2). Adam's step takes its time.
     """
     return Assumptions(
         profile=name,
-        execution="kernel_by_kernel",
+        execution="library",
         overlap="none",
         compute_model="efficiency",
         point_to_point_parts="scattered",

@@ -108,9 +108,14 @@ def _sequences(row: TrainingRow) -> int:
 
 
 def _more_layers(row: TrainingRow) -> int:
-    """Layers that stages have room for: chunks are equal here, embedding and logits take the place of some there."""
-    chunks = row.pipeline * (row.interleave or 1)
-    return -row.model.layers % chunks if (row.interleave or 1) > 1 else 0
+    """Layers that stages have room for, where the first and the last chunk of all cannot be smaller by what is missing.
+
+    Embedding and logits take the place of some there.
+    """
+    chunks = row.interleave or 1
+    if -(-row.model.layers // row.pipeline) % chunks == 0:
+        return 0
+    return -row.model.layers % (row.pipeline * chunks)
 
 
 def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
@@ -195,8 +200,7 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     """
     sequence = row.sequence_parallelism or assumptions.sequence_parallelism
     chosen = assumptions.with_(sharding_objective="seconds", sequence_parallelism=sequence)
-    if row.library_attention:
-        chosen = chosen.with_(execution="library")
+    chosen = chosen.with_(execution="library" if row.library_attention else "kernel_by_kernel")
     if row.overlaps_gradients:
         chosen = chosen.with_(gradient_overlap="backward")
     overlapped = chosen.with_(tensor_overlap="ring")
