@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
+from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.axes import AXES
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.request import Request
@@ -251,8 +252,13 @@ class Study(Named):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns of the frame."""
-        return (*self.axis_columns, *COLUMNS, *(axis for axis in AXES if axis not in COLUMNS))
+        """All columns of the frame; that of calibrations where assumptions may be one."""
+        mine = [name for name in COLUMNS if name != "calibrated_by" or self._calibrates]
+        return (*self.axis_columns, *mine, *(axis for axis in AXES if axis not in COLUMNS))
+
+    @property
+    def _calibrates(self) -> bool:
+        return any(one.profile not in PROFILES for one in self.assumptions)
 
     @property
     def figure_columns(self) -> tuple[str, ...]:

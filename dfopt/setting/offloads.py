@@ -80,10 +80,10 @@ def _free(graph: Graph, asked: Request, assumptions: Assumptions) -> list[tuple[
     known = [item for item in items_of(graph) if item in TRAINED]
     if not graph.folded:
         known = ["optimizer"]
-    wanted = known if asked.offload == "any" else list(dict.fromkeys(asked.offload or ()))
-    if missing := [item for item in wanted if item not in known]:
+    said = known if asked.offload == "any" else asked.offload or ()
+    if missing := [item for item in said if item not in known]:
         raise PlanError(f"offload: {graph.name} has no {missing[0]} to move, only {', '.join(known)}")
-    wanted = [item for item in wanted if item not in (asked.place or {})]
+    wanted = [item for item in known if item in said and item not in (asked.place or {})]
     if assumptions.offload == "calculon" and "optimizer" in wanted:
         together: tuple[Item, ...] = ("gradients", "optimizer")
         return [*((item,) for item in wanted if item not in together), together]

@@ -85,7 +85,7 @@ def test_the_optimizer_holds_and_moves_what_its_types_say(
 def test_weights_in_fp32_are_their_own_main_weights() -> None:
     wide = Dtypes(weights="fp32", activations="fp32", products="tf32")
     drawn = graph(dtypes=wide.model_dump(exclude_none=True), trained={"moments": "fp32"})
-    found = df.optimize(drawn, "a100-8", tp=1, pp=1, sensitivity=False)
+    found = df.optimize(drawn, "a100-8", assumptions="ideal", tp=1, pp=1, sensitivity=False)
     assert found.score.stages[0].states["dram"]["optimizer"] == 8 * PARAMETERS
     assert found.score.stages[0].states["dram"]["weights"] == 4 * PARAMETERS
 

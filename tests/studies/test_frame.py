@@ -70,12 +70,12 @@ def test_figures_are_those_of_a_single_solve() -> None:
     assert (line["dram_bandwidth_bytes_per_s"], line["peak_flop_per_s"]) == (200e9, 307.2e12)
     assert (line["size"], line["cell"], line["dfopt"]) == (3, cell.key, dfopt.__version__)
     assert line["solve_s"] > 0 and pd.isna(line["note"])
-    missing = {name for name in COLUMNS if name != "note" and pd.isna(line[name])}
+    missing = {name for name in COLUMNS if name in line and name != "note" and pd.isna(line[name])}
     assert missing == {  # of serving, which a whole sample is not, and of a stack of dies, which this system is not
         "produced_tokens_per_s",
         "physical_step_time_s", "physical_flop_per_s", "physical_tokens_per_s", "frequency_share", "logic_max_c",
         "dram_max_c", "stack_power_w", "stack_bandwidth_bytes_per_s", "refresh_rate", "stack_energy_per_step_j",
-        "stack_energy_per_token_j", "limits_broken", "calibrated_by",
+        "stack_energy_per_token_j", "limits_broken",
     }  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def test_parquet_or_a_word_about_it(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("name", [*COLUMNS])
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name != "calibrated_by"])  # where one is assumed
 def test_every_figure_can_be_claimed(name: str) -> None:
     frame = runs_of_a_grid().frame()
     kind = "value" if name not in ("status", "plan", "bound_by", "note", "cell", "dfopt") else "condition"

@@ -68,7 +68,7 @@ def test_every_column_has_a_unit_or_is_none_of_a_quantity() -> None:
         "status", "gap", "level_gap", "utilization", "tp", "mp", "pp", "dp", "microbatches", "layers_per_stage",
         "interleave",
         "plan", "partitions", "bound_by", "chips", "tiles", "note", "cell", "dfopt", "refresh_rate", "limits_broken",
-        "stack_energy_per_step_j", "stack_energy_per_token_j",
+        "stack_energy_per_step_j", "stack_energy_per_token_j", "calibrated_by",
     }  # fmt: skip
     assert [name for name in COLUMNS if name not in plain and not name.endswith(suffixes)] == []
     assert all(len(text) > 5 for text in COLUMNS.values())

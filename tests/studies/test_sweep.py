@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from study_cases import SMALL, study
 
@@ -233,7 +234,7 @@ def test_records_say_which_calibration_their_cell_has(tmp_path: Path) -> None:
     store, done = tmp_path / "runs.jsonl", list[int]()
     runs = sweep(tmp_path / "study.json", jobs=1, store=store)
     ideal, calibrated = runs.frame().to_dict("records")
-    assert calibrated["calibrated_by"] == runs.cells[1].calibration and ideal["calibrated_by"] is None
+    assert calibrated["calibrated_by"] == runs.cells[1].calibration and pd.isna(ideal["calibrated_by"])
     assert calibrated["step_time_s"] > ideal["step_time_s"]
     by_cell = {record["cell"]: record for record in map(json.loads, store.read_text().splitlines())}
     assert by_cell[calibrated["cell"]]["calibrated_by"] == calibrated["calibrated_by"]
