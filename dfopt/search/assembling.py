@@ -87,7 +87,7 @@ _WORDS = {
     "pruned_per_level": "excluded under its sharding",
     "infeasible": "infeasible",
     "infeasible_per_level": "infeasible under its sharding",
-    "limit": "stopped by the limit",
+    "limit": "left open by the gap or a limit",
     "not_reached": "not reached",
     TOO_WIDE: "open with too many down-sets to list",
 }

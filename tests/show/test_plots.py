@@ -22,12 +22,14 @@ from matplotlib.text import Text
 from plot_cases import CASES, colours, overlapping, result, texts, with_plan
 
 import dfopt as df
+from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.mapping import Pause
 from dfopt.errors import DocumentError, PlanError
 from dfopt.physics.schedule import overlap_of
 from dfopt.show.plots.breakdown import step_parts
 from dfopt.show.plots.output import SUFFIXES
 from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
+from dfopt.show.plots.step import PARTS
 from dfopt.show.plots.style import PALETTE, free_labels
 from dfopt.show.plots.timeline import timeline
 
@@ -197,6 +199,10 @@ def test_a_schedule_says_how_much_of_the_step_it_shows() -> None:
     gpipe = one.model_copy(update={"assumptions": one.assumptions.with_(schedule="gpipe")})
     assert "GPipe" in df.plot.schedule(gpipe).figure.texts[0].get_text()
     assert "all 32 microbatches" in df.plot.schedule(one, microbatches=99).figure.texts[0].get_text()
+
+
+def test_every_part_of_a_step_is_drawn() -> None:
+    assert {f"{name}_s" for name in PARTS} == set(Breakdown.model_fields)
 
 
 def test_several_results_are_compared_by_their_steps() -> None:

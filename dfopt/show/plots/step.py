@@ -9,9 +9,9 @@ from dfopt.errors import PlanError
 from dfopt.show.plots.style import GREY, PALETTE, Axes, Look, axes, drawn, head, patch, scale
 from dfopt.units import format as show_unit
 
-__all__ = ["step"]
+__all__ = ["PARTS", "step"]
 
-_PARTS: Final = {
+PARTS: Final = {  # by the field of a breakdown
     "forward": Look("forward", PALETTE["blue"], ""),
     "backward": Look("backward", PALETTE["sky"], ""),
     "recompute": Look("recompute", PALETTE["yellow"], "////"),
@@ -21,6 +21,9 @@ _PARTS: Final = {
     "recomputed_communication": Look("recomputed communication", PALETTE["yellow"], "||||"),
     "pipeline_parallel": Look("pipeline parallel", PALETTE["orange"], "----"),
     "data_parallel": Look("data parallel", PALETTE["vermillion"], "++++"),
+    "offload_forward": Look("offload, forward", PALETTE["vermillion"], "////"),
+    "offload_backward": Look("offload, backward", PALETTE["vermillion"], "\\\\\\\\"),
+    "overhead": Look("overhead", GREY, "xxxx"),
     "bubble": Look("bubble", GREY, ""),
     "pause": Look("pause to cool", GREY, "...."),
 }
@@ -50,10 +53,10 @@ def step(*results: Result, ax: Axes | None = None) -> Axes:
     ax = axes(ax, 7.2, 0.9 + 0.42 * len(results))
     unit_s, unit = scale(max(one.step_time for one in results))
     ends = [0.0] * len(results)
-    shown = [name for name in _PARTS if any(name in each for each in parts)]
+    shown = [name for name in PARTS if any(name in each for each in parts)]
     for name in shown:
         widths = [each.get(name, 0.0) / unit_s for each in parts]
-        look = _PARTS[name]
+        look = PARTS[name]
         ax.barh(
             range(len(results)), widths, left=ends, height=0.6, color=look.colour, hatch=look.hatch,
             edgecolor="black", linewidth=0.4,
@@ -68,7 +71,7 @@ def step(*results: Result, ax: Axes | None = None) -> Axes:
     head(
         ax,
         title,
-        [patch(_PARTS[name]) for name in shown],
+        [patch(PARTS[name]) for name in shown],
     )
     return ax
 
