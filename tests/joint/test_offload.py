@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from brute import joint_optimum
+from brute import Joint, joint_optimum
 from hypothesis import assume, event, given, note
 from hypothesis import strategies as st
 from strategies import ROWS, Dice, World, footprint, share, worlds
 
+import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.placement import TRAINED, Placement, items_of
 from dfopt.documents.plan import Plan
@@ -56,18 +57,29 @@ def cases(draw: st.DrawFn, memory: bool = False, **fixed: Any) -> tuple[World, d
     return replace(world, system=system), dict.fromkeys(sorted(away), "B")
 
 
-def check(world: World, place: dict[str, str]) -> None:
-    """What is found is the best of all that the request allows; of fused kernels a bound is sure."""
+def found_and_best(
+    world: World, asked: dict[str, Any], plans: list[Plan] | None = None
+) -> tuple[df.Result, Joint] | None:
+    """What a search finds, and the best of all mappings; none where nothing fits, which the search then says."""
     graph, chosen = world.graph, world.assumptions
-    asked = {"place": place, "zero": (0, 1), "mp": 1}
-    best = joint_optimum(graph, world.system, chosen, Request(**asked))
+    best = joint_optimum(graph, world.system, chosen, Request(**asked), plans)
     if best is None:
         event("nothing fits")
         with pytest.raises(Infeasible):
             optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
-        return
+        return None
     result = optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
     note(f"{result.value} {result.bound} {result.status} {result.plan.label} against {best.value} {best.plan.label}")
+    return result, best
+
+
+def check(world: World, place: dict[str, str]) -> None:
+    """What is found is the best of all that the request allows; of fused kernels a bound is sure."""
+    graph, chosen = world.graph, world.assumptions
+    asked = {"place": place, "zero": (0, 1), "mp": 1}
+    if (found := found_and_best(world, asked)) is None:
+        return
+    result, best = found
     assert result.bound * (1 - 1e-9) <= best.value <= result.value * (1 + 1e-9)
     if chosen.execution == "kernel_by_kernel":
         assert result.status == "optimal" and result.value == pytest.approx(best.value, rel=1e-9)
@@ -166,15 +178,10 @@ def check_search(world: World, away: tuple[str, ...] | str, data: st.DataObject)
     assume(not overtaken(world))
     plans = every(world, tuple(item for item in items_of(graph) if item in TRAINED) if away == "any" else away)
     assume(len(plans) <= 200)
-    best = joint_optimum(graph, world.system, chosen, Request(**asked), plans)
-    if best is None:
-        event("nothing fits")
-        with pytest.raises(Infeasible):
-            optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+    if (both := found_and_best(world, asked, plans)) is None:
         return
-    result = optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+    result, best = both
     event(f"placed: {result.plan.placement is not None}")
-    note(f"{result.value} {result.bound} {result.status} {result.plan.label} against {best.value} {best.plan.label}")
     assert result.status == "optimal" and result.value == pytest.approx(best.value, rel=1e-9)
     assert result.space is not None and result.space.plans == len(plans)
     told: dict[Plan, list[float]] = {}  # of every tile count what is proven
