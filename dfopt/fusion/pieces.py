@@ -20,6 +20,7 @@ from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dfopt.fusion.blocks import StageTables, part_of, price_each
 from dfopt.fusion.clock import OutOfTime, look
@@ -34,6 +35,7 @@ _WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for al
 _MERGED = 50_000  # blocks of several pieces in the MILP
 _SURE = 1e-7  # relative: the MILP looks for what is better by more than this
 _NOTHING = 1e-12  # relative: rounding of a sum
+_Chosen = tuple[tuple[int, ...], NDArray[np.uint64], float, float, Floats, float]  # room, spare, sums, and of one side
 Step = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and these rests are left
 
 
@@ -210,27 +212,34 @@ class Pieces:
         single = self.tables.parts_k[self.order] > 1 if chip.fused and not chip.library else np.ones(len(self.order))
         tiled = sum(1 << at for at in np.flatnonzero(single).tolist())
         above = self.time - self.side > nothing
-        usable = sorted((p for p in extra if not self.masks[p] & tiled), key=lambda p: not above[p])
-        waiting, away = int(above[usable].sum()), {p: self._away(self.masks[p]) for p in usable}
-        sides, side, sram = self.sides.T.tolist(), self.side.tolist(), self.sram.tolist()
-        found: list[tuple[int, ...]] = []
-        none: tuple[int, ...] = ()
-        stack = [(none, 0, 0, chip.sram * (1 + 1e-9), spare, [0.0] * len(self.sides), 0.0, 0)]
+        fused = (p for p in extra if not self.masks[p] & tiled)
+        usable = np.array(sorted(fused, key=lambda p: not above[p]), dtype=np.int64)
+        waiting, masks = int(above[usable].sum()), [self.masks[p] for p in usable]
+        sides, side, sram = self.sides[:, usable], self.side[usable], self.sram[usable]
+        added, size = np.array([extra[p] for p in usable]), np.array([mask.bit_count() for mask in masks])
+        words = _words(masks, len(self.order))
+        found, promised = list[tuple[int, ...]](), 0
+        none, room = _words([0], len(self.order)), chip.sram * (1 + 1e-9)
+        stack: list[_Chosen] = [((), none, room, spare, np.zeros(len(sides)), 0.0)]
         while stack:
             look(deadline)
-            chosen, mask, blocked, room, rest, sums, base, start = stack.pop()
-            over = max(sums) - base
+            chosen, blocked, room, rest, sums, base = stack.pop()
+            over = sums.max() - base
             if len(chosen) > 1 and over <= rest:
-                found.append(chosen)
-                if len(found) > _MERGED:
-                    raise TooWide
-            for at in range(start, len(usable) if over > nothing else waiting):
-                p, larger = usable[at], mask | self.masks[usable[at]]
-                fits = sram[p] <= room and extra[p] <= rest and larger.bit_count() <= chip.tiles
-                if fits and not blocked & self.masks[p]:
-                    more = [a + b for a, b in zip(sums, sides[p], strict=True)]
-                    left = (room - sram[p], rest - extra[p], more, base + side[p], at + 1)
-                    stack.append(((*chosen, p), larger, blocked | away[p], *left))
+                found.append(tuple(usable[[*chosen]].tolist()))
+            if chosen:
+                blocked = blocked | _words([self._away(masks[chosen[-1]])], len(self.order))
+            later = slice(chosen[-1] + 1 if chosen else 0, len(usable) if over > nothing else waiting)
+            fits = (sram[later] <= room) & (added[later] <= rest) & (size[[*chosen]].sum() + size[later] <= chip.tiles)
+            fits[fits] = ~(words[later][fits] & blocked).any(axis=1)
+            more = later.start + np.flatnonzero(fits)
+            larger, left, bases = sums[:, None] + sides[:, more], rest - added[more], base + side[more]
+            # counted before they are looked into: there may be very many
+            promised += int((larger.max(axis=0) - bases <= left).sum()) if chosen else 0
+            if promised > _MERGED:
+                raise TooWide
+            for at, p in enumerate(more.tolist()):
+                stack.append(((*chosen, p), blocked, room - sram[p], left[at], larger[:, at], bases[at]))
         return found
 
     def _away(self, mask: int) -> int:
@@ -257,6 +266,13 @@ def _bits(mask: int) -> Iterator[int]:
     while mask:
         yield (mask & -mask).bit_length() - 1
         mask &= mask - 1
+
+
+def _words(masks: Sequence[int], kernels: int) -> NDArray[np.uint64]:
+    """Sets of kernels, each as a row of words of 64 bits."""
+    size = -(-kernels // 64) * 8
+    written = b"".join(mask.to_bytes(size, "little") for mask in masks)
+    return np.frombuffer(written, dtype="<u8").reshape(len(masks), size // 8)
 
 
 def _all(sets: Sequence[int], mask: int) -> int:
