@@ -33,6 +33,7 @@ class Placing:
     def __init__(self, setting: Setting, request: Request) -> None:
         self.setting, self.request = setting, request
         self.chosen = set[Plan]()  # plans that no longer stand for all placements
+        self.refused = set[Plan]()  # plans that fit with none
 
     @cached_property
     def menu(self) -> tuple[Placement | None, ...]:
@@ -67,37 +68,49 @@ def place(search: JointSearch, plan: Plan, bound: float) -> None:
     if search.families.heard(plan):  # of all of them at once
         search._push(max(search.families.raised(plan), bound), plan)
         return
-    goal, open_ = search._goal((plan, None)), search.placing.is_open
-    others = (entry.what for entry in heapq.nsmallest(_TOGETHER, search.heap) if entry.bound < goal)
-    group = [plan, *(one for one in others if isinstance(one, Plan) and open_(one) and one != plan)]
-    every = {one: search.placing.every(one) for one in group}
-    tables = search.plan_bounds.tables(itertools.chain(*every.values()))
-    lows, used = dict[Plan, float](), dict[Plan, float]()
+    if plan in search.placing.refused:
+        _nothing_fits(search, plan)
+        return
+    every, used = _every(search, plan)
+    fitting = [child for children in every.values() for child in children if used[child] <= 1.0 + _ROUNDED]
+    tables, lows = search.plan_bounds.tables(fitting), dict[Plan, float]()
     for table in tables:
         lows.update(zip(table.plans, table.seconds().tolist(), strict=True))
-        used.update(zip(table.plans, table.used_i.tolist(), strict=True))
     for one, children in every.items():
         least = max(search.bounds[one], bound)
-        search.bounds.update((child, max(lows[child], least)) for child in children)
+        search.bounds.update((child, max(lows.get(child, 0.0), least)) for child in children)
         search.used.update((child, used[child]) for child in children)
     search.families.add(tables)
     for one, children in every.items():
-        fitting = {child for child in children if used[child] <= 1.0 + _ROUNDED}
-        if not fitting:  # others have their turn
+        if not any(child in lows for child in children):
+            search.placing.refused.add(one)  # others have their turn
             if one == plan:
-                _nothing_fits(search, plan, children[-1])
+                _nothing_fits(search, plan)
             continue
         search.placing.chosen.add(one)
         for child in children:
-            if child not in fitting and child != one:
+            if child not in lows and child != one:
                 note = f"a chip holds {used[child]:.4g} times what one of its memories has at least"
                 search._note(child, None, status="infeasible", note=note)
             elif child != one or one == plan:  # the other plans are there already
                 search._push(search.bounds[child], child)
 
 
-def _nothing_fits(search: JointSearch, plan: Plan, least: Plan) -> None:
+def _every(search: JointSearch, plan: Plan) -> tuple[dict[Plan, list[Plan]], dict[Plan, float]]:
+    """A plan and others that come next, with all placements of each; the share of a memory that each of these takes."""
+    goal, placing = search._goal((plan, None)), search.placing
+    next_ = (entry.what for entry in heapq.nsmallest(_TOGETHER, search.heap) if entry.bound < goal)
+    others = (one for one in next_ if isinstance(one, Plan) and placing.is_open(one) and one not in placing.refused)
+    every = {one: placing.every(one) for one in (plan, *others)}
+    used = dict[Plan, float]()
+    for table in search.plan_bounds.tables(itertools.chain(*every.values())):
+        used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+    return every, used
+
+
+def _nothing_fits(search: JointSearch, plan: Plan) -> None:
     """Put on record that a plan fits with no placement, with what it holds where most lies in slower memories."""
+    least = search.placing.every(plan)[-1]
     try:
         search.plan_bounds.check_dram(search.setting.under(least))
         note = "no placement keeps all memories"
