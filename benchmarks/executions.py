@@ -71,6 +71,7 @@ class Space:
 
 A100, H100 = "a100_80g", "h100_80g_nvl8"
 SMALL = (1, 2, 4, 8)
+EVERY = tuple(2**power for power in range(13))
 SPACES = {
     "calculon-gpt3-175B-64-a100": Space("gpt3-175B", A100, 64, 64, SMALL, 64 / 11.411193),
     "calculon-gpt3-175B-512-a100": Space("gpt3-175B", A100, 512, 512, SMALL, 512 / 11.826533),
@@ -90,7 +91,7 @@ SPACES = {
         )
     },
     # of which that program only printed how many executions there are: 7,276,848
-    "calculon-1T-4096-a100-offload": Space("megatron-1T", A100, 4096, 4096, SMALL, overlaps=True, offload=True),
+    "calculon-1T-4096-a100-offload": Space("megatron-1T", A100, 4096, 4096, EVERY, overlaps=True, offload=True),
     "gpt3-175b": Space("gpt3-175b", "a100-512", 2304),
     "llama-3.1-405b": Space("llama-3.1-405b", "h100-4096", 2048),
     "gpt3-175b-calibrated": Space("gpt3-175b", "a100-512", 2304, calibrated=True),
