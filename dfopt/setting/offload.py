@@ -9,7 +9,7 @@ import numpy as np
 from dfopt.physics.offload import Layer, passes_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import State, of_layers, offloaded
-from dfopt.setting.overlap import Passes, roofline_passes
+from dfopt.setting.overlap import Passes
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats
 
@@ -80,8 +80,12 @@ def least_layers(
     instance: Instance,
     parts: Sequence[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]],
     states: Mapping[int, Sequence[State]],
+    work: Passes,
 ) -> Layers:
-    """The least of every figure, from what kernels take at least: see :func:`dfopt.setting.overlap.roofline_passes`."""
+    """The least of every figure, from what kernels take at least: see :func:`dfopt.setting.overlap.roofline_passes`.
+
+    ``work``: what that says of them.
+    """
     assumptions = instance.assumptions
     mixed, unseen = assumptions.forward_backward != "separate", assumptions.offload == "calculon"
     ahead, back = list[float](), list[float]()
@@ -89,7 +93,7 @@ def least_layers(
         forward_k, again_k = (np.array([one == name for one in names], dtype=bool) for name in ("forward", "recompute"))
         ahead.append(float(memory_k[forward_k].sum()))
         back.append(0.0 if mixed else float(memory_k[~forward_k & ~(again_k & unseen)].sum()))
-    return layers_of(instance, states, roofline_passes(parts, assumptions), Passes(tuple(ahead), tuple(back)))
+    return layers_of(instance, states, work, Passes(tuple(ahead), tuple(back)))
 
 
 def moving_stages(

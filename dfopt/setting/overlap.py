@@ -17,7 +17,7 @@ from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import exchanged, reductions
-from dfopt.physics.overlap import Reduced, exposed_s, hides, reduced_after_s
+from dfopt.physics.overlap import Reduced, hides, reduced_after_s
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import Shown, Window, by_window, least_lines
@@ -27,7 +27,8 @@ from dfopt.setting.stages import PipelineStage, in_order, pipeline_stages
 from dfopt.setting.tables import Floats, Ints
 
 __all__ = [
-    "Exchanges", "Passes", "Windows", "exchange_seconds", "hides_any", "least_s", "reduced_stages", "roofline_passes",
+    "Exchanges", "Passes", "Windows", "exchange_seconds", "exchanged_by_kind", "hides_any", "reduced_stages",
+    "roofline_passes",
 ]  # fmt: skip
 
 
@@ -81,19 +82,25 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
     some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
     if not hides_any(instance.assumptions, instance.graph) or not some:
         return None
-    windows = _windows(instance)
+    reduce_k, weights_k = exchanged_by_kind(instance, volume_k, weight_k, kind_k)
+    return Exchanges(tuple(reduce_k.tolist()), tuple(weights_k.tolist()), _windows(instance))
+
+
+def exchanged_by_kind(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> tuple[Floats, Floats]:
+    """The figures of :class:`Exchanges`, of as many bytes, where something may be hidden."""
+    windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
     step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
-    reduce_s, weights_s = np.zeros(instance.mapped_stages), np.bincount(kind_k, step_k, instance.mapped_stages)
+    reduce_s, weights_s = np.zeros(kinds), np.bincount(kind_k, step_k, kinds).astype(float)
     for dims, share_k in instance.adding:
-        for kind in range(instance.mapped_stages):
+        for kind in range(kinds):
             mine = np.where(kind_k == kind, share_k * volume_k, 0.0)
-            if windows is not None:
+            if windows:
                 reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), float(mine @ word_k), price)
                 continue
             reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), 0.0, price) / reductions(plan)
             weights_s[kind] += exchanged(plan, dims, 0.0, float(mine @ word_k), price)
-    return Exchanges(tuple(reduce_s.tolist()), tuple(weights_s.tolist()), windows)
+    return reduce_s, weights_s
 
 
 def _windows(instance: Instance) -> Windows | None:
@@ -190,25 +197,3 @@ def _shown(
         after_s = size * (exchange_s + once_s) if windows.optional else math.inf
         found.append(Shown.of_layers(lines, size, hop_s, size * once_s, windows.rounds, after_s))
     return tuple(found)
-
-
-def least_s(
-    instance: Instance,
-    plan: Plan,
-    stages: Sequence[float],
-    exchanges: Exchanges | None,
-    passes: Passes,
-    hop_s: float = 0.0,
-) -> float:
-    """Seconds of a step under a plan, from the least of every pipeline stage and of what they exchange.
-
-    ``hop_s``: of them, what each sends in a chunk of layers and waits for, as far as it is known.
-    """
-    hops = list[float]()
-    if exchanges is not None and exchanges.windows is not None:
-        hops = [plan.interleave * hop_s] * len(stages)
-        stages = [stage_s + hop for stage_s, hop in zip(stages, hops, strict=True)]
-    reduced = reduced_stages(instance.setting.model, plan, exchanges, passes, hops) if exchanges else ()
-    exposed = exposed_s(stages, reduced) if reduced else 0.0
-    once = instance.assumptions.step_overhead or 0.0
-    return step_time(plan, instance.assumptions, max(stages), gradient_reduction_s=exposed, overhead_s=once).total

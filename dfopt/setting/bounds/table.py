@@ -17,16 +17,18 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.physics.offload import Layer
+from dfopt.physics.copies import reductions
 from dfopt.physics.pipeline import fill_factor
+from dfopt.physics.tiled import usage_of
+from dfopt.physics.window import by_window
+from dfopt.setting.bounds.hidden import Stages, behind_layers, in_windows
 from dfopt.setting.bounds.memory import Held, held_at_least
-from dfopt.setting.bounds.work import LeastWork
+from dfopt.setting.bounds.work import LeastWork, exchanging
 from dfopt.setting.instance import Instance
-from dfopt.setting.offload import least_layers, moves
 from dfopt.setting.optimizer import optimizer_seconds
-from dfopt.setting.overlap import Exchanges, Passes, exchange_seconds, hides_any, least_s, roofline_passes
-from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Floats, Ints
+from dfopt.setting.overlap import hides_any
+from dfopt.setting.stages import PipelineStage, in_order
+from dfopt.setting.tables import Bools, Floats, Ints
 
 __all__ = ["PlanTable"]
 
@@ -153,8 +155,7 @@ class PlanTable:
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, self.plan_r[rows])]
         # of Calculon's count, the message to the next stage beside the last layer of a chunk
         beside = self.assumptions.offload == "calculon" and not self.assumptions.hides_hops
-        stages_r = np.array([one.plan.stages for one in self.instances])[group_r]
-        hop_r = np.where(stages_r > 1, hop_r / 2, 0.0) * beside
+        hop_r = np.where(self._stages_g[group_r] > 1, hop_r / 2, 0.0) * beside
         chunks_r = self._interleave_i[self.plan_r[rows]]
         last_rk = np.minimum(chunks_r[:, None], runs_rk) * (hop_r > 0)[:, None]
         moved_rk = self._moved_gk6[group_r]
@@ -164,16 +165,7 @@ class PlanTable:
     @cached_property
     def _moved_gk6(self) -> Floats:
         """Of every kind of layer the figures of :class:`dfopt.physics.offload.Layer`; 0 where nothing is moved."""
-        known: dict[Hashable, Floats] = {}
-        found = np.zeros((len(self.instances), len(self.work.kinds), len(Layer._fields)))
-        for group, instance in enumerate(self.instances):
-            if moves(instance):
-                key = self._exchanging(group)
-                if key not in known:
-                    layers = least_layers(instance, self.work.parts(instance), self.work.states(instance))
-                    known[key] = np.array([layers[kind] for kind in range(found.shape[1])])
-                found[group] = known[key]
-        return found
+        return np.array([self.work.moved(one) for one in self.instances])
 
     @cached_property
     def _layers_sk(self) -> tuple[Floats, Floats]:
@@ -190,18 +182,12 @@ class PlanTable:
             return np.zeros((len(self.instances), count))
         known: dict[Hashable, Floats] = {}
         found = []
-        for group, instance in enumerate(self.instances):
-            key = self._exchanging(group)
+        for instance in self.instances:
+            key = exchanging(instance)
             if key not in known:
                 known[key] = self._gradients(instance)
             found.append(known[key])
         return np.array(found)
-
-    def _exchanging(self, group: int) -> tuple[Hashable, ...]:
-        """What decides what copies hold and exchange of a layer, and so of its optimizer's step."""
-        plan = self.instances[group].plan
-        often = plan.microbatches if (plan.zero or 0) > 1 else 1
-        return int(self.shared_g[group]), plan.copies, plan.copy_dims, plan.zero, plan.hybrid, plan.placement, often
 
     def _gradients(self, instance: Instance) -> Floats:
         kind_k, drawn, seconds = self.work.kind_k, self.work.drawn_stages(instance), np.zeros(len(self.work.kinds))
@@ -220,21 +206,85 @@ class PlanTable:
         Of training, where no microbatches take turns.
         """
         rows, first, which = self._rows(which)
-        seconds = self._work(rows, low_k, hop_i, which).tolist()
-        ends, hops = [*first.tolist(), len(rows)], np.broadcast_to(hop_i, which.shape).tolist()
-        kind_k, found, known = self.work.kind_k, list[float](), dict[int, tuple[Exchanges | None, Passes]]()
-        for place, (number, hop_s) in enumerate(zip(which.tolist(), hops, strict=True)):
-            group = int(self.group_i[number])
-            instance = self.instances[group]
-            if group not in known:
-                gradient_k, weight_k = np.zeros((2, len(kind_k)))
-                for kind, one in enumerate(self.work.of(instance)):
-                    gradient_k[mine := kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
-                passes = roofline_passes(self.work.parts(instance), self.assumptions)
-                known[group] = exchange_seconds(instance, gradient_k, weight_k, kind_k), passes
-            stages = seconds[ends[place] : ends[place + 1]]
-            found.append(least_s(instance, self.plans[number], stages, *known[group], hop_s))
-        return np.array(found)
+        plan_r, group_r = self.plan_r[rows], self.group_i[self.plan_r[rows]]
+        hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, plan_r)]
+        windows = by_window(self.assumptions, self.work.setting.graph)
+        stage_r = self._work(rows, low_k, hop_i, which)
+        hops_r, hidden = self._interleave_i[plan_r] * hop_r, self.assumptions.hides_hops
+        stage_r = np.maximum(stage_r, hops_r) if hidden else stage_r + hops_r
+        endless_r, stage_r = np.isinf(stage_r), np.where(np.isinf(stage_r), 0.0, stage_r)
+        slowest_i = np.maximum.reduceat(stage_r, first)
+        reduce_gk, weights_gk = self._exchanged_gk
+        ahead_sk, back_sk, memory_sk, compute_sk = self._passes_sk
+        shared_r = self.shared_g[group_r]
+        stages = Stages(stage_r, reduce_gk[group_r], weights_gk[group_r], ahead_sk[shared_r], back_sk[shared_r])
+        if windows:
+            size_r, usage_g, copies_g = self.runs_rk[rows].sum(axis=1), *self._copies_g
+            once = memory_sk[shared_r, 0], compute_sk[shared_r, 0], usage_g[group_r]
+            rounds_r = (self._rounds_i + self._fill_i)[plan_r]
+            counts = size_r, self._stages_g[group_r], self._interleave_i[plan_r], rounds_r
+            optional = self.assumptions.gradient_overlap == "calculon_or_none"
+            shows_r = in_windows(stages, *once, *counts, hop_r, copies_g[group_r] == 1, optional)
+        else:
+            often_r = np.array([reductions(one.plan) for one in self.instances], dtype=float)[group_r]
+            kind_rp, times_rp = self._order_rp
+            slowest_r = slowest_i[np.searchsorted(which, plan_r)]
+            hops_r = hops_r * (not hidden)
+            shows_r = behind_layers(stages, kind_rp[rows], times_rp[rows], hops_r, often_r, slowest_r)
+        shows_r = np.where(self._some_g[group_r], shows_r, 0.0)
+        exposed_i = np.maximum(np.maximum.reduceat(shows_r, first), 0.0)
+        once_s = self.assumptions.step_overhead or 0.0
+        found = slowest_i * self._rounds_i[which] + slowest_i * self._fill_i[which] + exposed_i + once_s
+        return np.where(np.maximum.reduceat(endless_r, first), np.inf, found)
+
+    @cached_property
+    def _exchanged_gk(self) -> tuple[Floats, Floats]:
+        """What copies exchange of every kind of layer at least, see :class:`dfopt.setting.overlap.Exchanges`."""
+        both = [self.work.exchanged(one) for one in self.instances]
+        return np.array([one for one, _ in both]), np.array([one for _, one in both])
+
+    @cached_property
+    def _some_g(self) -> Bools:
+        """Whether anything is exchanged, or an optimizer's step taken."""
+        steps = self.assumptions.optimizer_step is not None
+        return np.array([steps or bool(one.adding) for one in self.instances])
+
+    @cached_property
+    def _passes_sk(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Least seconds of both passes of every kind of layer, and of what is in the way of exchanges."""
+        firsts = np.unique(self.shared_g, return_index=True)[1]
+        found = [self.work.passes(self.instances[g]) for g in firsts.tolist()]
+        ahead, back, memory, compute, _ = zip(*found, strict=True)
+        return np.array(ahead), np.array(back), np.array(memory), np.array(compute)
+
+    @cached_property
+    def _order_rp(self) -> tuple[Ints, Ints]:
+        """What every stage runs, one after the other: kinds, and how often in a row; 0 times behind the end."""
+        model, known = self.work.setting.model, dict[Hashable, list[tuple[int, int]]]()
+        orders = []
+        for i, stage in zip(self.plan_r.tolist(), self.stages, strict=True):
+            plan = self.plans[i]
+            key = plan.stages, plan.stage_layers, plan.recomputed, stage.number
+            if key not in known:
+                known[key] = [(kind, times) for kind, times in in_order(model, plan, stage.number) if times]
+            orders.append(known[key])
+        found = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
+        for r, order in enumerate(orders):
+            for p, one in enumerate(order):
+                found[:, r, p] = one
+        return found[0], found[1]
+
+    @cached_property
+    def _stages_g(self) -> Floats:
+        return np.array([one.plan.stages for one in self.instances], dtype=float)
+
+    @cached_property
+    def _copies_g(self) -> tuple[Floats, Floats]:
+        """The share of a processor that takes part in an exchange of copies, and how many there are."""
+        system, plans = self.work.setting.system, [one.plan for one in self.instances]
+        usage = {dims: usage_of(system, dims) for dims in {plan.copy_dims for plan in plans}}
+        usage_g = np.array([usage[plan.copy_dims] for plan in plans])
+        return usage_g, np.array([plan.copies for plan in plans], dtype=float)
 
     @cached_property
     def _rounds_i(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
 from dfopt.physics.efficiency import most_sustained
+from dfopt.physics.offload import Layer
 from dfopt.physics.pipeline import partition_time
 from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.by_kernel import end_share, ends_by_kernel, passed_by_kernel, saved_by_kernel
@@ -22,11 +23,13 @@ from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.cycles import least_cycles_s
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, states_of
+from dfopt.setting.offload import least_layers, moves
+from dfopt.setting.overlap import Passes, exchanged_by_kind, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, compute_seconds
 
-__all__ = ["Known", "Least", "LeastWork", "Parts"]
+__all__ = ["Known", "Least", "LeastWork", "Parts", "exchanging"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,13 @@ Parts = list[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]]
 """By kind of layer: passes of its kernels; seconds of compute, memory, network and SRAM of each."""
 
 
+def exchanging(instance: Instance) -> Hashable:
+    """What decides what copies hold and exchange of a layer, and so of its optimizer's step."""
+    plan = instance.plan
+    often = plan.microbatches if (plan.zero or 0) > 1 else 1
+    return instance.shared, plan.copies, plan.copy_dims, plan.zero, plan.hybrid, plan.placement, often
+
+
 class LeastWork:
     """What no sharding avoids of the kernels of one graph, by the chips that share them.
 
@@ -80,6 +90,9 @@ class LeastWork:
         self._least: dict[tuple[int, Counted], tuple[Least, ...]] = {}
         self._states: dict[tuple[int, Counted, int], dict[int, Sequence[State]]] = {}
         self._layers: dict[tuple[Instance, int], tuple[Floats, Floats]] = {}
+        self._passes: dict[Instance, Passes] = {}
+        self._exchanged: dict[Hashable, tuple[Floats, Floats]] = {}
+        self._moved: dict[Hashable, Floats] = {}
         self._ends = ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self.kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self.kinds = kernels_by_kind(graph)
@@ -121,6 +134,31 @@ class LeastWork:
             passes = [kernel.pass_ for kernel in self.kinds[kind]]
             found.append((passes, (one.compute_k, one.memory_k, own_k[self.kind_k == kind], one.sram_k)))
         return found
+
+    def passes(self, instance: Instance) -> Passes:
+        """What both passes of every kind of layer take at least."""
+        if instance.shared not in self._passes:
+            self._passes[instance.shared] = roofline_passes(self.parts(instance), instance.assumptions)
+        return self._passes[instance.shared]
+
+    def exchanged(self, instance: Instance) -> tuple[Floats, Floats]:
+        """What copies exchange at least of every kind of layer, where it may be hidden: as ``Exchanges`` has it."""
+        if (key := exchanging(instance)) not in self._exchanged:
+            gradient_k, weight_k = np.zeros((2, len(self.kind_k)))
+            for kind, one in enumerate(self.of(instance)):
+                gradient_k[mine := self.kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
+            self._exchanged[key] = exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k)
+        return self._exchanged[key]
+
+    def moved(self, instance: Instance) -> Floats:
+        """Least figures of :class:`dfopt.physics.offload.Layer` by kind of layer; 0 where nothing is moved."""
+        if not moves(instance):
+            return np.zeros((len(self.kinds), len(Layer._fields)))
+        if (key := exchanging(instance)) not in self._moved:
+            given = self.parts(instance), self.states(instance), self.passes(instance)
+            layers = least_layers(instance, *given)
+            self._moved[key] = np.array([layers[kind] for kind in range(len(self.kinds))])
+        return self._moved[key]
 
     def _own_seconds(self, instance: Instance) -> Floats:
         """Seconds of each kernel's own communications, as a part of its block's."""

@@ -1,0 +1,93 @@
+"""What copies exchange while the backward pass computes, at least: :mod:`dfopt.setting.overlap` as arrays.
+
+Suffixes: r pipeline stage of a plan, k kind of layer, p place in the order of a stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.setting.tables import Floats, Ints
+
+__all__ = ["Stages", "behind_layers", "in_windows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """Pipeline stages of plans: seconds that each takes at least for a microbatch, and what is exchanged.
+
+    ``reduce_rk``, ``weights_rk``, ``forward_rk``, ``backward_rk``: as :class:`~dfopt.setting.overlap.Exchanges` and
+    :class:`~dfopt.setting.overlap.Passes` have them.
+    """
+
+    stage_r: Floats
+    reduce_rk: Floats
+    weights_rk: Floats
+    forward_rk: Floats
+    backward_rk: Floats
+
+
+def behind_layers(
+    of: Stages, kind_rp: Ints, times_rp: Ints, hops_r: Floats, reductions_r: Floats, slowest_r: Floats
+) -> Floats:
+    """What shows of a stage's exchanges by :class:`dfopt.physics.overlap.Reduced`: layers in their order, of each kind.
+
+    Places behind the end of an order have 0 layers. ``hops_r``: seconds of a stage beside the work of its layers;
+    ``slowest_r``: of the plan's slowest stage.
+    """
+    backward_rp, reduce_rp, forward_rp = (
+        np.take_along_axis(each, kind_rp, axis=1) for each in (of.backward_rk, of.reduce_rk, of.forward_rk)
+    )
+    passed_r = finished_r = np.zeros(len(kind_rp))
+    for p in reversed(range(kind_rp.shape[1])):  # as dfopt.physics.overlap.reduced_after_s
+        times_r, reduce_r, backward_r = times_rp[:, p], reduce_rp[:, p], backward_rp[:, p]
+        first_r = np.maximum(finished_r, passed_r + backward_r) + times_r * reduce_r
+        passed_r = passed_r + times_r * backward_r
+        finished_r = np.where(times_r > 0, np.maximum(first_r, passed_r + reduce_r), finished_r)
+    ends_r = (times_rp * forward_rp).sum(axis=1) + finished_r + hops_r
+    weights_r = (times_rp * np.take_along_axis(of.weights_rk, kind_rp, axis=1)).sum(axis=1)
+    last_r = np.where(times_rp[:, 0] > 0, reduce_rp[:, 0], 0.0)
+    until_r = weights_r + reductions_r * np.maximum(of.stage_r + last_r, ends_r)
+    found: Floats = until_r - reductions_r * slowest_r
+    return found
+
+
+def in_windows(
+    of: Stages,
+    memory_r: Floats,
+    compute_r: Floats,
+    usage_r: Floats,
+    size_r: Floats,
+    stages_r: Floats,
+    chunks_r: Floats,
+    rounds_r: Floats,
+    hop_r: Floats,
+    alone_r: Floats,
+    optional: bool,
+) -> Floats:
+    """What shows of a stage's exchanges as Calculon counts it, at least: the lines of :mod:`dfopt.physics.window`.
+
+    All layers are of one kind; ``size_r``: how many; ``hop_r``: seconds in which one of ``chunks_r`` sends what the
+    next stage gets; ``alone_r``: whether there is one copy; ``optional``: whether nothing may be hidden instead.
+    """
+    exchange_r, once_r, forward_r = of.reduce_rk[:, 0], of.weights_rk[:, 0], of.forward_rk[:, 0]
+    each_r, some_r = np.maximum(size_r / chunks_r, 1.0), np.maximum(size_r, 1.0)
+    lost_r, slowed_r, others_r = forward_r + memory_r, compute_r * usage_r, chunks_r - 1
+    open_r = stages_r * (hop_r / 2 - each_r * lost_r)
+    over_r = others_r * (each_r * exchange_r + stages_r * each_r * slowed_r - open_r), -others_r * stages_r * each_r
+    last = (each_r - 1) * exchange_r + slowed_r
+    last += np.where(each_r > 1, (each_r - 1) * lost_r + memory_r + hop_r / 4, 0.0)
+    last_r = last, 1 - each_r
+    shows_r = np.full(len(size_r), -np.inf)
+    for over, behind in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        at_r = exchange_r + over * over_r[0] + behind * last_r[0]
+        slope_r = (over * over_r[1] + behind * last_r[1]) / some_r
+        line_r = size_r * once_r + at_r - slope_r * chunks_r * hop_r + slope_r * of.stage_r
+        counts_r = (rounds_r + slope_r >= 0) & ((chunks_r > 1) | (over == 0))  # see dfopt.physics.window.Shown
+        shows_r = np.maximum(shows_r, np.where(counts_r, line_r, -np.inf))
+    if optional:
+        shows_r = np.minimum(shows_r, size_r * (exchange_r + once_r))
+    found: Floats = np.where(alone_r, size_r * once_r, np.where(size_r > 0, shows_r, 0.0))
+    return found
