@@ -342,7 +342,7 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
 def _typed(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[Dtypes, list[Kernel], list[Tensor]]:
     """Types for every class of data, some outputs as logits, and the tensors as large as those make them."""
     types: tuple[Dtype, ...] = ("bf16", "fp8", "fp32", "mxfp4", "int4_g32_zp")
-    classes = {data: dice([None, *types]) for data in ("experts", "ends", "operands", "logits")}
+    classes = {data: dice([None, *types]) for data in ("experts", "ends", "operands", "logits", "saved")}
     dtypes = Dtypes(weights=dice(types), activations=dice(types), **classes)
     if "fp32" in (dtypes.weights, dtypes.activations):
         dtypes = dtypes.model_copy(update={"products": dice([None, "tf32"])})

@@ -127,6 +127,11 @@ class Dtypes(Part):
         description="activations as products with weights take them, and products that make gradients of weights:"
         " converted in front of each; none = as they are",
     )
+    saved: Dtype | None = Field(
+        default=None,
+        description="training: what is kept of activations for gradients of weights, in memory only; activations that"
+        " something else needs too are kept beside it. none = as activations",
+    )
     kv: Dtype | None = Field(default=None, description="cached keys, values and latents; none = as activations")
     logits: Dtype | None = Field(default=None, description="outputs of class logits; none = as activations")
     state: Dtype | None = Field(

@@ -3,18 +3,23 @@
 A backward kernel may read less than a real one: DFModel draws no elementwise kernel that reads a saved tensor, and
 Calculon's read nothing but gradients and masks. What real ones read is in memory all the same, so kernels say it:
 ``output_saved`` and ``mask_bytes``. No traffic follows from either.
+
+Where products are computed in 8 bits, some libraries keep what those take, converted, and not what they were given:
+Transformer Engine does (``Linear`` saves its quantized input), torchao does not (its ``Float8Linear`` saves the tensor
+of 16 bits, and converts it once more), and torchtitan reports as many GiB with either. ``dtypes.saved`` says it. Of a
+kernel that says of its own output how long it is kept, that stays as it is.
 """
 
 from __future__ import annotations
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.dtypes import FORMATS, Dtype
+from dfopt.documents.dtypes import FORMATS, Dtype, weights_of
 from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.wiring import needed
 
 __all__ = [
     "added_bytes", "beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "optimizer_bytes", "read_later",
-    "reduced_bytes", "type_of_weights", "updates_weights",
+    "reduced_bytes", "saved_word", "type_of_weights", "updates_weights",
 ]  # fmt: skip
 
 
@@ -75,6 +80,35 @@ def is_kept(graph: Graph, tensor: Tensor) -> bool:
     """Whether a tensor is the whole output of a kernel that says of it how long it is kept."""
     source = graph.kernels[graph.index()[tensor.src]]
     return source.output_saved is not None and graph.bytes_of(tensor) == graph.output_bytes(tensor.src)
+
+
+def saved_word(graph: Graph, tensor: Tensor) -> float | None:
+    """Bytes of an element of what is kept of a tensor for its reader, where that is another type than its own.
+
+    What logits are computed from is converted only where all weights are of one type.
+
+    Examples
+    --------
+    >>> from dfopt.documents.dtypes import Dtypes
+    >>> from dfopt.documents.graph import Kernel
+    >>> made, taken = Kernel(name="a", op="elementwise", m=8, n=16), Tensor(src="a", dst="b", operand=2)
+    >>> update = Kernel(name="b", op="weight_update", m=8, k=16, n=4, pass_="update")
+    >>> for saved in (None, "mxfp8"):
+    ...     types = Dtypes(operands="fp8", saved=saved)
+    ...     print(saved_word(Graph(name="g", dtypes=types, kernels=(made, update), tensors=(taken,)), taken))
+    None
+    1.03125
+    """
+    if graph.dtypes is None or graph.dtypes.saved is None:
+        return None
+    index = graph.index()
+    made, reader = graph.kernels[index[tensor.src]], graph.kernels[index[tensor.dst]]
+    if reader.op != "weight_update" or made.pass_ != "forward" or is_kept(graph, tensor):
+        return None
+    product = None if reader.stage_with is None else graph.kernels[index[reader.stage_with]]
+    if product is not None and weights_of(product) == "ends" and graph.dtypes.ends is not None:
+        return None
+    return float(FORMATS[graph.dtypes.saved].bytes)
 
 
 def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:

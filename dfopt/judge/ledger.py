@@ -208,11 +208,13 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
     gradients = _gradients(case)
     for each, size in gradients.items():
         found[each] = [one.parameters * size for one in own]
-    found["saved"] = [fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
+    mine = [fan for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
+    found["saved"] = [working.left_of(case, fan) for fan in mine]
     found["saved"] += working.kept(case, here, "forward")
     ends = case.assume.by_layer and _only_ends(case, case.of_stage)
-    activations, mine = working.working(case, stage, checkpoints=ends)
-    found["working"] = [*activations, *mine]
+    activations, gradients_here = working.working(case, stage, checkpoints=ends)
+    found["working"] = [*activations, *gradients_here]
+    found["working"] += [max(fan.chip - working.left_of(case, fan), 0.0) for fan in mine]  # as they are made
     peak = (0.0, 0.0) if case.trains and case.assume.by_layer else _waiting(case, stage)
     found["waiting"] = [peak[0]]
     found["cached"] = [cached_bytes(one.kernel, one.sharding, case.plan.shards) for one in here]
@@ -238,7 +240,7 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
     for of, sizes in spread.items():
         found[of] += sizes
     sums: dict[str, float] = {kind.of: math.fsum(found[kind.of]) for kind in KINDS if kind.lifetime != "exchange"}
-    return sums | {"waiting gradients": peak[1], "working gradients": math.fsum(mine)}
+    return sums | {"waiting gradients": peak[1], "working gradients": math.fsum(gradients_here)}
 
 
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:

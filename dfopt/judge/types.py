@@ -71,6 +71,15 @@ def made_word(graph: Graph, kernel: Kernel) -> float:
     return word(graph, kernel.output_class or "activations")
 
 
+def copied_word(graph: Graph, reader: Kernel) -> float | None:
+    """Bytes of an element of the copy that is kept of what gives the gradient of a weight; none, if it is no copy."""
+    if reader.op != "weight_update" or graph.dtypes is None or graph.dtypes.saved is None:
+        return None
+    of = next((one for one in graph.kernels if one.name == reader.stage_with), None)
+    as_it_is = of is not None and _held(of) == "ends" and graph.dtypes.ends is not None
+    return None if as_it_is else float(FORMATS[graph.dtypes.saved].bytes)
+
+
 def _fitting(graph: Graph, kernel: Kernel) -> list[Arithmetic]:
     """Types that hold every operand of a kernel, the narrowest first."""
     operands = [_type(graph, "activations")]

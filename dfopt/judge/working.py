@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from dfopt.documents.wiring import needed
 from dfopt.judge.case import LATER, Case, Fan, Placed
-from dfopt.judge.types import made_word
+from dfopt.judge.types import copied_word, made_word
 from dfopt.physics import ops
 from dfopt.physics.working import activation_gradients, collective_buffers
 
-__all__ = ["is_beside", "kept", "working"]
+__all__ = ["is_beside", "kept", "left_of", "working"]
 
 
 def is_beside(case: Case, fan: Fan) -> bool:
@@ -33,6 +33,18 @@ def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
         elif _is_let_go(case, one):
             found.append(-made_word(case.graph, kernel) * _made(case, one))
     return found
+
+
+def left_of(case: Case, fan: Fan) -> float:
+    """Bytes on a chip of a fan that the forward pass leaves behind: as it is, as its readers take it, or both."""
+    later = {one for one in fan.readers if not case.kernels[one].forward}
+    narrow = {one for one in later if copied_word(case.graph, case.kernels[one].kernel) is not None}
+    if not narrow or case.is_whole(fan):
+        return fan.chip
+    source = case.kernels[fan.src].kernel
+    word = copied_word(case.graph, case.kernels[min(narrow)].kernel) or 0.0
+    copy = fan.chip / made_word(case.graph, source) * word
+    return copy if narrow == later else fan.chip + copy
 
 
 def _made(case: Case, one: Placed) -> float:

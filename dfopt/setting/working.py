@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.saved import kept_beside
+from dfopt.documents.saved import kept_beside, saved_word
 from dfopt.physics import ops
 from dfopt.physics.working import activation_gradients, collective_buffers
-from dfopt.setting.by_kernel import again_by_kernel, saved_by_kernel
+from dfopt.setting.by_kernel import again_by_kernel, fanout_groups, saved_by_kernel
 
 __all__ = ["Beside", "beside_of"]
 
@@ -56,4 +57,24 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
             parts += [saved, kept]
         for name, size in (pair for part in parts for pair in part.items()):
             working[name] = working.get(name, 0.0) + size
+    for name, more in _in_other_types(graph, assumptions).items():  # the layer at work has them as it makes them
+        kept[name], working[name] = kept.get(name, 0.0) + more, working.get(name, 0.0) + max(-more, 0.0)
     return Beside(graph, assumptions, kept, working)
+
+
+def _in_other_types(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
+    """By kernel, bytes that are kept of its output more than tensors say, or less, since some readers take copies."""
+    found: dict[str, float] = defaultdict(float)
+    if graph.dtypes is None or graph.dtypes.saved is None:
+        return found
+    passes = {kernel.name: kernel.pass_ for kernel in graph.kernels}
+    later = defaultdict(list)
+    for group, tensor in zip(fanout_groups(graph, assumptions).tolist(), graph.tensors, strict=True):
+        if passes[tensor.src] == "forward" != passes[tensor.dst]:
+            later[group].append(tensor)
+    for readers in later.values():
+        words = {saved_word(graph, tensor) for tensor in readers}
+        copies = sum(graph.elements_of(readers[0]) * word for word in words if word is not None)
+        if copies:
+            found[readers[0].src] += copies - (0.0 if None in words else graph.bytes_of(readers[0]))
+    return found
