@@ -80,13 +80,20 @@ def recomputes(words: str | None) -> list[Any]:
 
     Examples
     --------
-    >>> recomputes("full,none"), recomputes("all")
-    (['full', 'none'], ['none', 'attention', 'full', 'full+attention'])
+    >>> recomputes("full,none"), recomputes("all"), recomputes("layernorm+moe_act")
+    (['full', 'none'], ['none', 'attention', 'full', 'full+attention'], ['moe_act+layernorm'])
     """
-    from dfopt.workloads.recompute import RECOMPUTES, SOME
+    from pydantic_core import PydanticCustomError
 
-    given = several("--recompute", words, (*RECOMPUTES, *SOME))
-    return [*RECOMPUTES] if words == "all" else given
+    from dfopt.workloads.recompute import RECOMPUTES, recompute_of
+
+    if words == "all":
+        return [*RECOMPUTES]
+    given = [word.strip() for word in words.split(",")] if words is not None else []
+    try:
+        return list(dict.fromkeys(map(recompute_of, given)))
+    except PydanticCustomError as error:
+        raise PlanError(f"--recompute: {error.message()}") from None
 
 
 def ratio(option: str, words: str) -> float:

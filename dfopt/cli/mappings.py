@@ -108,8 +108,8 @@ def solve(
         str | None,
         under(
             WORKLOAD,
-            "training: what is computed again, not kept; of several the best is found",
-            metavar="none|attention|full|full+attention|SOME/OTHERS[,...]|all",
+            "training: what is computed again, not kept: attention, full, layernorm, ...; of several the best is found",
+            metavar="none|NAME[+NAME...][/OTHERS][,...]|all",
         ),
     ] = None,
     recompute_layers: Annotated[

@@ -7,15 +7,17 @@ from typing import Any, Final
 
 from dfopt.exports.decisions import BIASES, Decisions
 from dfopt.exports.tool import Arguments, Lacks, Tool
-from dfopt.workloads.recompute import SOME
+from dfopt.workloads.recompute import PARTS, ways_of
 
-__all__ = ["FP8", "MEGATRON", "ONE", "UNEVEN", "UNEVEN_CHUNKS", "recomputed_layers"]
+__all__ = ["FP8", "MEGATRON", "MODULES", "UNEVEN", "UNEVEN_CHUNKS", "recomputation"]
 
 FP8: Final = {"fp8": "tensorwise", "mxfp8": "mxfp8", "fp8_1x128": "blockwise"}
 """Recipes for products in eight bits, by the type of the operands."""
 UNEVEN: Final = "stages have equally many layers, or the first and the last fewer"
 UNEVEN_CHUNKS: Final = "in chunks an embedding and a loss count as a layer each, or not"
 ONE: Final = "whole layers, or scores, not both"
+MODULES: Final = {"attention": "core_attn"}
+"""What it calls modules that are computed again, where that is another name than here."""
 _STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
 _CONTEXT: Final = "allgather"
 
@@ -120,21 +122,33 @@ def _zero(d: Decisions) -> Arguments:
     return {"use-megatron-fsdp": True, "use-distributed-optimizer": True, **strategy}
 
 
-def recomputed_layers(d: Decisions) -> tuple[str, int]:
+def _recomputed_layers(d: Decisions) -> tuple[str, int]:
     """The method and number of layers that are computed again whole: each by itself, or the first of every chunk."""
-    return ("block", d.recomputed // d.virtual) if d.recompute in SOME else ("uniform", 1)
+    return ("block", d.recomputed // d.virtual) if ways_of(d.recompute)[1] else ("uniform", 1)
+
+
+def recomputation(d: Decisions) -> tuple[Arguments, str]:
+    """Options by what follows ``recompute``, of whole layers or of modules of all; and what they lack, if anything."""
+    method, layers = _recomputed_layers(d)
+    layer: Arguments = {"granularity": "full", "method": method, "num_layers": layers}
+    others, some = ways_of(d.recompute)
+    names, kept = (set(way.split("+")) - {"none"} for way in (some or others, others if some else "none"))
+    # FlashAttention computes scores again by itself
+    inside = names - {"full"} - ({"attention"} if d.one_attention or "full" in names else set())
+    if "full" in names:
+        if d.recompute == "full/attention" or inside or kept - {"attention"}:
+            return layer, ONE
+        unlike = "attention" in names and not d.one_attention
+        return layer, f"{ONE}; only a kernel for all of attention keeps no scores" if unlike else ""
+    modules = [MODULES.get(name, name) for name in PARTS if name in inside and name != "op"]
+    found: Arguments = {"granularity": "selective", "modules": modules} if modules else {}
+    return found, "whole layers, or modules of all layers" if some or "op" in names else ""
 
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
-    method, layers = recomputed_layers(d)
-    layer = {"recompute-granularity": "full", "recompute-method": method, "recompute-num-layers": layers}
-    if d.recompute == "full/attention":
-        return Lacks(ONE, layer)
-    if d.recompute == "attention" and not d.one_attention:  # FlashAttention computes scores again by itself
-        return {"recompute-granularity": "selective", "recompute-modules": "core_attn"}
-    if d.recompute.startswith("full+attention") and not d.one_attention:
-        return Lacks(f"{ONE}; only a kernel for all of attention keeps no scores", layer)
-    return layer if d.recompute.startswith("full") else {}
+    found, why = recomputation(d)
+    arguments = {f"recompute-{name.replace('_', '-')}": value for name, value in found.items()}
+    return Lacks(why, arguments) if why else arguments
 
 
 def _attention(d: Decisions) -> Arguments | Lacks:
@@ -146,7 +160,8 @@ def _attention(d: Decisions) -> Arguments | Lacks:
 
 def _write(arguments: Mapping[str, Any], first: str) -> str:
     """Options and their values as shell words, a line each."""
-    lines = [f"--{name}" if value is True else f"--{name} {value}" for name, value in arguments.items()]
+    words = {name: " ".join(value) if isinstance(value, list) else value for name, value in arguments.items()}
+    lines = [f"--{name}" if value is True else f"--{name} {value}" for name, value in words.items()]
     return "\n".join([f"# {first}", *lines]) + "\n"
 
 

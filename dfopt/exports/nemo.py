@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.exports.decisions import BIASES, Decisions
-from dfopt.exports.megatron import FP8, ONE, UNEVEN, UNEVEN_CHUNKS, recomputed_layers
+from dfopt.exports.megatron import FP8, UNEVEN, UNEVEN_CHUNKS, recomputation
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
 
@@ -115,16 +115,9 @@ def _zero(d: Decisions) -> Arguments:
 
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
-    method, layers = recomputed_layers(d)
-    layer: Arguments = {"model.recompute_granularity": "full", "model.recompute_method": method}
-    layer["model.recompute_num_layers"] = layers
-    if d.recompute == "full/attention":
-        return Lacks(ONE, layer)
-    if d.recompute == "attention" and not d.one_attention:
-        return {"model.recompute_granularity": "selective", "model.recompute_modules": ["core_attn"]}
-    if d.recompute.startswith("full+attention") and not d.one_attention:
-        return Lacks(f"{ONE}; only a kernel for all of attention keeps no scores", layer)
-    return layer if d.recompute.startswith("full") else {}
+    found, why = recomputation(d)
+    arguments = {f"model.recompute_{name}": value for name, value in found.items()}
+    return Lacks(why, arguments) if why else arguments
 
 
 def _write(arguments: Mapping[str, Any], first: str) -> str:

@@ -10,7 +10,7 @@ from dfopt.exports.decisions import Decisions
 from dfopt.exports.megatron import UNEVEN
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
-from dfopt.workloads.recompute import SOME
+from dfopt.workloads.recompute import ways_of
 
 __all__ = ["TORCHTITAN"]
 
@@ -107,9 +107,16 @@ def _context(d: Decisions) -> Arguments:
 
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
-    mode: Arguments = {"activation_checkpoint.mode": "full" if d.recompute.startswith("full") else "none"}
-    if d.recompute in SOME:
+    """Whole layers, or by a policy for products; of nothing else a layer keeps less."""
+    others, some = ways_of(d.recompute)
+    names = set((some or others).split("+")) - {"none", "attention"}
+    mode: Arguments = {"activation_checkpoint.mode": "full" if "full" in names else "none"}
+    if "op" in names and "full" not in names:
+        mode = {"activation_checkpoint.mode": "selective", "activation_checkpoint.selective_ac_option": "op"}
+    if some:
         return Lacks("all layers alike, or every so many of them", mode)
+    if names - {"full"} and names != {"op"}:
+        return Lacks("whole layers, or all but every second product", mode)
     kept = "attention" not in d.recompute
     return Lacks("attention is one kernel, which keeps no scores", mode) if kept or not d.one_attention else mode
 

@@ -24,7 +24,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, is_path
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, refuse, shown
 from dfopt.machines.replace import replaced
-from dfopt.workloads.recompute import some_recomputed, ways_of
+from dfopt.workloads.recompute import some_recomputed, unused, ways_of
 
 __all__ = [
     "WORKLOADS",
@@ -97,8 +97,12 @@ class Workload:
         build: Callable[..., Graph] = import_module(self.module).build
         about = {"name": name or self.module.rpartition(".")[2], "description": description, "source": source}
         whole = self.parameters(**parameters)
-        others, some = ways_of(getattr(whole, "recompute", "none"))
+        which = getattr(whole, "recompute", "none")
+        others, some = ways_of(which)
         graph = build(whole if some is None else self.parameters(**{**parameters, "recompute": others}), **about)
+        if graph.trains and (idle := unused(graph, which)):
+            found = f"found recompute: {which}, but no kernel of {about['name']} is {' or '.join(idle)}"
+            refuse(about["name"], found, "leave it out")
         if some is None or not graph.trains:
             return graph
         if not graph.folded:

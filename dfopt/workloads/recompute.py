@@ -1,37 +1,71 @@
 """What a backward pass computes again instead of keeping it: kernels that are drawn a second time.
 
+A value of ``recompute`` names what of a layer is computed again, several joined by ``+`` (:data:`PARTS`); behind a
+stroke what the other layers of a stage do instead. Names are Megatron-LM's (``--recompute-modules``), but for its
+``core_attn``, which is ``attention`` here, for ``full``, and for ``op`` of torchtitan.
+
 Sources: of attention alone, the scores and what follows until they meet the values (Korthikanti et al., MLSys 2023,
 section 5, selective recomputation; FlashAttention, Dao et al., arXiv:2205.14135, does it inside one kernel); of a whole
-layer, all that its input leads to (Chen et al., arXiv:1604.06174).
+layer, all that its input leads to (Chen et al., arXiv:1604.06174); of modules, ``megatron/core/transformer`` of
+Megatron-LM; of ``op``, ``torchtitan/distributed/activation_checkpoint.py``.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Container
-from typing import Final, Literal
+from collections.abc import Callable, Collection, Container, Iterator
+from typing import Annotated, Final
 
 import networkx as nx
+from pydantic import AfterValidator
 
+from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Role, Tensor
 from dfopt.documents.sections import LAYER
+from dfopt.errors import did_you_mean
 
-__all__ = ["RECOMPUTES", "SOME", "Recompute", "recomputed", "recomputes", "some_recomputed", "ways_of"]
-
-Recompute = Literal[
-    "none", "attention", "full", "full+attention", "full/none", "full/attention", "full+attention/attention"
-]
+__all__ = [
+    "PARTS", "RECOMPUTES", "SOME", "Recompute", "recompute_of", "recomputed", "recomputes", "some_recomputed", "unused",
+    "ways_of",
+]  # fmt: skip
 
 ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout")
-
-
-SOME: Final[tuple[Recompute, ...]] = ("full/none", "full/attention", "full+attention/attention")
-"""Values for some layers of a stage, and behind the stroke those for the others."""
+NONE: Final = "none"
 AGAIN: Final = "again."
 """What kinds of layers that are recomputed are called, and their kernels: this before the name."""
 
 
-def ways_of(which: Recompute) -> tuple[Recompute, Recompute | None]:
+def recompute_of(text: str) -> str:
+    """A value of ``recompute`` with its names in the order of `PARTS`.
+
+    Raises
+    ------
+    ValueError
+        For what is no name, or a name twice.
+
+    Examples
+    --------
+    >>> recompute_of("attention+full/attention"), recompute_of("moe_act+layernorm"), recompute_of("none")
+    ('full+attention/attention', 'moe_act+layernorm', 'none')
+    """
+    ways = text.split("/")
+    if len(ways) > 2 or len({*ways}) < len(ways):
+        raise problem(f"found {text!r}", "write SOME, or SOME/OTHERS of layers that are not alike", "$")
+    return "/".join(_ordered(way) for way in ways)
+
+
+def _ordered(way: str) -> str:
+    names = way.split("+")
+    if way == NONE:
+        return way
+    for name in names:
+        if name not in PARTS or names.count(name) > 1:
+            expected = f"expected {NONE} or some of {', '.join(PARTS)}, joined by +, each once"
+            raise problem(f"found {way!r}, {expected}", did_you_mean(name, (*PARTS, NONE), "choose some"), "$")
+    return "+".join(name for name in PARTS if name in names)
+
+
+def ways_of(which: str) -> tuple[str, str | None]:
     """What all layers do, and what some do instead, if any.
 
     Examples
@@ -39,10 +73,8 @@ def ways_of(which: Recompute) -> tuple[Recompute, Recompute | None]:
     >>> ways_of("full"), ways_of("full/attention")
     (('full', None), ('attention', 'full'))
     """
-    if which not in SOME:
-        return which, None
-    some, others = which.split("/")
-    return others, some  # type: ignore[return-value]
+    some, _, others = which.partition("/")
+    return (others, some) if others else (some, None)
 
 
 def some_recomputed(graph: Graph, again: Graph) -> Graph:
@@ -91,12 +123,13 @@ def _said(graph: Graph) -> str:
     return (graph.variant or "recompute: none").removeprefix("recompute: ")
 
 
-def recomputes(graph: Graph, which: Recompute, as_it_stands: bool = False) -> Graph:
+def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:
     """The training graph of a layer that keeps less for its backward pass, and computes that again.
 
     ``attention``: the scores, and what follows until they meet the values. ``full``: all but what is handed on from
-    the layer before. ``full+attention``: all of it, and within that the scores once more, so that none are kept even
-    while a layer's backward pass runs: what a library does whose kernel for attention keeps no scores.
+    the layer before. Of several the smaller ones first: ``full+attention`` is all of it, and within that the scores
+    once more, so that none are kept even while a layer's backward pass runs: what a library does whose kernel for
+    attention keeps no scores.
 
     ``as_it_stands``: kernels run again as in the forward pass, whatever the backward pass reads of them, and ``full``
     begins with the layer's own input: so a function that PyTorch's ``torch.utils.checkpoint`` is called with runs as a
@@ -113,41 +146,103 @@ def recomputes(graph: Graph, which: Recompute, as_it_stands: bool = False) -> Gr
     ['QK_again', 'Softmax_again']
     >>> len(again("full")), [name for name in again("full+attention") if name.startswith("QK")]
     (15, ['QK_again_2', 'QK_again'])
+    >>> again("layernorm")
+    ['RMSNorm_1_again', 'RMSNorm_2_again']
+    >>> [name for name in again("op+attention") if "Proj" in name]  # of seven products with weights the second, ...
+    ['K_Proj_again', 'O_Proj_again', 'Up_Proj_again']
     """
-    for chosen in _ROUNDS[which]:
-        whole = as_it_stands and chosen is behind_its_input
-        graph = recomputed(graph, forward(graph) if whole else chosen(graph), as_it_stands)
+    for name in reversed(PARTS):
+        if name in which.split("+"):
+            chosen = PARTS[name]
+            whole = as_it_stands and chosen is behind_its_input
+            graph = recomputed(graph, forward(graph) if whole else chosen(graph), as_it_stands)
     return graph
+
+
+def unused(graph: Graph, which: str) -> list[str]:
+    """Names of a value that choose no kernel of a graph, but for attention, which not every model has.
+
+    Examples
+    --------
+    >>> from dfopt.workloads import WORKLOADS
+    >>> sizes = {"hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 32, "layers": 4}
+    >>> unused(WORKLOADS["decoder"](**sizes, mode="training"), "moe_act+layernorm/attention")
+    ['moe_act']
+    """
+    names = [name for way in which.split("/") for name in way.split("+") if name not in (NONE, "attention")]
+    return [name for name in dict.fromkeys(names) if not PARTS[name](graph)]
 
 
 def forward(graph: Graph) -> set[str]:
     """All kernels of the forward pass."""
-    return {kernel.name for kernel in graph.kernels if kernel.pass_ == "forward"}
+    return {kernel.name for kernel in _forward(graph)}
 
 
-def with_roles(graph: Graph, roles: Collection[Role]) -> set[str]:
+def _forward(graph: Graph) -> Iterator[Kernel]:
+    return (kernel for kernel in graph.kernels if kernel.pass_ == "forward")
+
+
+def with_roles(graph: Graph, roles: Collection[str]) -> set[str]:
     """Forward kernels of some roles."""
-    return {kernel.name for kernel in graph.kernels if kernel.pass_ == "forward" and kernel.role in roles}
+    return {kernel.name for kernel in _forward(graph) if kernel.role in roles}
 
 
 def behind_its_input(graph: Graph) -> set[str]:
     """Forward kernels but those that take what another layer hands on: their outputs are a layer's checkpoint."""
     first = {tensor.dst for tensor in graph.carried if tensor.direction == "forward"}
-    return {kernel.name for kernel in graph.kernels if kernel.pass_ == "forward" and kernel.name not in first}
+    return forward(graph) - first
 
 
-def _attention(graph: Graph) -> set[str]:
-    return with_roles(graph, ATTENTION)
+def _but_every_second_product(graph: Graph) -> set[str]:
+    """All but the first, third, ... product with a weight and what attention gives, as torchtitan's policy has it.
+
+    What is saved there and no kernel of the backward pass reads, such as a last product, is not kept: so a compiler
+    does; without one it is.
+    """
+    products = [kernel.name for kernel in _forward(graph) if kernel.op == "gemm"]
+    return behind_its_input(graph) - {*products[::2]} - with_roles(graph, ("context",))
 
 
-_ROUNDS: Final[dict[Recompute, tuple[Callable[[Graph], set[str]], ...]]] = {
-    "none": (),
-    "attention": (_attention,),
-    "full": (behind_its_input,),
-    "full+attention": (_attention, behind_its_input),
+def _feed_forward(experts: bool) -> Callable[[Graph], set[str]]:
+    """Kernels of the feed-forward of layers that have experts, or of those that have none."""
+
+    def chosen(graph: Graph) -> set[str]:
+        sparse = {kernel.layer for kernel in _forward(graph) if kernel.module == "experts"}
+        mine = (one for one in _forward(graph) if one.module in ("dense", "experts"))
+        return {kernel.name for kernel in mine if (kernel.layer in sparse) == experts}
+
+    return chosen
+
+
+def _of_experts(graph: Graph) -> set[str]:
+    return {one.name for one in _forward(graph) if one.module == "experts" and one.role == "activation"}
+
+
+def _from_latents(graph: Graph) -> set[str]:
+    """What queries, keys and values become from latents until they meet in the scores or are weighed up."""
+    feeds, shut = graph.networkx(), with_roles(graph, (*ATTENTION, "context", "latent", "norm"))
+    latents, ends = with_roles(graph, ("latent",)), with_roles(graph, ("scores", "context"))
+    behind = set[str]().union(*(nx.descendants(feeds, name) for name in latents))
+    before = set[str]().union(*(nx.ancestors(feeds, name) for name in ends))
+    return (behind & before & forward(graph)) - shut
+
+
+PARTS: Final[dict[str, Callable[[Graph], set[str]]]] = {
+    "full": behind_its_input,
+    "op": _but_every_second_product,
+    "moe": _feed_forward(experts=True),
+    "mlp": _feed_forward(experts=False),
+    "moe_act": _of_experts,
+    "mla_up_proj": _from_latents,
+    "layernorm": lambda graph: with_roles(graph, ("norm",)),
+    "attention": lambda graph: with_roles(graph, ATTENTION),
 }
-RECOMPUTES: Final[tuple[Recompute, ...]] = tuple(_ROUNDS)
-"""Values for all layers of a stage alike, least recomputed first."""
+"""What can be computed again of a layer, the largest first, and which forward kernels that is."""
+Recompute = Annotated[str, AfterValidator(recompute_of)]
+RECOMPUTES: Final = (NONE, "attention", "full", "full+attention")
+"""Values for all layers of a stage alike that every model of layers has, least recomputed first."""
+SOME: Final = ("full/none", "full/attention", "full+attention/attention")
+"""Values for some layers of a stage, and behind the stroke those for the others."""
 
 
 def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False) -> Graph:

@@ -43,7 +43,9 @@ class StepParameters(Part):
     recompute: Recompute = Field(
         default="none",
         description="training: what the backward pass computes again instead of keeping it. attention: the"
-        " scores, as FlashAttention does; full: all of a layer but its input; full+attention: and the scores once more",
+        " scores, as FlashAttention does; full: all of a layer but its input; full+attention: and the scores once more;"
+        " layernorm, mlp, moe, moe_act, mla_up_proj: as Megatron-LM's modules; op: as torchtitan's, all but every"
+        " second product. Several are joined by +; behind a stroke what the other layers of a stage do",
     )
 
     main_gradients: Dtype | None = Field(

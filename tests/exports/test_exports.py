@@ -29,6 +29,7 @@ from dfopt.workloads.recompute import RECOMPUTES, SOME
 
 GOLDEN = Path(__file__).parents[1] / "golden/exports"
 OPTIONS: dict[str, dict[str, str]] = {tool: load_strict(GOLDEN / f"{tool}.yaml")["options"] for tool in TOOLS}
+AGAIN = (*RECOMPUTES, *SOME, "layernorm", "layernorm+attention")
 BY_KERNEL = df.Assumptions(execution="kernel_by_kernel")
 KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,), "float": (int, float), "bool": (bool,), "flag": (bool,), "str": (str,), "list": (list,),
@@ -67,7 +68,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
     first, last = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     weights = draw(st.sampled_from(["bf16", "fp16", "fp32", ""]))
     axis = draw(st.sampled_from(["none", "context", "expert"]))
-    virtual, again = draw(st.sampled_from([1, 2])) if pipeline > 1 else 1, draw(st.sampled_from([*RECOMPUTES, *SOME]))
+    virtual, again = draw(st.sampled_from([1, 2])) if pipeline > 1 else 1, draw(st.sampled_from(AGAIN))
     zero = draw(st.integers(0, 3))
     expert = 8 if axis == "expert" and model.experts else 1
     context = 4 if axis == "context" else 1
@@ -218,6 +219,7 @@ def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPath
     assert run.graph.batch == taken.batch
     assert run.graph.microbatch == taken.microbatch * taken.expert
     expected = {("none", True): "none", ("full+attention", False): "full", ("full", True): "full"}
+    expected["layernorm", True] = "layernorm+attention"
     again = expected.get((taken.recompute, taken.one_attention), taken.recompute)
     if taken.recompute in SOME:
         fused = taken.one_attention and taken.recompute != "full/none"

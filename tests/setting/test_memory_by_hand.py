@@ -23,6 +23,9 @@ SAVED = {
     "none": 4 + 6 + 2 + 2 + 2 + 8 + 8 + 2 + 5 * A * S / H,
     "attention": 4 + 6 + 2 + 2 + 2 + 8 + 8 + 2,
     "full": 2,
+    "layernorm+attention": 4 + 6 + 2 + 8 + 8 + 2,  # not what norms give to products
+    "mlp+attention": 4 + 6 + 2 + 2 + 2 + 2,  # nothing inside the MLP
+    "op+attention": 2 + 2 + 2 + 2 + 8,  # the input; of six products the first, third and fifth; what attention gives
 }
 """Bytes for each of sbh elements, by what is computed again; all of it: the input of the layer."""
 
@@ -46,8 +49,13 @@ def result(recompute: str, tp: int, pp: int, zero: int) -> df.Result:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("recompute", [*SAVED])
-@pytest.mark.parametrize(("tp", "pp", "zero"), [(1, 1, 0), (2, 2, 1), (2, 1, 3)])
+@pytest.mark.parametrize(
+    ("recompute", "tp", "pp", "zero"),
+    [
+        *((each, *degrees) for each in ("none", "attention", "full") for degrees in ((1, 1, 0), (2, 2, 1), (2, 1, 3))),
+        *((each, 2, 2, 1) for each in ("layernorm+attention", "mlp+attention", "op+attention")),
+    ],
+)
 def test_a_chip_holds_what_a_count_by_hand_gives(recompute: str, tp: int, pp: int, zero: int) -> None:
     rules = RULES.with_(layers_exchanged=2, exchange_buffers=1e6)
     found, copies = result(recompute, tp, pp, zero), 8 // tp // pp

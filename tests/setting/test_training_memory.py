@@ -24,7 +24,7 @@ from dfopt.judge import ledger as judge
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.workloads import WORKLOADS
-from dfopt.workloads.recompute import RECOMPUTES, Recompute
+from dfopt.workloads.recompute import RECOMPUTES
 
 WORKLOAD: dict[str, dict[str, Any]] = {
     "transformer": {},
@@ -57,7 +57,7 @@ def test_no_mapping_holds_less_than_the_bound(drawn: tuple[World, Mapping]) -> N
     PlanBounds(setting).check_dram(setting.under(world.plan))
 
 
-def trained(workload: str, tensor: int, sequence: bool, recompute: Recompute, **assumed: Any) -> tuple[Graph, Score]:
+def trained(workload: str, tensor: int, sequence: bool, recompute: str, **assumed: Any) -> tuple[Graph, Score]:
     """A training step on some chips under Megatron's shardings, kernel by kernel."""
     graph = WORKLOADS[workload](
         hidden=HIDDEN, heads=HEADS, head_dim=HIDDEN // HEADS, ffn=4 * HIDDEN, seq=SEQ, layers=LAYERS, mode="training",
@@ -80,7 +80,7 @@ def trained(workload: str, tensor: int, sequence: bool, recompute: Recompute, **
 @pytest.mark.parametrize("recompute", RECOMPUTES)
 @pytest.mark.parametrize(("tensor", "sequence"), [(1, False), (4, False), (4, True)])
 @pytest.mark.parametrize("workload", WORKLOAD)
-def test_activations_are_those_of_the_formula(workload: str, tensor: int, sequence: bool, recompute: Recompute) -> None:
+def test_activations_are_those_of_the_formula(workload: str, tensor: int, sequence: bool, recompute: str) -> None:
     """Korthikanti et al., arXiv:2205.05198, equations 1 to 4 and section 5, with half precision."""
     score = trained(workload, tensor, sequence, recompute)[1]
     s, b, h, a, t = SEQ, MICROBATCH, HIDDEN, HEADS, tensor

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from strategies import LEVELS
 
 import dfopt as df
@@ -15,7 +16,7 @@ from dfopt.library import as_graph
 from dfopt.physics.ops import flop
 from dfopt.search.verify import verify
 from dfopt.workloads import WORKLOADS, expand
-from dfopt.workloads.recompute import RECOMPUTES, SOME, Recompute
+from dfopt.workloads.recompute import RECOMPUTES, recompute_of
 
 SIZES: dict[str, dict[str, Any]] = {
     "transformer": {"hidden": 32, "heads": 4, "head_dim": 8, "seq": 16, "layers": 4},
@@ -28,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
 SCORES = ("scores", "softmax", "scores_dropout")
 
 
-def layer(workload: str, recompute: Recompute, **more: Any) -> Graph:
+def layer(workload: str, recompute: str, **more: Any) -> Graph:
     fields = SIZES[workload] | {"mode": "training", "recompute": recompute, "batch": 8, **more}
     return WORKLOADS["decoder" if workload == "moe" else workload](**fields)
 
@@ -42,7 +43,6 @@ def kept(graph: Graph) -> set[str]:
 @pytest.mark.parametrize("workload", SIZES)
 def test_what_is_kept_and_what_runs_again(workload: str) -> None:
     drawn = {each: layer(workload, each) for each in RECOMPUTES}
-    assert {*drawn, *SOME} == {*get_args(Recompute)}
     of = {kernel.name: kernel for kernel in drawn["none"].kernels}
     ends = {kernel.name for kernel in drawn["none"].kernels if kernel.layer not in (None, "layer")}
     first = {t.dst for t in drawn["none"].carried if t.direction == "forward"}
@@ -151,3 +151,33 @@ def test_a_step_is_told_by_its_parts() -> None:
     peak = 8 * df.load_system("a100-8").chip.peak_flops * again.step_time_s
     assert again.score.model_flop_utilization == pytest.approx(3 * 4 * 8 * matrices / peak, rel=1e-9)
     assert again.score.hardware_flop_utilization == pytest.approx(4 * 4 * 8 * matrices / peak, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("workload", "which", "left"),
+    [
+        ("moe", "moe_act", {"Act_Mul"}),
+        ("moe", "moe", {"Top_K", "Gate_Proj", "Up_Proj", "Act_Mul"}),
+        ("decoder", "mlp", {"Gate_Proj", "Up_Proj", "Act_Mul"}),
+        ("transformer", "layernorm", {"LayerNorm_1", "LayerNorm_2"}),
+        ("moe", "layernorm+moe_act", {"RMSNorm_1", "RMSNorm_2", "Act_Mul"}),
+    ],
+)
+def test_modules_are_not_kept(workload: str, which: str, left: set[str]) -> None:
+    whole, graph = layer(workload, "none"), layer(workload, which)
+    assert kept(whole) - kept(graph) == left and graph.variant == f"recompute: {recompute_of(which)}"
+    again = {kernel.stage_with for kernel in graph.kernels if kernel.pass_ == "recompute"}
+    assert again == left | ({"Router"} if which == "moe" else set())  # what the router's choice is made from
+
+
+@pytest.mark.parametrize("which", ["halves", "full/none/attention", "full/full", "mlp+mlp", "", "layernorm+none"])
+def test_what_is_no_name_is_told(which: str) -> None:
+    with pytest.raises(ValidationError, match="found"):
+        layer("decoder", which)
+
+
+@pytest.mark.parametrize(("workload", "which"), [("decoder", "moe"), ("moe", "mlp"), ("decoder", "mla_up_proj/none")])
+def test_names_of_what_a_layer_lacks_are_told(workload: str, which: str) -> None:
+    with pytest.raises(df.DocumentError, match=f"no kernel of decoder is {which.partition('/')[0]}"):
+        layer(workload, which)
+    assert not any(kernel.pass_ == "recompute" for kernel in layer(workload, which, mode="forward").kernels)

@@ -14,6 +14,7 @@ from dfopt.errors import DocumentError, Issue
 from dfopt.frontends.megatron.files import Arguments, read
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import expand
+from dfopt.workloads.recompute import recompute_of
 
 __all__ = ["Run", "load_run", "write_run"]
 
@@ -118,7 +119,8 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
         **_types(a),
     }
     workload = "transformer"
-    if rotary or a.swiglu or groups < a.num_attention_heads or a.num_experts or not _drops(a) or a.vocab_size:
+    plain = not (rotary or a.swiglu or groups < a.num_attention_heads or _modules_again(a))
+    if not plain or a.num_experts or not _drops(a) or a.vocab_size:
         workload = "decoder"
         parameters |= {
             "kv_heads": groups,
@@ -139,9 +141,18 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
 def _recompute(a: Arguments, keeps_no_scores: bool) -> str:
     """What is computed again; of some layers of a stage, where not of all."""
     told = _RECOMPUTE[a.recompute_granularity, keeps_no_scores]
+    if more := _modules_again(a):
+        return recompute_of("+".join({*more, "attention"} if keeps_no_scores else more))
     if a.recompute_granularity != "full" or a.recompute_method != "block" or _recomputed(a) >= a.stage_layers:
         return told
     return f"{told}/{_RECOMPUTE[None, keeps_no_scores]}"
+
+
+def _modules_again(a: Arguments) -> list[str]:
+    """Modules that are computed again, where those are others than attention alone."""
+    if a.recompute_granularity != "selective" or a.recompute_modules == ("core_attn",):
+        return []
+    return ["attention" if name == "core_attn" else name for name in a.recompute_modules]
 
 
 def _recomputed(a: Arguments) -> int:

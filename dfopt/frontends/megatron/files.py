@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from dfopt.documents.base import Part, issues_of
 from dfopt.documents.scalars import parse_scalar
@@ -22,6 +22,13 @@ from dfopt.errors import DocumentError, Issue, refuse, shown
 __all__ = ["REFUSED", "Arguments", "option", "read", "words_of"]
 
 Count = Annotated[int, Field(ge=1)]
+
+
+def _listed(value: Any) -> Any:
+    """Several words, also if there is one."""
+    return (value,) if isinstance(value, str) else value
+
+
 _WORD = re.compile(r"--[a-z0-9][a-z0-9_-]*")
 
 REFUSED: Final[Mapping[str, str]] = {
@@ -94,7 +101,9 @@ class Arguments(Part):
     recompute_granularity: Literal["full", "selective"] | None = None
     recompute_method: Literal["uniform", "block"] | None = None
     recompute_num_layers: Count | None = None
-    recompute_modules: Literal["core_attn"] = "core_attn"
+    recompute_modules: Annotated[
+        tuple[Literal["core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe"], ...], BeforeValidator(_listed)
+    ] = ("core_attn",)
     attention_backend: Literal["flash", "fused", "unfused", "local", "auto"] = "auto"
     use_flash_attn: bool = False
     use_distributed_optimizer: bool = False
