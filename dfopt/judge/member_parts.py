@@ -59,7 +59,7 @@ class Parts:
             return _ATTENDS.get(kernel.role or "", "copy")
         if kernel.module == "experts" and scheme == "outer":
             return "sent"
-        if kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.pass_ != "forward"):
+        if _goes_back(kernel):
             return self._way_back(kernel)
         behind = any(self._hands_on_features(other) for other in self._own(kernel, self.made_by[kernel.name]))
         if kernel.op == "elementwise" and kernel.outer == 1 and self._adds_heads(kernel):
@@ -90,15 +90,17 @@ class Parts:
 
     def _of_keys(self, kernel: Kernel) -> bool:
         """Whether it is the gradient of keys or values: of what the product that attends has as its operand 2."""
-        return kernel.op == "matmul" and kernel.pass_ != "forward" and self._reads_again(kernel) == {1}
+        return kernel.op == "matmul" and _on_way_back(kernel) and self._reads_again(kernel) == {1}
 
     def _reads_again(self, kernel: Kernel) -> set[int]:
         """The operands of a product of two activations that a gradient of it reads, of its input."""
         product, found = self.of.get(kernel.stage_with or ""), set[int]()
         if product is None or product.op != "matmul" or product.pass_ != "forward" or product.module != kernel.module:
             return found
+        makers = [self.of[name] for name in self.made_by[kernel.name]]
+        once = {one.stage_with if one.pass_ == "recompute" else one.name for one in makers}
         for tensor, operand in zip(self.all.tensors, operands(self.all), strict=True):
-            if tensor.dst == product.name and tensor.src in self.made_by[kernel.name]:
+            if tensor.dst == product.name and tensor.src in once:
                 found.add(operand)
         return found
 
@@ -132,7 +134,7 @@ class Parts:
     def problem(self, kernel: Kernel) -> str | None:
         """Why a kernel cannot play its part."""
         role, name, many = self.role(kernel.name), kernel.name, self.all.microbatch
-        if kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.pass_ != "forward"):
+        if _goes_back(kernel):
             if self.product(kernel) is None:
                 return f"{name!r} stays with no product of its module"
             if kernel.op == "weight_update" and self.taken_by[name]:
@@ -214,7 +216,7 @@ class Parts:
         if kernel.samples is not None or kernel.op == "matmul":
             if kernel.role not in _ATTENDS or size < 2 or (kernel.samples or 1) % many:
                 return f"{name!r} does not attend with several tokens of each sequence"
-            if kernel.op == "matmul" and kernel.pass_ != "forward" and len(self._reads_again(kernel)) != 1:
+            if kernel.op == "matmul" and _on_way_back(kernel) and len(self._reads_again(kernel)) != 1:
                 return f"{name!r} reads no operand of what it stays with again"
         elif size % many:
             return f"{name!r} is not as large as {many} sequences make it"
@@ -314,3 +316,13 @@ class Parts:
     def _states(kernel: Kernel, change: object) -> object:
         assert callable(change)
         return tuple(s.model_copy(update=change(s)) for s in kernel.states) if kernel.states else kernel.states
+
+
+def _on_way_back(kernel: Kernel) -> bool:
+    """Whether it gives a gradient: what is computed again does not."""
+    return kernel.pass_ not in ("forward", "recompute")
+
+
+def _goes_back(kernel: Kernel) -> bool:
+    """Whether it is the gradient of a product's input or of its weight."""
+    return kernel.op == "weight_update" or (kernel.op == "gemm" and _on_way_back(kernel))

@@ -24,6 +24,8 @@ __all__ = ["Laid", "Lies", "Placed", "Unsplit"]
 Lies = Literal["whole", "tokens", "sums", "experts", "features", "keys", "gradient"]
 
 _CLOSE = 1e-12
+_ONWARDS: Final = ("forward", "recompute")
+"""Passes of kernels that are no gradients."""
 _OVER_KEYS: Final = {"scores": "m", "softmax": "m", "scores_dropout": "m", "context": "k"}
 """Kernels of attention by their role, with the axis that keys are along."""
 _TURNED: Final = {"m": ("k", "n"), "k": ("m", "m"), "outer": ("k", "n")}
@@ -180,9 +182,9 @@ class Laid:
 
     def _queries(self, kernel: Kernel) -> str:
         """The axis that queries are along: in gradients of keys and values the contraction."""
-        if kernel.pass_ == "forward" or kernel.op != "matmul":
+        if kernel.pass_ in _ONWARDS or kernel.op != "matmul":
             return "n"
-        product, read = self.of.get(kernel.stage_with or ""), {tensor.src for tensor in self.into[kernel.name]}
+        product, read = self.of.get(kernel.stage_with or ""), {self._first(one.src) for one in self.into[kernel.name]}
         if product is None or (product.op, product.pass_, product.module) != ("matmul", "forward", kernel.module):
             raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
         pairs = zip(self.whole.tensors, self.operands, strict=True)
@@ -190,6 +192,11 @@ class Laid:
         if len(again) != 1:
             raise Unsplit(f"{kernel.name!r} does not read one operand of {product.name!r} again")
         return "k" if again == {1} else "n"
+
+    def _first(self, name: str) -> str:
+        """The kernel itself, or the one of the forward pass that it computes again."""
+        kernel = self.of[name]
+        return (kernel.stage_with or name) if kernel.pass_ == "recompute" else name
 
     @cached_property
     def operands(self) -> list[int]:
@@ -331,7 +338,7 @@ def _traffic(kernel: Kernel, share: Fraction) -> dict[str, float]:
 
 def _is_gradient(kernel: Kernel) -> bool:
     """Whether a kernel is the gradient of a product with a weight: of its input, or of the weight."""
-    return kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.pass_ != "forward")
+    return kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.pass_ not in _ONWARDS)
 
 
 def _tokens(kernel: Kernel) -> str:

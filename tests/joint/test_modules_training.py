@@ -27,14 +27,19 @@ from dfopt.physics.pipeline import resolve
 from dfopt.setting.members import able, member_graph
 from dfopt.setting.plans import asked_plans
 from dfopt.workloads.backward import backward_of
+from dfopt.workloads.recompute import recomputed
+
+SIZES = ("outer", "samples", "m", "k", "n", "density", "experts")
 
 
 @st.composite
 def steps(draw: st.DrawFn, most: int) -> Graph:
-    """Training steps of models: nothing is kept from one evaluation to the next."""
+    """Training steps of models, in some of which kernels run again: nothing is kept for the next evaluation."""
     forward = draw(models(most, serves=False))
     kernels = tuple(kernel.model_copy(update={"states": None}) for kernel in forward.kernels)
-    return backward_of(forward.model_copy(update={"kernels": kernels}))
+    whole = backward_of(forward.model_copy(update={"kernels": kernels}))
+    again = draw(st.sets(st.sampled_from([kernel.name for kernel in kernels]))) if draw(st.booleans()) else set()
+    return recomputed(whole, again)
 
 
 def machine(*sizes: int, **more: Any) -> System:
@@ -75,6 +80,9 @@ def test_optimiser_and_judge_share_training_steps_out_alike(graph: Graph, axis: 
                 assert part.copied == (1.0 if tokens else None)
             elif part.op == "gemm":
                 assert ops.weight_elements(part) == pytest.approx(held[part.stage_with or part.name])
+            if part.pass_ == "recompute":  # as the first time
+                first = mine.kernels[mine.index()[str(part.stage_with)]]
+                assert [getattr(part, size) for size in SIZES] == [getattr(first, size) for size in SIZES]
 
 
 @share(0.25)
@@ -299,3 +307,27 @@ def test_what_has_no_gradient_there_is_refused_by_name() -> None:
 def test_a_share_of_a_gradient_is_of_a_gradient() -> None:
     with pytest.raises(ValueError, match="found 1 of a gemm"):
         Kernel(name="a", op="gemm", m=4, n=4, copied=1.0)
+
+
+@pytest.mark.parametrize("recompute", ["attention", "full+attention", "op+attention"])
+def test_tokens_of_a_sequence_are_shared_whatever_runs_again(recompute: str) -> None:
+    """Keys are gathered once more for what runs again, and its gradients are those of what it stands for."""
+    sizes = {"hidden": 64, "heads": 8, "kv_heads": 2, "head_dim": 8, "ffn": 96, "vocab": 100, "seq": 32, "layers": 4}
+    graph = df.load_graph("llama-3.1-8b", mode="training", recompute=recompute, batch=8, **sizes)
+    whole = df.load_graph("llama-3.1-8b", mode="training", batch=8, **sizes)
+    parts = {}
+    for each in (graph, whole):
+        plan = Plan(mp=2, mp_dims=("nvlink",), modules=Modules(stream="context", mixer="context", dense="n"))
+        assert not list(issues(plan, each, df.load_system("h100-8")))
+        parts[each.variant] = {one.name: one for one in member_graph(each, plan.modules or Modules(), 2, 2).kernels}
+    again, once = parts[graph.variant], parts[None]
+    assert [name for name in once if again[name].n != once[name].n] == []
+
+    def kinds(part: dict[str, Kernel], gather: bool) -> dict[str, list[str]]:
+        """Of each kernel with any, what adds up gradients of keys, or what brings keys."""
+        every = {name: [c.kind for c in one.communications if (c.kind == "all_gather") == gather]
+                 for name, one in part.items()}  # fmt: skip
+        return {name: found for name, found in every.items() if found}
+
+    assert kinds(again, gather=False) == kinds(once, gather=False) != {}
+    assert sum(map(len, kinds(again, gather=True).values())) == sum(map(len, kinds(once, gather=True).values()))
