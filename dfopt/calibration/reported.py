@@ -7,6 +7,7 @@ from typing import Final
 
 from dfopt.calibration.machines import Chip, machine_of
 from dfopt.calibration.row import (
+    AS_GIVEN,
     Cannot,
     Cells,
     Model,
@@ -19,7 +20,7 @@ from dfopt.calibration.row import (
     number,
     types_of,
 )
-from dfopt.workloads.recompute import Recompute
+from dfopt.workloads.recompute import recompute_of
 
 __all__ = ["reported"]
 
@@ -36,9 +37,10 @@ _CHIPS: Final[tuple[tuple[str, Chip], ...]] = (
     ("dgx-gb200", "gb200"),
     ("dgx-gb300", "gb300"),
 )
-_AGAIN: Final[dict[str, Recompute | None]] = {"full": "full+attention", "none": "attention", "": None}
-"""By the first word of a cell; a library's attention keeps no scores."""
-_PARTS: Final = ("selective",)  # of a layer other than its scores: what is taken is that nothing but those is
+_AGAIN: Final = {"full": "full+attention", "none": "attention", "selective: empty list": "attention"}
+"""By how a cell begins; a library's attention keeps no scores."""
+_SELECTIVE: Final = "selective: "  # and modules of Megatron-LM
+_BY_POLICY: Final = "selective 'op'"  # of torchtitan
 _LEFT_OUT: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "recipe_overlap_p2p_comm": ("p2p overlap", ("True",)),
     "recipe_overlap_param_gather": ("overlap of parameter gathers", ("True",)),
@@ -82,7 +84,7 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
     said: dict[str, Sequence] = {"True": "allow", "False": "none"}
     return TrainingRow(
         name, source, model, chip, chips, tensor, pipeline, copies, batch=batch,
-        seconds=_step(cells, model, batch, chip), dtypes=types_of(_precision(cells)),
+        seconds=_step(cells, model, batch, chip), dtypes=types_of(_precision(cells), not AS_GIVEN.search(source)),
         microbatch=maybe(cells, "mbs"), interleave=maybe(cells, "vp"), recompute=again,
         sequence_parallelism=said.get(cells.get("recipe_sequence_parallel", "")),
         zero=3 if shared > 1 else _ZERO.get(cells.get("recipe_distributed_optimizer", "")),
@@ -100,16 +102,27 @@ def _precision(cells: Cells) -> str:
     return "fp8" if eight and cells["precision"].upper().startswith("FP8/BF16") else cells["precision"]
 
 
-def _again(cells: Cells) -> tuple[Recompute | None, list[str]]:
-    """What is computed again, and what is left out of that."""
-    texts = [cells.get(column, "") for column in ("recompute", "recipe_recompute", "recipe_remat_policy")]
-    text = next((text for text in texts if text), "")
-    word = text.replace(":", " ").split(" ")[0]
-    if word in _PARTS:
-        return "attention", [] if "none" in text else [f"recomputation: {text}"]
-    if word not in _AGAIN:
+def _again(cells: Cells) -> tuple[str | None, list[str]]:
+    """What is computed again, and what is left out of that; nothing, where a recipe is of a run that is only near."""
+    table, recipe, policy = (cells.get(name, "") for name in ("recompute", "recipe_recompute", "recipe_remat_policy"))
+    if policy.startswith(_BY_POLICY):
+        return "op+attention", []
+    if not table and cells.get("recipe_match") == "partial":
+        return None, []
+    text = table or recipe or policy
+    if not text:
+        return None, []
+    found = next((again for begin, again in _AGAIN.items() if text.startswith(begin)), None)
+    if found is not None:
+        return found, []
+    if not text.startswith("selective"):
         raise Cannot(f"recompute {text}")
-    return _AGAIN[word], []
+    if not text.startswith(_SELECTIVE):
+        return "attention", [f"recomputation: {text}"]
+    try:
+        return recompute_of("+".join({*text.removeprefix(_SELECTIVE).split("+"), "attention"})), []
+    except ValueError:
+        raise Cannot(f"recompute {text}") from None
 
 
 def _step(cells: Cells, model: Model, batch: int, chip: Chip) -> float:

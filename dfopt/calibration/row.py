@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dfopt.calibration.machines import Chip
-from dfopt.workloads.recompute import Recompute
 
 __all__ = [
-    "Cannot", "Cells", "Model", "Sequence", "TrainingRow", "Untaken", "degrees", "maybe", "measured", "model_of",
-    "number", "types_of",
+    "AS_GIVEN", "Cannot", "Cells", "Model", "Sequence", "TrainingRow", "Untaken", "degrees", "maybe", "measured",
+    "model_of", "number", "types_of",
 ]  # fmt: skip
 
 Cells = Mapping[str, str]
 Sequence = Literal["none", "allow"]
 
+AS_GIVEN: Final = re.compile("torchtitan", re.IGNORECASE)
+"""Sources whose products in 8 bits keep tensors of 16: torchao's do, Transformer Engine's do not."""
 _CLOSE = 0.08  # relative: a stated number of parameters is rounded, and leaves out biases and norms
 
 
@@ -103,7 +105,7 @@ class TrainingRow:
     dtypes: tuple[tuple[str, str], ...] = ()
     microbatch: int | None = None
     interleave: int | None = None
-    recompute: Recompute | None = None
+    recompute: str | None = None
     sequence_parallelism: Sequence | None = None
     zero: int | None = None
     main_gradients: str | None = None
@@ -193,8 +195,17 @@ _TYPES: Final[dict[str, _Types]] = {
 }
 
 
-def types_of(precision: str) -> _Types:
-    """Types of a graph's data in a mixed precision: products with weights are computed in it, all else in 16 bits."""
+def types_of(precision: str, converted: bool = False) -> _Types:
+    """Types of a graph's data in a mixed precision: products with weights are computed in it, all else in 16 bits.
+
+    ``converted``: products keep what they take for their gradients, not what they are given.
+
+    Examples
+    --------
+    >>> types_of("MXFP8", converted=True)
+    (('weights', 'mxfp8'), ('operands', 'mxfp8'), ('ends', 'bf16'), ('saved', 'mxfp8'))
+    """
     if precision.lower() not in _TYPES:
         raise Cannot(f"precision {precision or 'not stated'}")
-    return _TYPES[precision.lower()]
+    types = _TYPES[precision.lower()]
+    return (*types, *(("saved", value) for name, value in types if name == "operands" and converted))

@@ -20,6 +20,7 @@ from typing import Final
 from dfopt.calibration.machines import Chip
 from dfopt.calibration.reported import reported
 from dfopt.calibration.row import (
+    AS_GIVEN,
     Cannot,
     Cells,
     Sequence,
@@ -33,7 +34,6 @@ from dfopt.calibration.row import (
     types_of,
 )
 from dfopt.errors import refuse
-from dfopt.workloads.recompute import Recompute
 
 __all__ = ["digest_of", "read_rows"]
 
@@ -93,7 +93,9 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     if cells["accelerator"] not in known:
         raise Cannot(f"chip {cells['accelerator'] or 'not stated'}")
     chip = known[cells["accelerator"]]
-    recomputed: dict[str, Recompute | None] = {"full": "full", "selective(attn)": "attention", "none": "none", "": None}
+    given = AS_GIVEN.search(source) is not None
+    recomputed: dict[str, str | None] = {"full": "full", "selective(attn)": "attention", "none": "none", "": None}
+    recomputed |= {"selective": "op+attention"} if given else {}  # its policy by ops, where no number of layers is said
     if cells["recompute"] not in recomputed:
         raise Cannot(f"recompute {cells['recompute']}")
     said: dict[str, Sequence] = {"true": "allow", "false": "none"}
@@ -111,7 +113,7 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     silent = not sharded and not chip.startswith("a100")  # Megatron-LM's kin have had it since
     return TrainingRow(
         name, source.split(" (")[0], model, chip, chips, tensor, pipeline, copies, batch=number(cells, "global_batch"),
-        seconds=measured(cells, "iter_time_s"), dtypes=types_of(cells["precision"]), contexts=contexts,
+        seconds=measured(cells, "iter_time_s"), dtypes=types_of(cells["precision"], not given), contexts=contexts,
         microbatch=maybe(cells, "microbatch"), interleave=maybe(cells, "interleave"),
         recompute=_in_a_library(again) if flash else again, sequence_parallelism=sequence,
         zero=3 if sharded.startswith("FSDP") else 0 if sharded.startswith("DDP") else None,
@@ -121,9 +123,9 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     )  # fmt: skip
 
 
-def _in_a_library(again: Recompute | None) -> Recompute | None:
+def _in_a_library(again: str | None) -> str | None:
     """What is computed again where a library's attention keeps no scores: they always are."""
-    ways: dict[Recompute, Recompute] = {"none": "attention", "full": "full+attention"}
+    ways: dict[str, str] = {"none": "attention", "full": "full+attention"}
     return None if again is None else ways.get(again, again)
 
 

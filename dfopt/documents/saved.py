@@ -6,8 +6,8 @@ Calculon's read nothing but gradients and masks. What real ones read is in memor
 
 Where products are computed in 8 bits, some libraries keep what those take, converted, and not what they were given:
 Transformer Engine does (``Linear`` saves its quantized input), torchao does not (its ``Float8Linear`` saves the tensor
-of 16 bits, and converts it once more), and torchtitan reports as many GiB with either. ``dtypes.saved`` says it. Of a
-kernel that says of its own output how long it is kept, that stays as it is.
+of 16 bits, and converts it once more), and torchtitan reports as many GiB with either. ``dtypes.saved`` says it. What
+a kernel says of its own output holds beside that: kept, it is there with the copy; kept for a while only, it has none.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def saved_word(graph: Graph, tensor: Tensor) -> float | None:
         return None
     index = graph.index()
     made, reader = graph.kernels[index[tensor.src]], graph.kernels[index[tensor.dst]]
-    if reader.op != "weight_update" or made.pass_ != "forward" or is_kept(graph, tensor):
+    if reader.op != "weight_update" or made.pass_ != "forward":
         return None
     product = None if reader.stage_with is None else graph.kernels[index[reader.stage_with]]
     if product is not None and weights_of(product) == "ends" and graph.dtypes.ends is not None:

@@ -39,12 +39,13 @@ def left_of(case: Case, fan: Fan) -> float:
     """Bytes on a chip of a fan that the forward pass leaves behind: as it is, as its readers take it, or both."""
     later = {one for one in fan.readers if not case.kernels[one].forward}
     narrow = {one for one in later if copied_word(case.graph, case.kernels[one].kernel) is not None}
-    if not narrow or case.is_whole(fan):
-        return fan.chip
     source = case.kernels[fan.src].kernel
+    kept = source.output_saved if case.is_whole(fan) else None
+    if not narrow or kept is False:
+        return fan.chip
     word = copied_word(case.graph, case.kernels[min(narrow)].kernel) or 0.0
     copy = fan.chip / made_word(case.graph, source) * word
-    return copy if narrow == later else fan.chip + copy
+    return fan.chip + copy if kept or narrow != later else copy
 
 
 def _made(case: Case, one: Placed) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.saved import kept_beside, saved_word
+from dfopt.documents.saved import is_kept, kept_beside, saved_word
 from dfopt.physics import ops
 from dfopt.physics.working import activation_gradients, collective_buffers
 from dfopt.setting.by_kernel import again_by_kernel, fanout_groups, saved_by_kernel
@@ -67,14 +67,16 @@ def _in_other_types(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     if graph.dtypes is None or graph.dtypes.saved is None:
         return found
-    passes = {kernel.name: kernel.pass_ for kernel in graph.kernels}
+    of = {kernel.name: kernel for kernel in graph.kernels}
     later = defaultdict(list)
     for group, tensor in zip(fanout_groups(graph, assumptions).tolist(), graph.tensors, strict=True):
-        if passes[tensor.src] == "forward" != passes[tensor.dst]:
+        if of[tensor.src].pass_ == "forward" != of[tensor.dst].pass_:
             later[group].append(tensor)
     for readers in later.values():
-        words = {saved_word(graph, tensor) for tensor in readers}
-        copies = sum(graph.elements_of(readers[0]) * word for word in words if word is not None)
+        first = readers[0]
+        says = of[first.src].output_saved if is_kept(graph, first) else None
+        words = {saved_word(graph, tensor) for tensor in readers} if says is not False else set()
+        copies = sum(graph.elements_of(first) * word for word in words if word is not None)
         if copies:
-            found[readers[0].src] += copies - (0.0 if None in words else graph.bytes_of(readers[0]))
+            found[first.src] += copies - (0.0 if says or None in words else graph.bytes_of(first))
     return found

@@ -302,7 +302,7 @@ def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[t
     handed_on = (Tensor(src=last, dst=first),)
     graph = Graph(name=name, **p.sized, kernels=drawing.kernels, tensors=drawing.tensors, carried=handed_on)
     if p.mode == "training":
-        graph = recomputes(_trained(graph, drawing), p.recompute)
+        graph = recomputes(_trained(_with_outputs_kept(graph, p), drawing), p.recompute)
     if not several:
         return graph, drawing.from_states
 
@@ -377,6 +377,17 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
         residual = add(number, out, residual)
         residual = norm(number, residual) if layer.norms == "after" else residual
     return first, residual
+
+
+def _with_outputs_kept(graph: Graph, p: StackParameters) -> Graph:
+    """Where products keep converted copies, what attention gives is kept beside them if no scores are.
+
+    A kernel for all of attention makes gradients of scores from it (FlashAttention-2, arXiv:2307.08691, algorithm 2).
+    """
+    if p.dtypes is None or p.dtypes.saved is None or "attention" not in p.recompute:
+        return graph
+    kept = (one.model_copy(update={"output_saved": True}) if one.role == "context" else one for one in graph.kernels)
+    return graph.model_copy(update={"kernels": tuple(kept)})
 
 
 def _trained(graph: Graph, drawing: Drawing) -> Graph:

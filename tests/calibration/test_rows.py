@@ -88,6 +88,36 @@ def test_a_recipe_says_what_gradients_are_held_in_and_what_copies_share_out(tmp_
     assert (silent.zero, silent.main_gradients) == (None, None) and graph_of(silent, 1, "none").main_gradients == "fp32"
 
 
+@pytest.mark.parametrize(
+    ("said", "again"),
+    [
+        ({"recipe_recompute": "selective: layernorm+moe_act"}, "moe_act+layernorm+attention"),
+        ({"recipe_recompute": "selective: empty list (none)"}, "attention"),
+        ({"recipe_recompute": "none (modules listed but granularity unset)"}, "attention"),
+        ({"recipe_remat_policy": "selective 'op': saves mm (every second mm recomputed)"}, "op+attention"),
+        ({"recipe_recompute": "none", "recipe_match": "partial"}, None),  # of a run that is only near
+        ({"recipe_recompute": "none", "recipe_match": "partial", "recompute": "full"}, "full+attention"),
+    ],
+)
+def test_recipes_say_what_is_computed_again(tmp_path: Path, said: dict[str, str], again: str | None) -> None:
+    said = {"recompute": "", **said}
+    cells = "".join(f",{name}" for name in said if name.startswith("recipe"))
+    row = reported(tmp_path, columns=REPORTED + cells, **said)
+    assert isinstance(row, TrainingRow) and (row.recompute, "recomputation" in str(row.unmodelled)) == (again, False)
+
+
+def test_libraries_keep_what_products_take_or_what_they_are_given(tmp_path: Path) -> None:
+    """Torchtitan reports as many GiB in 8 bits as in 16."""
+    kept = {}
+    for url in ("https://github.com/NVIDIA/x", "https://github.com/pytorch/torchtitan"):
+        row = reported(tmp_path, precision="mxfp8", source_url=url)
+        assert isinstance(row, TrainingRow)
+        types = graph_of(row, 1, "attention").dtypes
+        assert types is not None and types.operands == "mxfp8"
+        kept[url] = types.saved
+    assert list(kept.values()) == ["mxfp8", None]
+
+
 def test_where_nothing_is_said_of_zero_state_is_shared_out_if_it_has_to_be() -> None:
     small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
     row = TrainingRow(
