@@ -110,7 +110,8 @@ def rows(names: Sequence[str], gap: float, limit: float, check: bool) -> Iterato
         try:
             result = df.optimize(
                 first, system, variants=others, assumptions=assumptions, zero=(0, 1), gap=gap, time_limit=limit,
-                offload="any" if space.offload else None, sensitivity=False,
+                offload="any" if space.offload else None, tensor_overlap="any" if space.overlaps else None,
+                sensitivity=False,
             )  # fmt: skip
         except DfoptError as error:
             yield f"| {name} | | {error} | | | | |"

@@ -76,7 +76,7 @@ def solve(
         under(PARALLEL, "of two microbatches one sends while the other computes; tried unless said"),
     ] = None,
     tp_comm_overlap: Annotated[
-        str | None, under(PARALLEL, "collectives behind products; any: ring", metavar="none|ring|pipe|any")
+        str | None, under(PARALLEL, "collectives behind products; any: the best", metavar="none|ring|pipe|any")
     ] = None,
     gradient_overlap: Annotated[
         str | None, under(PARALLEL, "gradients added up behind the backward pass", metavar="none|backward|any")

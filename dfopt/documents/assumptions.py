@@ -258,6 +258,24 @@ class Assumptions(Document):
         """Whether everything that a layer needs to train is counted at once, as Calculon does."""
         return self.training_memory == "calculon" and self.gradients == "exact"
 
+    def hiding(self, way: str | None) -> Assumptions:
+        """The same where products hide collectives in some way, or not at all; as they say if none is given.
+
+        Where nothing is hidden, nothing is counted as in products that hide something.
+
+        Examples
+        --------
+        >>> Assumptions(tensor_overlap="ring", operand_traffic="own_tiled").hiding("none").operand_traffic
+        'own'
+        """
+        if way is None or way == self.tensor_overlap:
+            return self
+        changes: dict[str, Any] = {"tensor_overlap": None if way == "none" else way}
+        if way == "none":
+            apart = {"operand_traffic": ("own_tiled", "own"), "collective_work": ("first_adds", "first")}
+            changes |= {name: then for name, (found, then) in apart.items() if getattr(self, name) == found}
+        return self if all(getattr(self, name) == value for name, value in changes.items()) else self.with_(**changes)
+
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""
         fields = {**self.model_dump(by_alias=False, exclude={"schema_"}), **changes}

@@ -39,7 +39,8 @@ class Plan(Document, OnAxes):
     while the other computes. ``zero``: what copies of the batch share out, by the levels of ZeRO
     (:mod:`dfopt.physics.copies`), and ``hybrid``, in which groups. ``recomputed``: how many layers of every stage, its
     first ones, are of the kind that is computed again in the backward pass, of a graph that draws both
-    (``Graph.recomputed``).
+    (``Graph.recomputed``). ``tensor_overlap``: how products hide collectives, instead of what the assumptions say
+    (:meth:`dfopt.documents.assumptions.Assumptions.hiding`).
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -67,6 +68,9 @@ class Plan(Document, OnAxes):
     )
     recomputed: int | None = Field(
         default=None, ge=1, description="layers of every stage that are computed again; none: those that say so"
+    )
+    tensor_overlap: Literal["none", "ring", "pipe", "pipe_twice"] | None = Field(
+        default=None, description="how products hide the collectives of chips that share them; none: as is assumed"
     )
 
     @cached_property
@@ -261,6 +265,8 @@ class Plan(Document, OnAxes):
             parts.append(f"ZeRO-{self.zero}" + (f"x{self.hybrid.replicas}" if self.hybrid else ""))
         if self.recomputed:
             parts.append(f"R{self.recomputed}")
+        if self.tensor_overlap:
+            parts.append(f"TP overlap {self.tensor_overlap}")
         if self.uneven:
             first, middle, last = self.stage_layers
             between = {2: "", 3: f"+{middle}"}.get(self.stages, f"+{middle}..{middle}")

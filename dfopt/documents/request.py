@@ -22,6 +22,8 @@ _BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
 }  # fmt: skip
 """What the field calls schemes of modules, by the degree that says so."""
 
+_HIDING: Final = "tensor_overlap", "operand_traffic", "collective_work"
+
 FREE_ZERO: Final = 0, 1
 """Levels of ZeRO that are tried where nobody says which and every execution option is free."""
 
@@ -83,7 +85,8 @@ class Request(OnAxes):
     tensor_overlap: Literal["none", "ring", "pipe", "any"] | None = Field(
         default=None,
         description="of collectives between chips that share a product, instead of what the assumptions say; any ="
-        " ring, which is never slower than pipe, and that than none",
+        " ring, which is never slower than pipe, and that than none; where exchanges are hidden as Calculon counts,"
+        " all of them are tried where that does not hold (and its pipe waits twice)",
     )
     gradient_overlap: Literal["none", "backward", "any"] | None = Field(
         default=None,
@@ -168,18 +171,19 @@ class Request(OnAxes):
         """
         order = None if self.schedule is None else "gpipe" if self.schedule == "gpipe" else "one_f_one_b"
         counted = assumptions.gradient_overlap in ("calculon", "calculon_or_none")
-        best = {"tensor_overlap": "ring", "gradient_overlap": "calculon_or_none" if counted else "backward"}
         asked = {"sequence_parallelism": self.sequence_parallelism, "schedule": order}
-        for name, value in best.items():
-            if (said := getattr(self, name)) is not None:
-                asked[name] = value if said == "any" else said
-        changes = {name: None if value == "none" and name in best else value for name, value in asked.items()}
+        if (gradients := self.gradient_overlap) is not None:
+            best = "calculon_or_none" if counted else "backward"
+            asked["gradient_overlap"] = best if gradients == "any" else gradients
+        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if changes.get("gradient_overlap") == "none":
+            changes["gradient_overlap"] = None
+        if (tensors := self.tensor_overlap) is not None:
+            tensors = "ring" if tensors == "any" else tensors
+            hidden = assumptions.hiding("pipe_twice" if tensors == "pipe" and counted else tensors)
+            changes |= {name: getattr(hidden, name) for name in _HIDING}
         return assumptions.changed(
-            {
-                name: value
-                for name, value in changes.items()
-                if asked[name] is not None and value != getattr(assumptions, name)
-            }
+            {name: value for name, value in changes.items() if value != getattr(assumptions, name)}
         )
 
     def freed(self) -> Self:

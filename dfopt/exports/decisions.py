@@ -134,6 +134,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         sum(stages[:1]) + stages[1] * (plan.stages - 2) + stages[2] if stages else plan.layers_per_stage * plan.stages
     )
     weights, operands, _ = _types(graph)
+    way = result.assumptions.hiding(plan.tensor_overlap).tensor_overlap
     trained = _trained(graph)
     moments = trained["moments"]
     said = {
@@ -148,7 +149,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "products": trained["products"],
         "tensor": _degree(plan.shards),
         "sequence parallelism": "used" if by_tokens else "",
-        "tensor overlap": result.assumptions.tensor_overlap or "" if plan.shards > 1 else "",
+        "tensor overlap": (way or "") if plan.shards > 1 else "",
         "shardings": odd,
         "pipeline": _degree(plan.stages),
         "stages": _stages(plan, held == graph.repeat),
@@ -176,7 +177,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         chips=plan.shards * plan.members * plan.stages * plan.copies,
         tensor=plan.shards,
         sequence_parallel=by_tokens,
-        tensor_overlap=plan.shards > 1 and result.assumptions.tensor_overlap is not None,
+        tensor_overlap=plan.shards > 1 and way is not None,
         gradient_overlap=result.hides_gradients,
         pipeline=plan.stages,
         virtual=plan.interleave,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, Result, Space
 from dfopt.errors import PlanError
+from dfopt.search.hiding import Hiding
 from dfopt.search.matrices import solved_together
 from dfopt.search.nodes import all_down_sets
 from dfopt.search.options import Options
@@ -98,8 +99,9 @@ class Plans:
             setting = Setting(graph, result.system, result.assumptions)
             bounds, memo = PlanBounds(setting), Memo()
             together = [plan for plan in legal if self.joint and solved_together(graph, plan, result.request)]
-            placing = Placing(setting, result.request)
-            listed = [one for plan in legal for one in placing.every(plan)]
+            placing, hiding = Placing(setting, result.request), Hiding(setting, result.request)
+            placed = (one for plan in legal for one in placing.every(plan))
+            listed = [each for one in placed for each in (one, *hiding.others(one))]
             mine = [record for plan in listed for _, record in self.left.get((plan, graph.variant), ())]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
             hints = {record.plan: frozenset(record.agreed) for record in mine}
@@ -114,7 +116,7 @@ class Plans:
             if result.space is not None and result.space.exact and not kinds <= set(lattices):  # plans' bounds did
                 lattices = all_down_sets(setting, legal, self.options)
             for plan in legal:
-                self._placed(setting, plan, placing, lows)
+                self._placed(setting, plan, placing, hiding, lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
             spaces.append(search_space(setting, listed, lattices, len(placing.menu) or 1))
         for number, _ in self.apart.values():
@@ -197,14 +199,27 @@ class Plans:
             self.problems.append(f"$.plans: no record of {key[0].label}")
         return records
 
-    def _placed(self, setting: Setting, plan: Plan, placing: Placing, lows: Mapping[Plan, Low]) -> None:
-        """The same of a plan that may stand for others, which differ in what lies where only."""
-        every = placing.every(plan)
-        if any((one, setting.graph.variant) in self.left for one in every[1:]):
-            for one in every:
-                self._plan(setting, one, lows.get(one, lows[plan]))
+    def _placed(self, setting: Setting, plan: Plan, placing: Placing, hiding: Hiding, lows: Mapping[Plan, Low]) -> None:
+        """The same of a plan that may stand for others, which differ in what lies where and hides what only."""
+        listed = [(one, *hiding.others(one)) for one in placing.every(plan)]
+        if any(self._has(setting, one) for ways in listed[1:] for one in ways):
+            for ways in listed:
+                self._hidden(setting, ways, [lows.get(one, lows[plan]) for one in ways])
             return
-        self._plan(setting, plan, least_of([lows[one] for one in every if one in lows]))
+        known = [[lows[one] for one in ways if one in lows] for ways in listed]
+        rest = [low for each in known[1:] for low in each]
+        self._hidden(setting, listed[0], [least_of([known[0][0], *rest]), *known[0][1:]])
+
+    def _has(self, setting: Setting, plan: Plan) -> bool:
+        return (plan, setting.graph.variant) in self.left
+
+    def _hidden(self, setting: Setting, ways: Sequence[Plan], lows: Sequence[Low]) -> None:
+        """The same of a plan, and of others that only hide collectives in another way, if they are told apart."""
+        if not any(self._has(setting, one) for one in ways[1:]):
+            self._plan(setting, ways[0], least_of(lows))
+            return
+        for number, one in enumerate(ways):
+            self._plan(setting, one, lows[number] if number < len(lows) else lows[0])
 
     def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
         """Hold the records of a plan against what could be shown of it."""

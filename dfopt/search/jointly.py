@@ -20,6 +20,7 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.families import Families
+from dfopt.search.hiding import Hiding
 from dfopt.search.known import KnownSearch
 from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
@@ -104,6 +105,7 @@ class JointSearch(KnownSearch):
         self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)
         self.units: dict[Unit, Found] = {}
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
+        self.hiding = Hiding(self.setting, self.options.request)
         self.heap: list[Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
@@ -120,7 +122,9 @@ class JointSearch(KnownSearch):
                     self._push(node.bound, node)
                 self.waiting = []
             yield late, self._least()
-            self._next()
+            entry = heapq.heappop(self.heap)
+            self._next(entry)
+            self.hiding.left(self, entry.what)
         for (plan, tiles), found in self.units.items():
             found.low = min(found.low, self.units.get((plan, None), found).low)  # given up before it was opened
             self._told((plan, tiles), found)
@@ -142,9 +146,8 @@ class JointSearch(KnownSearch):
         if levels.stopped:
             raise KeyboardInterrupt
 
-    def _next(self) -> None:
+    def _next(self, entry: Entry) -> None:
         """Take a step with what has the least bound."""
-        entry = heapq.heappop(self.heap)
         unit = self._unit(entry.what)
         beaten = entry.bound >= self._goal(unit)
         if isinstance(entry.what, Plan) and not beaten and (low := self.families.raised(entry.what)) > entry.bound:
@@ -191,7 +194,12 @@ class JointSearch(KnownSearch):
             return self.options.deadline
         return now + min(_STEPS[node.patience], _SHARE * (self.options.deadline - now))
 
+    def told_apart(self, others: Sequence[Plan]) -> bool:
+        """Whether each of some ways to hide collectives has to be looked at."""
+        return False
+
     def _push(self, bound: float, what: Plan | Node) -> None:
+        self.hiding.entered(what)
         heapq.heappush(self.heap, Entry(bound, next(self.number), what))
 
     def _step(self, entry: Entry) -> None:
@@ -374,7 +382,7 @@ class JointSearch(KnownSearch):
             if fixed:  # nothing is left to choose
                 late = isinstance(outcome, Solved) and outcome.limited
                 low = outcome.bound if isinstance(outcome, Solved) else cut
-                self._give_up(unit, max(node.bound, low), late=late)
+                self._give_up(unit, max(node.bound, low), late=late, every=node.bound)
                 return
         except Infeasible as error:
             self.units.setdefault(unit, Found()).note = str(error.report)

@@ -45,9 +45,10 @@ class KnownSearch(Search):
         """Bound at which a unit is done with: as near to the value to beat as is asked for."""
         return self._cut(unit) * (1 - max(self.options.request.gap, SAME))
 
-    def _give_up(self, unit: Unit, bound: float, *, late: bool = False) -> None:
+    def _give_up(self, unit: Unit, bound: float, *, late: bool = False, every: float = np.inf) -> None:
+        """Leave something of a unit; ``every``: a lower bound that holds however products hide collectives."""
         found = self.units.setdefault(unit, Found())
-        found.low = min(found.low, bound)
+        found.low, found.every = min(found.low, bound), min(found.every, bound, every)
         found.late |= late
 
     def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:

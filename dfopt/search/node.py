@@ -63,9 +63,13 @@ Unit = tuple[Plan, int | None]
 
 @dataclass
 class Found:
-    """What is known of a unit: the least that is proven of what was given up, and its best mapping."""
+    """What is known of a unit: the least that is proven of what was given up, and its best mapping.
+
+    ``every``: the same however products hide collectives, where that is open (:mod:`dfopt.search.hiding`).
+    """
 
     low: float = np.inf
+    every: float = np.inf
     value: float = np.inf
     solves: tuple[SolveRecord, ...] = ()
     seconds: float = 0.0

@@ -250,10 +250,11 @@ def _check_overlap(setting: Setting, request: Request) -> None:
     if assumptions.gradient_overlap is None:
         return
     windows = by_window(assumptions, graph)
-    if windows and request.tensor_overlap == "any":
+    if windows and request.tensor_overlap == "any" and assumptions.sharding_objective != "joint":
         raise PlanError(
             f"tensor_overlap: found any beside gradient_overlap: {assumptions.gradient_overlap}, where a product that"
-            " takes longer may hide more; expected none, ring or pipe"
+            f" takes longer may hide more, and sharding_objective: {assumptions.sharding_objective}; expected none,"
+            " ring or pipe, or sharding_objective: joint"
         )
     reasons = {
         "gradients: dfmodel spreads them over the microbatches; use gradients: exact": assumptions.gradients != "exact",

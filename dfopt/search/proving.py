@@ -149,9 +149,13 @@ class JointProof(JointSearch):
 
     def _claimed(self, plan: Plan, tiles: int | None) -> float:
         """What is said of a plan; if nothing is, of that which stood for it."""
-        known = self.of_plan.get(plan) or self.of_plan.get(self.placing.base(plan), [])
+        known = self.of_plan.get(plan) or self.of_plan.get(base := self.hiding.base(plan)) or []
+        known = known or self.of_plan.get(self.placing.base(base), [])
         mine = known if tiles is None else [one for one in known if one[1] in (tiles, None)]
         return max((self.claims[one] for one in mine), default=self.value)
+
+    def told_apart(self, others: Sequence[Plan]) -> bool:
+        return any(one in self.of_plan for one in others)
 
     def _out_of_time(self, something: bool) -> bool:
         return super()._out_of_time(True)  # nothing is returned that would be worth waiting for

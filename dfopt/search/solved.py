@@ -112,7 +112,8 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
         best = turned(ready, partition_k, lows, incumbent, options.deadline)
         return scored(ready, best.partition_k, best.value, best.bound, tuple(records), p_used)
     value = ready.reached(times, partition_k)
-    bound = value if ready.only_fusion and times == lows else ready.value_of(lows)
+    as_shown = all(low >= one * (1 - 1e-12) for one, low in zip(times, lows, strict=True))  # sums of two orders
+    bound = value if ready.only_fusion and as_shown else ready.value_of(lows)
     return scored(ready, partition_k, value, bound, tuple(records), p_used)
 
 

@@ -100,19 +100,33 @@ class Setting:
         return {}
 
     @cached_property
+    def _hiding(self) -> dict[str, Setting]:
+        return {}
+
+    @cached_property
     def weight_word_k(self) -> NDArray[np.float64]:
         """Bytes of every kernel's weight for a byte of its gradient, as copies add it up."""
         words, reduced = self.graph.words, reduced_bytes(self.graph)
         return np.array([words.of_weight(kernel) / reduced for kernel in self.graph.kernels])
 
     def under(self, plan: Plan) -> Instance:
-        """The setting under a plan, which sees the graph of one chip of its second axis."""
+        """The setting under a plan."""
+        return Instance(self.seen(plan), plan)
+
+    def seen(self, plan: Plan) -> Setting:
+        """What a plan makes of it: the graph of one chip of its second axis, and its way to hide collectives."""
+        if (way := plan.tensor_overlap) is not None:
+            if way not in self._hiding:
+                chosen = self.assumptions.hiding(way)
+                self._hiding[way] = self if chosen == self.assumptions else replace(self, assumptions=chosen)
+            if (other := self._hiding[way]) is not self:
+                return other.seen(plan)
         if plan.modules is None:
-            return Instance(self, plan)
+            return self
         key = plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size
         if key not in self._of_members:
             self._of_members[key] = replace(self, graph=member_graph(self.graph, *key), of=self.graph)
-        return Instance(self._of_members[key], plan)
+        return self._of_members[key]
 
 
 @dataclass(frozen=True, eq=False)

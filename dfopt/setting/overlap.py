@@ -27,8 +27,8 @@ from dfopt.setting.stages import PipelineStage, in_order, pipeline_stages
 from dfopt.setting.tables import Floats, Ints
 
 __all__ = [
-    "Exchanges", "Passes", "Windows", "exchange_seconds", "exchanged_by_kind", "hides_any", "reduced_stages",
-    "roofline_passes",
+    "Exchanges", "Passes", "Windows", "exchange_seconds", "exchanged_by_kind", "hides_any", "in_the_way",
+    "reduced_stages", "roofline_passes",
 ]  # fmt: skip
 
 
@@ -107,13 +107,18 @@ def _windows(instance: Instance) -> Windows | None:
     assumptions, plan = instance.assumptions, instance.plan
     if not by_window(assumptions, instance.graph):
         return None
-    sent, handed = ({split_part_name(one)[0] for one in parts_of(dims)} for dims in (plan.copy_dims, plan.stage_dims))
     return Windows(
         usage=usage_of(instance.system, plan.copy_dims),
-        in_the_way=bool(sent & handed),
+        in_the_way=in_the_way(plan),
         rounds=step_time(plan, assumptions, 1.0).total,
         optional=assumptions.gradient_overlap == "calculon_or_none",
     )
+
+
+def in_the_way(plan: Plan) -> bool:
+    """Whether messages to other stages are on a network on which copies exchange gradients."""
+    sent, handed = ({split_part_name(one)[0] for one in parts_of(dims)} for dims in (plan.copy_dims, plan.stage_dims))
+    return bool(sent & handed)
 
 
 def roofline_passes(

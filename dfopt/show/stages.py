@@ -21,8 +21,9 @@ def stage_facts(result: Result) -> list[tuple[str, str]]:
         needs = [(_named(one, plan.stages), one.recomputed) for one in stages if one.recomputed is not None]
         told = ", ".join(f"{name} {count}" for name, count in needs)
         found.append(("recomputed", f"{plan.recomputed} layers of each stage; to fit {told}"))
-    if result.assumptions.tensor_overlap is not None and plan.shards > 1:
-        found.append(("products", f"hide collectives tile by tile: {result.assumptions.tensor_overlap}"))
+    way = result.assumptions.hiding(plan.tensor_overlap).tensor_overlap
+    if way is not None and plan.shards > 1:
+        found.append(("products", f"hide collectives tile by tile: {way}"))
     if (link_s := result.score.gradient_link_s) is not None and plan.copies > 1:
         when = "behind the backward pass" if result.hides_gradients else "after the step"
         shown, linked = (show_unit(one, "time") for one in (result.score.gradient_reduction_s, link_s))

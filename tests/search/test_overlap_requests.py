@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
@@ -17,7 +16,6 @@ import dfopt as df
 from dfopt.cli import app
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
-from dfopt.errors import PlanError
 
 
 def busy(world: World, usage: float) -> World:
@@ -77,13 +75,10 @@ def test_what_is_asked_for_replaces_what_is_assumed() -> None:
     asked = Request(tensor_overlap="none", gradient_overlap="any").assuming(counted)
     assert (asked.tensor_overlap, asked.gradient_overlap) == (None, "calculon_or_none")
     assert Request(gradient_overlap="none").assuming(counted).gradient_overlap is None
-
-
-def test_no_way_is_said_to_be_the_best_where_windows_are_counted() -> None:
-    graph = df.load_graph("gpt2-small", **STEP)
-    chosen = BY_KERNEL.with_(gradient_overlap="calculon_or_none")
-    with pytest.raises(PlanError, match="tensor_overlap: found any beside gradient_overlap: calculon_or_none"):
-        df.optimize(graph, "a100-8", assumptions=chosen, tensor_overlap="any")
+    assert Request(tensor_overlap="pipe").assuming(counted).tensor_overlap == "pipe_twice"
+    tiled = counted.with_(collective_work="first_adds", operand_traffic="own_tiled")
+    asked = Request(tensor_overlap="none").assuming(tiled)
+    assert (asked.collective_work, asked.operand_traffic) == ("first", "own")
 
 
 def test_command_line_and_what_it_prints(tmp_path: Path) -> None:

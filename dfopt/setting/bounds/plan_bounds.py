@@ -38,7 +38,7 @@ class PlanBounds:
         """Some plans as arrays, one of them for each graph that chips see."""
         alike: dict[Setting, list[Plan]] = {}
         for plan in plans:
-            setting = self.setting if plan.modules is None else self.setting.under(plan).setting
+            setting = self.setting.seen(plan)
             alike.setdefault(setting, []).append(plan)
         return [PlanTable(self._of(setting), mine) for setting, mine in alike.items()]
 
