@@ -307,7 +307,9 @@ def test_splitting_a_partition_never_saves_time_or_traffic(world: World, after_k
         assert new >= old * (1 - 1e-12) - 1e-12
         if key not in more:
             assert new == pytest.approx(old, rel=1e-12, abs=1e-12)
-    assert after.step_time_s >= before.step_time_s * (1 - 1e-12)
+    mixed = any("mixes forward" in broken for broken in before.violations)
+    if not mixed or world.assumptions.gradient_overlap is None:  # what is split off may hide gradients
+        assert after.step_time_s >= before.step_time_s * (1 - 1e-12)
 
 
 @FEW
