@@ -175,9 +175,10 @@ class Assumptions(Document):
         description="order of microbatches in a pipeline that trains: one_f_one_b holds the activations of at most pp"
         " of them, and may be interleaved over chunks of layers; gpipe holds all of them",
     )
-    bubble: Literal["one_f_one_b", "interleaved"] = Field(
+    bubble: Literal["one_f_one_b", "interleaved", "stages"] = Field(
         default="one_f_one_b",
-        description="(pp-1) stage times over the plan's interleaving, or DFModel's (pp-1)/(layers-1)",
+        description="(pp-1) times of the slowest stage over the plan's interleaving, or DFModel's (pp-1)/(layers-1);"
+        " stages: the own times of the others, as the schedule has them: see dfopt.physics.fill",
     )
     point_to_point: Literal["per_microbatch", "per_step"] = Field(
         default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"

@@ -40,7 +40,7 @@ from dfopt.heat.least_interval import Joules, least_interval_of
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
 from dfopt.physics.ops import flop
-from dfopt.physics.pipeline import step_time
+from dfopt.physics.pipeline import least_step_s
 from dfopt.search.optimization import optimize
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
@@ -239,7 +239,7 @@ class Heated(Workload):
         longer than it works at least over that part.
         """
         least = max(self._by_energy(box, plan, rung, bounds, self._waiting(box)), default=0.0)
-        busy = step_time(plan, bounds.setting.assumptions, bounds.interval(bounds.setting.under(plan))).total
+        busy = least_step_s(plan, bounds.setting.assumptions, bounds.interval(bounds.setting.under(plan)))
         for part in _PARTS if rung.voltage else ():
             if busy / part > least:
                 voltage = self._waiting(box) * (1 - part) + rung.voltage * part
@@ -305,7 +305,7 @@ class Heated(Workload):
             crowding=where.crowding,
         )
         assumptions = bounds.setting.assumptions
-        return [step_time(plan, assumptions, one).total for one in least_interval_of(stack).by_price(spent, leaks)]
+        return [least_step_s(plan, assumptions, one) for one in least_interval_of(stack).by_price(spent, leaks)]
 
     def _together(self, box: Box, instance: Instance) -> Together:
         """Which kernels are alone on a chip, where all designs of a box have the same tiles; none else.

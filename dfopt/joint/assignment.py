@@ -190,23 +190,32 @@ class JointAssignment:
                 model.rows(f"dram_{stage.number}_{number}", terms, upper=1.0)
 
     def _objective(self, metric: str) -> None:
-        """The slowest pipeline stage, and what a step takes beside."""
-        instance, model = self.instance, self.model
-        constants, value = Constants(instance.plan, instance.assumptions), METRICS[metric].value
+        """The slowest pipeline stage, or the longest chain through all of them, and what a step takes beside."""
+        instance, model, line, count = self.instance, self.model, self.instance.line, len(self.instance.pipeline)
+        constants, value = Constants(instance.plan, instance.assumptions, line=line), METRICS[metric].value
         most = max(times for stage in instance.pipeline for _, times in stage.runs)
         scale = most * self.unit_s
-        self.unit = scale * (value([1.0], constants) - value([0.0], constants))
+        none = value([0.0] * count, constants)
+        rounds = value([1.0] * count, constants) - none
+        self.unit = scale * rounds
         T, G = model.continuous("T", (1,)), model.continuous("G", (1,))
-        for stage, hop in zip(instance.pipeline, self._hops(), strict=True):
+        T_s = np.repeat(T, count) if line is None else model.continuous("T_s", (count,))
+        if line is not None:
+            each = np.stack([line.chains(np.eye(count)[number].tolist()) for number in range(count)], axis=1) / rounds
+            model.rows(
+                "chains", [(np.repeat(T, len(each))[:, None], 1.0), (np.tile(T_s, (len(each), 1)), -each)], lower=0
+            )
+        for place, (stage, hop) in enumerate(zip(instance.pipeline, self._hops(), strict=True)):
+            T_of = T_s[[place]]
             times_p = sum(times / most * (self.stage_p == number) for number, times in stage.runs)
             hidden = instance.assumptions.hides_hops
             sent: Terms = [(columns.reshape(1, -1), -np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
-            work: Terms = [(T, 1.0), (self.time_p[None, :], -np.asarray(times_p)[None, :])]
+            work: Terms = [(T_of, 1.0), (self.time_p[None, :], -np.asarray(times_p)[None, :])]
             model.rows(f"stage_{stage.number}", work + ([] if hidden else sent), lower=0)
             if hidden and sent:
-                model.rows(f"hop_{stage.number}", [(T, 1.0), *sent], lower=0)
+                model.rows(f"hop_{stage.number}", [(T_of, 1.0), *sent], lower=0)
             model.rows(f"gradients_{stage.number}", [(G, 1.0), *self._gradients(stage)], lower=0)
-        model.minimize([(T, 1.0), (G, 1.0)], offset=(per_step_hops(instance) + value([0.0], constants)) / self.unit)
+        model.minimize([(T, 1.0), (G, 1.0)], offset=(per_step_hops(instance) + none) / self.unit)
 
     def _gradients(self, stage: PipelineStage) -> Terms:
         """Less the units that a pipeline stage takes at the end of a step, for gradients and optimizer, as terms."""

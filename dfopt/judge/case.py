@@ -156,15 +156,26 @@ class Case:
 
         Where a model has layers of several kinds, each rank holds the next ones in their order.
         """
+        return self._ranked[0]
+
+    @property
+    def line(self) -> tuple[int, ...]:
+        """Of every pipeline stage, in their order, its place in :attr:`ranks`."""
+        return self._ranked[1]
+
+    @cached_property
+    def _ranked(self) -> tuple[tuple[Rank, ...], tuple[int, ...]]:
         plan, (first, most, last) = self.plan, self.plan.stage_layers
         if not self.graph.folded:
-            return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.stages))
+            ranks = (Rank(number, f"stage {number}", {number: 1}) for number in range(plan.stages))
+            return tuple(ranks), tuple(range(plan.stages))
         layers = self.layers
         if len(layers.kinds) == 1:
-            return (Rank(0, "stage 0", {0: most}, plan.stages, range(most)),)
+            return (Rank(0, "stage 0", {0: most}, plan.stages, range(most)),), (0,) * plan.stages
         if plan.stages == 1:
             here = self._here(0, most)
-            return (Rank(0, "the only stage", self._held(here, ends=(0, layers.count)), 1, here),)
+            return (Rank(0, "the only stage", self._held(here, ends=(0, layers.count)), 1, here),), (0,)
+        line = []
         found: dict[tuple[tuple[int, int], ...], Rank] = {}
         begin = 0
         for number in range(plan.stages):
@@ -176,7 +187,8 @@ class Case:
             known = (number if ends else -1, 0), *runs.items()
             same = found.setdefault(known, Rank(number, name, runs, 0, here))
             found[known] = replace(same, alike=same.alike + 1)
-        return tuple(found.values())
+            line.append(list(found).index(known))
+        return tuple(found.values()), tuple(line)
 
     def _here(self, begin: int, size: int) -> range:
         """Places of the layers of a pipeline stage that has room for some from a place on.

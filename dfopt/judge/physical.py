@@ -23,6 +23,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.tokens import tokens_of
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import Case, Place, Term
+from dfopt.judge.timing import through_s
 from dfopt.physics import pipeline
 from dfopt.technology.coupling import ChipWork, State, StepWork, solve
 from dfopt.technology.placement import Floats
@@ -75,6 +76,7 @@ def physical_score(
         case.plan,
         case.assume,
         state.interval_s,
+        through_s=through_s(case, state.stage_s.tolist()),
         point_to_point_per_step_s=score.point_to_point_s,
         gradient_reduction_s=score.gradient_reduction_s,
         overhead_s=case.assume.step_overhead or 0.0,

@@ -15,7 +15,7 @@ from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
 from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
-from dfopt.physics import ops, pipeline
+from dfopt.physics import fill, ops, pipeline
 from dfopt.physics.cost import system_cost
 from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows, row_op
 from dfopt.physics.states import Held
@@ -50,6 +50,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         case.plan,
         case.assume,
         slowest.time_s,
+        through_s=through_s(case, [one.time_s for one in stages]),
         point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
         gradient_reduction_s=behind - updates,
         optimizer_s=updates,
@@ -98,6 +99,15 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         violations=violations(case, tiling, sram, held),
         notes=tuple(types.notes(graph, system.chip)) or None,
     )
+
+
+def through_s(case: Case, seconds: Sequence[float]) -> float | None:
+    """Seconds in which all microbatches are through stages of such times; none where the slowest stands for all."""
+    if case.assume.bubble != "stages":
+        return None
+    turns = case.trains and case.assume.schedule == "one_f_one_b"
+    places, often = case.line, (case.plan.rounds, case.plan.interleave)
+    return float(fill.chains([seconds[place] for place in places], [1] * len(places), *often, turns=turns).max())
 
 
 def _updates_s(case: Case, rank: Rank) -> float:

@@ -47,7 +47,8 @@ def fill_factor(plan: Plan, bubble: str) -> float:
     """Pipeline fill as a multiple of one microbatch's stage time.
 
     ``one_f_one_b``: ``(p - 1) / v`` stage times of ``p`` stages for a plan that is interleaved ``v`` times (Narayanan
-    et al., SC'21, section 2.2.2). ``interleaved`` (DFModel): ``v`` is one less than the layers per stage, at least one.
+    et al., SC'21, section 2.2.2), and of ``stages`` that are equal. ``interleaved`` (DFModel): ``v`` is one less than
+    the layers per stage, at least one.
 
     Examples
     --------
@@ -65,6 +66,7 @@ def step_time(
     assumptions: Assumptions,
     stage_s: float,
     *,
+    through_s: float | None = None,
     point_to_point_per_step_s: float = 0.0,
     gradient_reduction_s: float = 0.0,
     overhead_s: float = 0.0,
@@ -73,22 +75,38 @@ def step_time(
     """Time of one step from the slowest stage.
 
     ``stage_s``: seconds of that for one microbatch, or two that are taken together, all its layers, with its share of
-    point-to-point time when that is charged per microbatch. The others are charged once per step.
+    point-to-point time when that is charged per microbatch. The others are charged once per step. ``through_s``: in
+    which all microbatches are through, where that depends on all stages (:mod:`dfopt.physics.fill`); none = the others
+    take as long as the slowest.
 
     Examples
     --------
     >>> plan = Plan(pp=4, microbatches=16, layers_per_stage=3)
-    >>> step_time(plan, Assumptions(), 1.0).total
-    19.0
+    >>> step_time(plan, Assumptions(), 1.0).total, step_time(plan, Assumptions(), 1.0, through_s=18.0).fill
+    (19.0, 2.0)
     """
+    steady = stage_s * plan.rounds
     return StepTime(
-        steady=stage_s * plan.rounds,
-        fill=stage_s * fill_factor(plan, assumptions.bubble),
+        steady=steady,
+        fill=stage_s * fill_factor(plan, assumptions.bubble) if through_s is None else max(through_s - steady, 0.0),
         point_to_point=point_to_point_per_step_s,
         gradient_reduction=gradient_reduction_s,
         overhead=overhead_s,
         optimizer=optimizer_s,
     )
+
+
+def least_step_s(plan: Plan, assumptions: Assumptions, stage_s: float) -> float:
+    """Seconds of a step at least whose slowest stage takes so many; of the others nothing is known.
+
+    Examples
+    --------
+    >>> plan = Plan(pp=4, microbatches=16)
+    >>> [least_step_s(plan, Assumptions(bubble=bubble), 1.0) for bubble in ("one_f_one_b", "stages")]
+    [19.0, 16.0]
+    """
+    through_s = stage_s * plan.rounds if assumptions.bubble == "stages" else None
+    return step_time(plan, assumptions, stage_s, through_s=through_s).total
 
 
 def with_point_to_point(stage_s: float, hop_s: float, hidden: bool) -> float:

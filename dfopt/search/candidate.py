@@ -107,7 +107,7 @@ class Prepared(PricedPlan):
     def constants(self) -> Constants:
         """What the metric needs beside the times of the stages."""
         reduced = () if self.exchanges is None else self._reduced(self.exchanges)
-        return Constants(self.plan, self.assumptions, self.per_step_s, self.gradients_s, reduced)
+        return Constants(self.plan, self.assumptions, self.per_step_s, self.gradients_s, reduced, self.instance.line)
 
     @property
     def only_fusion(self) -> bool:

@@ -230,6 +230,11 @@ def _check(setting: Setting, request: Request) -> None:
             f"operand_traffic: found {assumptions.operand_traffic} beside heat: aware, which knows tensors only; use"
             " heat: ignore"
         )
+    if assumptions.bubble == "stages" and request.heat == "aware":
+        raise PlanError(
+            "bubble: found stages beside heat: aware, which knows the slowest stage only; use bubble: one_f_one_b, or"
+            " heat: ignore"
+        )
     if assumptions.empty_partitions == "forbid" and assumptions.execution != "kernel_by_kernel" and p_max is None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")
 

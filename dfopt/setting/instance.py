@@ -25,12 +25,13 @@ from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.copies import exchanged
 from dfopt.physics.dtypes import rate
+from dfopt.physics.fill import Line, line_of
 from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 from dfopt.physics.operands import adding
 from dfopt.physics.tiled import beside_s, spread_s, usage_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
-from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
+from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages, stage_places
 from dfopt.setting.working import Beside, beside_of
 
 
@@ -160,6 +161,12 @@ class Instance:
     def pipeline(self) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages."""
         return pipeline_stages(self.setting.model, self.plan)  # a chip of a second axis has as many of its layers
+
+    @cached_property
+    def line(self) -> Line | None:
+        """How these lie in the pipeline, where the time of each is charged."""
+        places = stage_places(self.setting.model, self.plan)
+        return line_of(self.plan, self.assumptions, self.graph.trains, places)
 
     @cached_property
     def mapped_stages(self) -> int:

@@ -167,7 +167,7 @@ def asked_plans(
         ends=(asked.first_layers, asked.last_layers),
         parts=assumptions.network_dims != "whole",
         placed=placed_dims(system, assumptions),
-        interleaved=graph.trains and assumptions.schedule == assumptions.bubble == "one_f_one_b",
+        interleaved=graph.trains and assumptions.schedule == "one_f_one_b" and assumptions.bubble != "interleaved",
         schemes=schemes,
         place=asked.place,
         **on_axes,

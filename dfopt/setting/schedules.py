@@ -35,5 +35,6 @@ def of_schedule(found: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
         raise PlanError(f"schedule: found {asked.schedule} beside interleave: {asked.interleave}; drop one of them")
     raise PlanError(
         f"schedule: found interleaved, but no plan of {graph.name} has stages in several chunks of layers; expected"
-        " some with several stages (--pp) that divide the microbatches, of a folded graph, and bubble: one_f_one_b"
+        " some with several stages (--pp) that divide the microbatches, of a folded graph, and bubble: one_f_one_b or"
+        " stages"
     )

@@ -47,29 +47,52 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     if not graph.folded:
         return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
     sizes = plan.stage_layers
-    return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)
+    return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)[0]
+
+
+def stage_places(graph: Graph, plan: Plan) -> tuple[int, ...]:
+    """For every stage of a pipeline, in their order, which of :func:`pipeline_stages` it is.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> from dfopt.documents.sections import Section
+    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, layer="head")]
+    >>> sections = (Section(repeat=16), Section(layers=("head",)))
+    >>> graph = Graph(name="g", sections=sections, kernels=tuple(kernels))
+    >>> stage_places(graph, Plan(pp=4, layers_per_stage=5, first_layers=4, last_layers=2))
+    (0, 1, 1, 2)
+    """
+    if not graph.folded:
+        return tuple(range(plan.stages))
+    sizes = plan.stage_layers
+    return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)[1]
 
 
 @lru_cache(maxsize=4096)  # thousands of plans differ in other things
-def _of_layers(layers: Layers, stages: int, sizes: tuple[int, int, int]) -> tuple[PipelineStage, ...]:
+def _of_layers(
+    layers: Layers, stages: int, sizes: tuple[int, int, int]
+) -> tuple[tuple[PipelineStage, ...], tuple[int, ...]]:
+    """The distinct stages, and which of them each one is."""
     if len(layers.kinds) == 1:
-        return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),)
+        return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),), (0,) * stages
     if stages == 1:
-        return (PipelineStage(0, f"the stage of {_said(sizes[1])}", _runs(layers, 0, sizes[1], True, True)),)
+        return (PipelineStage(0, f"the stage of {_said(sizes[1])}", _runs(layers, 0, sizes[1], True, True)),), (0,)
     found = [PipelineStage(0, f"the first stage ({_said(sizes[0])})", _runs(layers, 0, sizes[0], True, False))]
-    known = set()
+    known, places = dict[tuple[tuple[int, int], ...], int](), [0]
     for number in range(1, stages - 1):
         runs = _runs(layers, sizes[0] + (number - 1) * sizes[1], sizes[1], False, False)
-        if runs not in known:
-            known.add(runs)
+        places.append(known.setdefault(runs, len(found)))
+        if places[-1] == len(found):
             size = sum(times for kind, times in runs if kind < layers.counted)
             found.append(PipelineStage(number, f"a stage in the middle ({_said(size)})", runs))
         if layers.counted == 1 and not any(0 < place < layers.count for at in layers.at for place in at):
+            places = [0, *[1] * (stages - 2)]
             break
     before = sizes[0] + (stages - 2) * sizes[1]
     runs = _runs(layers, before, sizes[2], False, True)
     found.append(PipelineStage(stages - 1, f"the last stage ({_said(sizes[2])})", runs))
-    return tuple(found)
+    return tuple(found), (*places, len(found) - 1)
 
 
 def _runs(layers: Layers, start: int, size: int, first: bool, last: bool) -> tuple[tuple[int, int], ...]:

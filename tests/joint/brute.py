@@ -31,6 +31,7 @@ from dfopt.judge import case, ledger, network, timing, traffic
 from dfopt.judge.breakdown import sent_by_place
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.physics import ops
+from dfopt.physics.fill import line_of
 from dfopt.physics.metrics import METRICS, Constants, Metric
 from dfopt.physics.overlap import hides
 from dfopt.physics.pipeline import partition_time, resolve
@@ -73,7 +74,7 @@ def joint_optimum(
         world = World(seen_by_a_chip(graph, plan, system), system, plan, chosen, graph)
         for choice in choices(world, asked, memo):
             # without hops and gradients, which only the judge adds
-            open_.append((metric.value(choice.seconds, Constants(plan, chosen)), len(open_), choice))
+            open_.append((metric.value(choice.seconds, choice.problem.constants), len(open_), choice))
     best: Joint | None = None
     for low, _, choice in sorted(open_, key=lambda entry: entry[:2]):
         most = math.inf if best is None else best.value * (1 + _PRECISE)
@@ -134,7 +135,7 @@ class Choice:
         """The best where gradients are added up behind the backward pass: a slower one may hide more, so all of them
         are looked at whose time without what shows is no longer than ``most``."""
         problem, best = self.problem, None
-        constants = Constants(problem.world.plan, problem.world.assumptions)
+        constants = problem.constants
         every = problem.every_partition(self.schemes, self.stage_k, self.count)
         listed = ((metric.value(seconds, constants), partition) for seconds, partition in every)
         for low, partition in sorted(listed, key=lambda entry: entry[0]):
@@ -282,6 +283,13 @@ class Problem:
             halves * math.fsum(times * least.get(stage, 0.0) for stage, times in rank.runs.items())
             for rank in self.ranks
         )
+
+    @functools.cached_property
+    def constants(self) -> Constants:
+        """What the judge's own order of pipeline stages makes of their times."""
+        world = self.world
+        line = line_of(world.plan, world.assumptions, world.graph.trains, self.case(*self.plainest()).line)
+        return Constants(world.plan, world.assumptions, line=line)
 
     @functools.cached_property
     def ranks(self) -> tuple[case.Rank, ...]:

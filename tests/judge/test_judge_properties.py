@@ -65,7 +65,7 @@ CHOICES: dict[str, list[Any]] = {
     "kernel_overhead": [None, 0.05],
     "step_overhead": [None, 0.5],
     "sequence_parallelism": ["none", "allow", "force"],
-    "bubble": ["one_f_one_b", "interleaved"],
+    "bubble": ["one_f_one_b", "interleaved", "stages"],
     "point_to_point": ["per_microbatch", "per_step"],
     "point_to_point_parts": [None, "scattered"],
 }

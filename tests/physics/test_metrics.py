@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
+from dfopt.physics.fill import line_of
 from dfopt.physics.metrics import METRICS, Constants, Metric
 
-TIMES = st.lists(st.floats(0.0, 1e6), min_size=1, max_size=5)
+TIMES = st.lists(st.floats(0.0, 1e6), min_size=5, max_size=5)
 
 
 @st.composite
@@ -23,8 +24,13 @@ def constants(draw: st.DrawFn) -> Constants:
         interleave=draw(st.integers(1, 8)),
         layers_per_stage=draw(st.integers(1, 128)),
     )
-    bubble = draw(st.sampled_from(["one_f_one_b", "interleaved"]))
-    return Constants(plan, Assumptions(bubble=bubble), draw(st.floats(0.0, 1e3)), draw(st.floats(0.0, 1e3)))
+    assumptions = Assumptions(
+        bubble=draw(st.sampled_from(["one_f_one_b", "interleaved", "stages"])),
+        schedule=draw(st.sampled_from(["one_f_one_b", "gpipe"])),
+    )
+    places = [*range(5), *draw(st.lists(st.integers(0, 4), max_size=6))]  # five distinct stages, in some order
+    line = line_of(plan, assumptions, draw(st.booleans()), draw(st.permutations(places)))
+    return Constants(plan, assumptions, draw(st.floats(0.0, 1e3)), draw(st.floats(0.0, 1e3)), line=line)
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))

@@ -18,6 +18,7 @@ import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import reductions
+from dfopt.physics.fill import Line, chains, line_of
 from dfopt.physics.pipeline import fill_factor
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import by_window
@@ -27,7 +28,7 @@ from dfopt.setting.bounds.work import LeastWork, exchanging
 from dfopt.setting.instance import Instance
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import hides_any
-from dfopt.setting.stages import PipelineStage, in_order
+from dfopt.setting.stages import PipelineStage, in_order, stage_places
 from dfopt.setting.tables import Bools, Floats, Ints
 
 __all__ = ["PlanTable"]
@@ -112,6 +113,9 @@ class PlanTable:
         added_rk = self._gradients_gk[self.group_i[self.plan_r[rows]]]
         added_i = self._slowest(rows, first, added_rk)
         once = self.assumptions.step_overhead or 0.0
+        if self._lines is not None:
+            through_i = self._through(self._lines, self._busy(rows, which, low_k, hop_i), first, which)
+            return through_i + added_i + once
         busy_i = self._intervals(rows, first, which, low_k, hop_i)
         fill_i = self._fill_i[which]
         filling_i = np.multiply(busy_i, fill_i, where=fill_i > 0, out=np.zeros(len(busy_i)))  # what never ends, too
@@ -137,14 +141,55 @@ class PlanTable:
         return found
 
     def _intervals(self, rows: Ints, first: Ints, which: Ints, low_k: Floats | float, hop_i: Floats | float) -> Floats:
-        busy: Floats = np.maximum.reduceat(self._work(rows, low_k, hop_i, which), first)
+        found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i), first)
+        return found
+
+    def _busy(self, rows: Ints, which: Ints, low_k: Floats | float, hop_i: Floats | float) -> Floats:
+        """Seconds of pipeline stages for one microbatch, or two that are taken together."""
+        busy, plan_r = self._work(rows, low_k, hop_i, which), self.plan_r[rows]
         sent_sk = self._layers_sk[1]
         if sent_sk.any():
-            sent_rk = sent_sk[self.shared_g[self.group_i[self.plan_r[rows]]]]
-            busy = np.maximum(busy, self._slowest(rows, first, sent_rk))
-        hops = np.broadcast_to(hop_i, busy.shape) * self._interleave_i[which]
+            sent_rk = sent_sk[self.shared_g[self.group_i[plan_r]]]
+            busy = np.maximum(busy, (self.runs_rk[rows] * sent_rk).sum(axis=1))
+        hops = (np.broadcast_to(hop_i, which.shape) * self._interleave_i[which])[np.searchsorted(which, plan_r)]
         busy = np.maximum(busy, hops) if self.assumptions.hides_hops else busy + hops
-        return self._at_once_i[which] * busy
+        return self._at_once_i[plan_r] * busy
+
+    def _through(self, lines: tuple[Line, ...], busy: Floats, first: Ints, which: Ints) -> Floats:
+        """Seconds in which all microbatches are through, from those of the pipeline stages of some plans."""
+        row_iq, count_iq = (each[which] for each in self._runs_iq)
+        found: Floats = np.zeros(len(which))
+        for turns in (False, True):  # by order of passes
+            mine = np.array([lines[i].turns == turns for i in which.tolist()], dtype=bool)
+            if mine.any():
+                seconds = busy[first[mine, None] + row_iq[mine]]
+                options = self._rounds_i[which[mine]], self._interleave_i[which[mine]]
+                found[mine] = chains(seconds, count_iq[mine], *options, turns=turns).max(axis=1)
+        return found
+
+    @cached_property
+    def _lines(self) -> tuple[Line, ...] | None:
+        """How stages lie in the pipeline of each plan, if the time of each is charged.
+
+        Of kernels drawn once the heaviest stage alone: how much the others have is not known.
+        """
+        graph, found = self.work.setting.graph, list[Line]()
+        for plan in self.plans:
+            places = stage_places(self.work.setting.model, plan) if graph.folded else (0,)
+            line = line_of(plan, self.assumptions, graph.trains, places)
+            if line is None:
+                return None
+            found.append(line)
+        return tuple(found)
+
+    @cached_property
+    def _runs_iq(self) -> tuple[Ints, Ints]:
+        """Of every plan the runs of its line, below one another: which stage of the plan, and how many; 0 = none."""
+        runs = [line.runs for line in self._lines or ()]
+        row_iq, count_iq = np.zeros((2, len(runs), max(map(len, runs), default=0)), dtype=np.int64)
+        for i, mine in enumerate(runs):
+            row_iq[i, : len(mine)], count_iq[i, : len(mine)] = zip(*mine, strict=True)
+        return row_iq, count_iq
 
     def _work(self, rows: Ints, low_k: Floats | float, hop_i: Floats | float, which: Ints) -> Floats:
         """Seconds of the layers of pipeline stages for one microbatch, with what is moved beside them."""
@@ -234,7 +279,10 @@ class PlanTable:
         shows_r = np.where(self._some_g[group_r], shows_r, 0.0)
         exposed_i = np.maximum(np.maximum.reduceat(shows_r, first), 0.0)
         once_s = self.assumptions.step_overhead or 0.0
-        found = slowest_i * self._rounds_i[which] + slowest_i * self._fill_i[which] + exposed_i + once_s
+        through_i = slowest_i * self._rounds_i[which] + slowest_i * self._fill_i[which]
+        if self._lines is not None:
+            through_i = self._through(self._lines, stage_r, first, which)
+        found = through_i + exposed_i + once_s
         return np.where(np.maximum.reduceat(endless_r, first), np.inf, found)
 
     @cached_property
