@@ -262,7 +262,7 @@ def _hop(case: Case, fan: Fan, price: Price) -> float:
         scattered = price(Collective.REDUCE_SCATTER, fan.whole, case.plan.shard_dims)
         often = 2.5 if any(one.kernel.pass_ == "recompute" for one in case.kernels) else 2.0
         reduced = price(Collective.ALL_REDUCE, fan.whole, case.plan.shard_dims)
-        return part + 2 * (scattered - reduced) + often * gathered
+        return max(part + 2 * (scattered - reduced) + often * gathered, 0.0)  # no message takes back time
     return min(whole, part + gathered)
 
 

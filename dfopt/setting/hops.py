@@ -43,7 +43,7 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
         scatter, gather, reduce = (instance.communication_s(kind, whole, plan.shard_dims) for kind in split)
         again = any(kernel.pass_ == "recompute" for kernel in instance.graph.kernels)
         # twice for a tensor of either pass; of what is computed again one all-gather for both of them
-        edge = part + 2 * (scatter + gather - reduce) + gather / 2 * again
+        edge = max(part + 2 * (scatter + gather - reduce) + gather / 2 * again, 0.0)  # no message takes back time
         return min(as_it_lies, edge) if least else edge
     return min(as_it_lies, part + instance.communication_s(Collective.ALL_GATHER, whole, plan.shard_dims))
 

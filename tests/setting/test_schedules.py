@@ -40,7 +40,7 @@ def test_each_is_what_it_says() -> None:
 @share(0.25)
 @given(worlds(most=4, trains=True, min_pp=2, schedule="one_f_one_b"), st.data())
 def test_gpipe_is_dominated(world: World, data: st.DataObject) -> None:
-    """Under any mapping its step takes what that of 1F1B does, and no stage holds less."""
+    """Under any mapping its step takes no less than that of 1F1B, and no stage holds less."""
     schemes = data.draw(shardings(world.graph, world.plan, world.assumptions))
     stages = 1 if world.graph.folded else world.plan.pp
     kernels = [
@@ -58,7 +58,10 @@ def test_gpipe_is_dominated(world: World, data: st.DataObject) -> None:
         evaluate(mapping, world.graph, world.system, world.assumptions.with_(schedule=order))
         for order in ("one_f_one_b", "gpipe")
     )
-    assert other.step_time_s == first.step_time_s
+    if world.assumptions.bubble == "stages":
+        assert other.step_time_s >= first.step_time_s * (1 - 1e-12)
+    else:
+        assert other.step_time_s == first.step_time_s
     for mine, theirs in zip(other.stages, first.stages, strict=True):
         assert all(mine.held_in(memory) >= theirs.held_in(memory) * (1 - 1e-12) for memory in theirs.states)
 
