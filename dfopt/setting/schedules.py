@@ -13,8 +13,8 @@ __all__ = ["of_schedule"]
 def of_schedule(found: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
     """The plans that a schedule has: stages in several chunks, or in one.
 
-    Unless one is asked for, 1F1B and all that is interleaved are searched, and GPipe is not: its step takes no less than
-    that of 1F1B, and its stages hold all microbatches of a step.
+    Unless one is asked for, 1F1B and all that is interleaved are searched, and GPipe is not: its step takes no less
+    than that of 1F1B, and its stages hold all microbatches of a step.
 
     Raises
     ------
