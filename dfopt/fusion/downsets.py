@@ -7,15 +7,34 @@ nearly chains and have few: 26 for a GPT layer forward, 2401 for 96 of them draw
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.segments import order_by_rank, precedence
 from dfopt.setting.tables import Bools, Ints
+
+
+class Steps(NamedTuple):
+    """All ways to go on from down-sets with one block of a library: sorted by the down-set before, then after.
+
+    ``member``: the blocks, each once, as rows of kernels.
+    """
+
+    before: Ints
+    after: Ints
+    block: Ints
+    member: Bools
+
+    def of(self, before: Ints, after: Ints) -> Ints:
+        """The blocks between down-sets that are steps."""
+        count = int(self.after.max(initial=0)) + 1
+        return self.block[np.searchsorted(self.before * count + self.after, before * count + after)]
 
 
 @dataclass(frozen=True)
@@ -24,6 +43,7 @@ class Lattice:
 
     member: Bools
     size: Ints
+    known: dict[tuple[bytes, ...], Steps] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def words(self) -> NDArray[np.uint64]:
@@ -32,6 +52,21 @@ class Lattice:
         padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : bits.shape[1]] = bits
         return padded.view(np.uint64)
+
+    def steps(self, tables: StageTables, deadline: float = np.inf) -> Steps:
+        """The steps that a chip with a library may take: of thousands of pairs of down-sets few are a block of one.
+
+        They follow from the tensors and the sets of kernels, whatever anything costs, and so does what is known here.
+
+        Raises
+        ------
+        OutOfTime
+        """
+        sharded = tables.sharded
+        key = tuple(part.tobytes() for part in (sharded.sets_k, sharded.src_t, sharded.dst_t))
+        if key not in self.known:
+            self.known[key] = _steps(self, tables, deadline)
+        return self.known[key]
 
 
 def down_sets(tables: StageTables, forward_backward: str, budget: int, deadline: float = np.inf) -> Lattice | None:
@@ -78,3 +113,25 @@ def one_by_one(order: Ints) -> Lattice:
     for size, kernel in enumerate(order.tolist()):
         member[size + 1 :, kernel] = True
     return Lattice(member, np.arange(len(order) + 1))
+
+
+def _steps(lattice: Lattice, tables: StageTables, deadline: float) -> Steps:
+    """Every block behind every down-set that has what it needs and nothing of it, if the lattice has what results."""
+    count, rows = tables.kernels, {row.tobytes(): number for number, row in enumerate(lattice.words)}
+    before_k, _ = precedence(tables)
+    blocks = [np.array([k]) for k in range(count)] + library.several(tables.sharded, deadline)
+    found = list[tuple[Ints, Ints, Ints]]()
+    member = np.zeros((len(blocks), count), dtype=bool)
+    for b, kernels in enumerate(blocks):
+        member[b, kernels] = True
+    for b, kernels in enumerate(blocks):
+        needed = sorted(set[int]().union(*(before_k[k] for k in kernels.tolist())) - {*kernels.tolist()})
+        open_ = ~lattice.member[:, kernels].any(axis=1) & lattice.member[:, needed].all(axis=1)
+        before = np.flatnonzero(open_)
+        reached = Lattice(lattice.member[before] | member[b], lattice.size[before]).words
+        after = np.array([rows.get(row.tobytes(), -1) for row in reached], dtype=np.int64)
+        kept = after >= 0
+        found.append((before[kept], after[kept], np.full(int(kept.sum()), b)))
+    before, after, block = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.lexsort((after, before))
+    return Steps(before[order], after[order], block[order], member)

@@ -14,13 +14,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.fusion.blocks import StageTables, keeps_chip, part_of, price_blocks
+from dfopt.fusion.blocks import BlockPrices, StageTables, keeps_chip, part_of, price_blocks, price_each
 from dfopt.fusion.chip import combine
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
@@ -146,13 +147,8 @@ class ShortestPath:
 
     def _extend(self, level: Ints, last: int, end: int) -> None:
         """Price the blocks that leave these down-sets, and shorten the distances behind them."""
-        lattice, limits = self.lattice, self.limits
-        words, chip = lattice.words, self.tables.chip
-        inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
-        for word in range(words.shape[1]):
-            inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
-        row, column = np.nonzero(inside)
-        i, j = level[row], column + last
+        lattice, limits, chip = self.lattice, self.limits, self.tables.chip
+        i, j = self._between(level, last, end)
         self.pairs += len(i)
         nearest = self.dist[:, i].min(axis=0)
         block = self._least(i, j)
@@ -165,6 +161,23 @@ class ShortestPath:
             look(self.deadline)
             part = slice(start, start + self.lot)
             self._price(i[part], j[part], nearest[part])
+
+    def _between(self, level: Ints, last: int, end: int) -> tuple[Ints, Ints]:
+        """Pairs of these down-sets with those up to ``end`` that hold them; a library adds one of its blocks."""
+        if self.tables.chip.library:
+            steps = self.lattice.steps(self.tables, self.deadline)
+            first, behind = np.searchsorted(steps.before, [level[0], level[-1] + 1])
+            before, after = steps.before[first:behind], steps.after[first:behind]
+            wanted = np.zeros(level[-1] + 1 - level[0], dtype=bool)
+            wanted[level - level[0]] = True
+            here = wanted[before - level[0]] & (after < end)
+            return before[here], after[here]
+        words = self.lattice.words
+        inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
+        for word in range(words.shape[1]):
+            inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
+        row, column = np.nonzero(inside)
+        return level[row], column + last
 
     def _least(self, i: Ints, j: Ints) -> Floats:
         """What the blocks between these down-sets cost at least."""
@@ -191,18 +204,29 @@ class ShortestPath:
 
     def _priced(self, i: Ints, j: Ints, nearest: Floats) -> _Lot:
         """Of the blocks between some down-sets those that may be on a path that is good enough, with their prices."""
-        member = self.lattice.member[j] & ~self.lattice.member[i]
-        if self.tables.chip.library:  # most of the pairs are of no use
-            keep = library.in_one_set(self.tables.sharded.sets_k, member)
-            i, j, nearest, member = i[keep], j[keep], nearest[keep], member[keep]
-        # blocks of one level lie close together in a long graph: the rest of it need not be looked at
-        here = np.flatnonzero(member.any(axis=0)).astype(np.int64)
-        prices = price_blocks(part_of(self.tables, here), member[:, here])
-        keep = prices.legal & (nearest + prices.time + self.rest[j] <= self.upper)
+        member, seconds, legal = self._prices(i, j)
+        keep = legal & (nearest + seconds + self.rest[j] <= self.upper)
         if self.tables.bytes_g.sum() > self.limits.dram_left:  # else they fit even if all are alive at once
             past = self.lattice.member[i]
             keep &= alive_bytes(self.tables, self.limits, past, member) <= self.limits.dram_left
-        return i[keep], j[keep], prices.time[keep], member[keep]
+        return i[keep], j[keep], seconds[keep], member[keep]
+
+    def _prices(self, i: Ints, j: Ints) -> tuple[Bools, Floats, Bools]:
+        """The kernels of the blocks between some down-sets, their seconds, and whether they are legal."""
+        if self.tables.chip.library:  # the same few blocks over and over
+            block, prices = self.lattice.steps(self.tables, self.deadline).of(i, j), self._of_library
+            return self.lattice.steps(self.tables).member[block], prices.time[block], prices.legal[block]
+        member = self.lattice.member[j] & ~self.lattice.member[i]
+        # blocks of one level lie close together in a long graph: the rest of it need not be looked at
+        here = np.flatnonzero(member.any(axis=0)).astype(np.int64)
+        prices = price_blocks(part_of(self.tables, here), member[:, here])
+        return member, prices.time, prices.legal
+
+    @cached_property
+    def _of_library(self) -> BlockPrices:
+        """Prices of all blocks of a library."""
+        member = self.lattice.steps(self.tables, self.deadline).member
+        return price_each(self.tables, [np.flatnonzero(row).astype(np.int64) for row in member])
 
     def _take(self, i: Ints, j: Ints, cost: Floats, member: Bools) -> None:
         """Keep blocks, and shorten the distances behind them."""

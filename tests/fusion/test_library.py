@@ -22,7 +22,7 @@ from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.intrachip import IntraChipMapping, optimize_intrachip
-from dfopt.fusion.library import several
+from dfopt.fusion.library import allowed, several
 from dfopt.judge import evaluate
 from dfopt.physics import ops
 from dfopt.search import optimize
@@ -194,3 +194,24 @@ def test_the_joint_search_finds_what_two_levels_find_or_better() -> None:
     assert best.status == "optimal"
     assert best.value <= optimize(graph, machine(), assumptions=LIBRARY).value
     assert {"QK", "Softmax", "AV"} in partitions(best)
+
+
+@share(1)
+@given(library_cases(most=6))
+def test_steps_of_a_lattice_are_all_pairs_with_a_block_of_the_library_between_them(case: Case) -> None:
+    world, sharding, _ = case
+    try:
+        tables = tables_of(world, sharding)
+    except Infeasible:
+        return
+    sets = down_sets(tables, "separate", 10_000)
+    assert sets is not None
+    steps = sets.steps(tables)
+    assert (sets.member[steps.after] & ~sets.member[steps.before] == steps.member[steps.block]).all()
+    assert (steps.of(steps.before, steps.after) == steps.block).all()
+    pairs = list(itertools.product(range(len(sets.size)), repeat=2))
+    inside = [(i, j) for i, j in pairs if i != j and not (sets.member[i] & ~sets.member[j]).any()]
+    blocks = sets.member[[j for _, j in inside]] & ~sets.member[[i for i, _ in inside]]
+    legal = allowed(tables.sharded, blocks)
+    wanted = [pair for pair, one in zip(inside, legal.tolist(), strict=True) if one]
+    assert list(zip(steps.before.tolist(), steps.after.tolist(), strict=True)) == wanted
