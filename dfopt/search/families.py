@@ -21,6 +21,7 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
 from dfopt.fusion.clock import OutOfTime
 from dfopt.physics.pipeline import step_time
+from dfopt.search.faster import Faster
 from dfopt.search.node import Node
 from dfopt.search.nodes import Nodes, covers
 from dfopt.setting.bounds import PlanBounds, PlanTable
@@ -34,6 +35,7 @@ __all__ = ["Families", "Family"]
 
 _SAME, _ROUND = 1e-12, 1e-9
 _MANY = 16  # plans of a family whose layers are of several kinds, from which on it is looked at by itself
+_NEAR = 0.2  # share of what is proven of other chips, from which on they are looked at first
 _STEP_S = 8.0  # seconds for a step, at most
 
 
@@ -107,6 +109,7 @@ class Families:
         self._known: dict[Hashable, Family | None] = {}
         self._taken: dict[Instance, Floats] = {}  # of families, what the bounds of their plans hold already
         self._hops: dict[Hashable, float] = {}
+        self._order = Faster(self._tables)
         self.add(tables)
 
     def add(self, tables: Sequence[PlanTable]) -> None:
@@ -114,50 +117,79 @@ class Families:
         for table in tables:
             for shared in table.shared:
                 self._tables.setdefault(shared, []).append(table)
-                family = self._of.get(shared)
-                if family is not None and shared in self._taken:
-                    self._raise(shared, family, self._taken[shared], table)
+                if shared in self._taken:
+                    self._raise(shared, self._taken[shared], table)
 
     def of(self, plan: Plan) -> Family | None:
         """The family of a plan; none where its stages are no runs of equal layers, or few plans are in it."""
         key = plan.apart_from_stages
         if key not in self._known:
-            self._known[key] = self._found(plan)
+            shared = self._in_family(plan)
+            self._known[key] = None if shared is None else self._opened(shared)
         return self._known[key]
 
-    def _found(self, plan: Plan) -> Family | None:
+    def _in_family(self, plan: Plan) -> Instance | None:
+        """What all plans of the family of one give a chip, if it has one."""
         instance = self.nodes.setting.under(plan)
         graph, shared = instance.graph, instance.shared
         if not graph.folded or plan.two_batch_overlap or not covers(graph, plan):
             return None
+        if shared in self._of or instance.mapped_stages == 1:
+            return shared
+        many = sum(len(one.of_shared(shared)) for one in self._tables[shared]) >= _MANY
+        return shared if many else None
+
+    def _opened(self, shared: Instance) -> Family:
         if shared not in self._of:
-            if instance.mapped_stages > 1 and sum(len(one.of_shared(shared)) for one in self._tables[shared]) < _MANY:
-                return None
             try:
                 nodes = self.nodes.of(shared, every=True)
             except (
                 Infeasible
             ):  # by itself, not all of it fits: of other plans, which may share more out, it proves nothing
                 nodes = []
-            self._of[shared] = Family(nodes, np.min([one.lows for one in nodes] or [[0.0] * instance.mapped_stages], 0))
+            self._of[shared] = Family(nodes, np.min([one.lows for one in nodes] or [[0.0] * shared.mapped_stages], 0))
         return self._of[shared]
 
-    def raised(self, plan: Plan) -> float:
-        """What is proven of a plan with all that is known of its family, and so of all plans of that."""
+    def raised(self, plan: Plan, known: float = np.inf) -> float:
+        """What is proven of a plan with all that is known of its family, and so of all plans of that.
+
+        Its family is opened only where nothing else shows more than is ``known``.
+        """
+        if plan.apart_from_stages not in self._known and self.bounds[plan] <= known:
+            self._by_faster(plan)
+        if self.bounds[plan] > known:
+            return self.bounds[plan]
         family = self.of(plan)
         if family is not None:
             shared = self.nodes.setting.under(plan).shared
-            if (family.low_k > self._taken.get(shared, 0.0)).any():
-                for table in self._tables[shared]:
-                    self._raise(shared, family, family.low_k, table)
-                self._taken[shared] = family.low_k
+            self._take(shared, family.low_k)
         return self.bounds[plan]
 
-    def _raise(self, shared: Instance, family: Family, low_k: Floats, table: PlanTable) -> None:
-        """Raise the bounds of a family's plans in a table by the seconds that layers take at least."""
-        mine, bounds = table.of_shared(shared), self.bounds
+    def _by_faster(self, plan: Plan) -> None:
+        """Take up what other families prove of a plan whose own is not opened; for that the fastest is."""
+        shared = self._in_family(plan)
+        if shared is None or shared in self._of:
+            return
+        first, shares = self._order.first(shared), self._order.than(shared)
+        if shares.get(first, 0.0) >= _NEAR:
+            self._hear(self._opened(first))
+        for one, share in shares.items():
+            if one in self._of:
+                self._take(shared, share * self._of[one].low_k)
+
+    def _take(self, shared: Instance, low_k: Floats) -> None:
+        """Raise the bounds of a family's plans by the seconds that layers take at least, if that is new."""
+        taken = self._taken.get(shared, np.zeros_like(low_k))
+        if (low_k > taken).any():
+            self._taken[shared] = np.maximum(low_k, taken)
+            for table in self._tables[shared]:
+                self._raise(shared, self._taken[shared], table)
+
+    def _raise(self, shared: Instance, low_k: Floats, table: PlanTable) -> None:
+        """The same of one table."""
+        mine, bounds, family = table.of_shared(shared), self.bounds, self._of.get(shared)
         alike = [table.plans[number] for number in mine.tolist()]
-        hop_i = np.array([self._hop_s(one, family) for one in alike])
+        hop_i = np.array([0.0 if family is None else self._hop_s(one, family) for one in alike])
         found = table.seconds(mine, low_k, hop_i).tolist()
         bounds.update((one, low) for one, low in zip(alike, found, strict=True) if low > bounds[one])
 
@@ -174,13 +206,16 @@ class Families:
     def heard(self, plan: Plan) -> bool:
         """Prove of a plan's family what its communication shows; whether that was not known."""
         family = self.of(plan)
-        new = [] if family is None else [node for node in family.nodes if not node.heard]
+        return family is not None and self._hear(family)
+
+    def _hear(self, family: Family) -> bool:
+        new = [node for node in family.nodes if not node.heard]
         for node in new:
             self.nodes.improve(node, np.inf, np.inf)
             for number, stage in enumerate(node.ready.stages if len(node.lows) > 1 else ()):
                 if stage.tables is not None:
                     node.lows[number] = max(node.lows[number], self.nodes.shown.apart(node, stage, 0.0).seconds)
-        if family is not None and new:
+        if new:
             family.take_up()
         return bool(new)
 

@@ -150,8 +150,9 @@ class JointSearch(KnownSearch):
         """Take a step with what has the least bound."""
         unit = self._unit(entry.what)
         beaten = entry.bound >= self._goal(unit)
-        if isinstance(entry.what, Plan) and not beaten and (low := self.families.raised(entry.what)) > entry.bound:
-            self._push(low, entry.what)
+        raised = self.families.raised(entry.what, entry.bound) if isinstance(entry.what, Plan) and not beaten else 0.0
+        if raised > entry.bound:
+            self._push(raised, entry.what)
             return
         if beaten or self._out_of_time(bool(self.found)):
             self._give_up(unit, entry.bound, late=not beaten)
@@ -282,8 +283,10 @@ class JointSearch(KnownSearch):
         """Look among the schemes that fit a plan's memory for a mapping; whether they are known."""
         if (family := self.families.of(plan)) is None or len(family.low_k) > 1:
             return False
-        for _ in range(2):  # by compute and communication, then with what hides behind what
+        for _ in range(2):  # by compute and communication; without any mapping, with what hides behind what
             self._squeeze(plan, (plan, None))
+            if np.isfinite(self.incumbent):
+                break
         return True
 
     def _squeeze(self, plan: Plan, unit: Unit) -> float:

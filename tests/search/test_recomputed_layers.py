@@ -167,7 +167,7 @@ def test_what_families_of_two_kinds_of_layers_show_changes_no_answer(monkeypatch
     graph, system = model("full/none", layers=4), machine(None)
     found, shown = [], []
     really = Families.raised
-    monkeypatch.setattr(Families, "raised", lambda own, plan: shown.append(own.of(plan)) or really(own, plan))
+    monkeypatch.setattr(Families, "raised", lambda own, plan, *known: shown.append(own.of(plan)) or really(own, plan))
     for many in (0, 10**9):
         monkeypatch.setattr(families, "_MANY", many)
         shown.clear()
