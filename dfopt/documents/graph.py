@@ -282,8 +282,7 @@ class Graph(Named):
     @model_validator(mode="after")
     def _is_a_dag(self) -> Self:
         check_word_bytes(self.dtypes, self.word_bytes)
-        problems = list(structure_issues(self))
-        if problems:
+        if problems := list(structure_issues(self)):
             raise GraphError(self.name, problems)
         return self
 
@@ -307,11 +306,13 @@ class Graph(Named):
         """Kernel name -> position in ``kernels``; not to be changed."""
         return self._index
 
+    @cached_property
+    def _made(self) -> list[float]:
+        return [float(one.matrices * needed(one) * self.words.of_output(one)) for one in self.kernels]
+
     def output_bytes(self, name_or_position: str | int) -> float:
         """Bytes of a kernel's whole output, or of what a mask leaves of it, before any sharding."""
-        position = name_or_position if isinstance(name_or_position, int) else self.index()[name_or_position]
-        kernel = self.kernels[position]
-        return float(kernel.matrices * needed(kernel) * self.words.of_output(kernel))
+        return self._made[name_or_position if isinstance(name_or_position, int) else self._index[name_or_position]]
 
     @cached_property
     def words(self) -> Words:
@@ -339,8 +340,7 @@ class Graph(Named):
 
     @cached_property
     def _levels(self) -> dict[str, int]:
-        drawn = self.networkx()
-        level: dict[str, int] = {}
+        drawn, level = self.networkx(), dict[str, int]()
         for name in nx.topological_sort(drawn):
             level[name] = max((level[before] + 1 for before in drawn.predecessors(name)), default=0)
         return level

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dfopt.documents.axes import AXES, Dims, Share, Splits, groups
+from dfopt.documents.axes import AXES, Dims, Share, Splits, groups, keys
 from dfopt.documents.base import Document
 from dfopt.documents.hybrid import Hybrid
 from dfopt.documents.modules import Modules
@@ -133,9 +133,12 @@ class Plan(Document, OnAxes):
 
     def only(self, *splits: Splits, **fields: Any) -> Plan:
         """A plan with the axes that split these things, and nothing else but the fields given."""
-        kept = {key for share in self.axes if share.axis.splits in splits for key in share.axis.keys}
-        extra = {key: value for key, value in self.__pydantic_extra__.items() if key in kept}
-        return Plan.model_construct(schema_=self.SCHEMA, **extra, **fields)
+        return Plan.model_construct(schema_=self.SCHEMA, **dict(self.said(*splits)), **fields)
+
+    def said(self, *splits: Splits) -> tuple[tuple[str, Any], ...]:
+        """What documents say of the axes that split these things: keys and values."""
+        extra = self.__pydantic_extra__
+        return tuple((key, extra[key]) for key, (axis, _) in keys().items() if key in extra and axis.splits in splits)
 
     @cached_property
     def apart_from_stages(self) -> Hashable:

@@ -76,7 +76,8 @@ class Menu:
     def sharded(self) -> tuple[ShardedGraph, ...]:
         """The layer under each of :attr:`rounds`: what depends on a kernel's own scheme is taken from here."""
         names = [kernel.name for kernel in self.instance.graph.kernels]
-        return tuple(shard(self.instance, dict(zip(names, schemes, strict=True))) for schemes in self.rounds)
+        picked = (dict(zip(names, schemes, strict=True)) for schemes in self.rounds)
+        return tuple(shard(self.instance, sharding, alone=True) for sharding in picked)
 
     @cached_property
     def _known(self) -> dict[str, Floats]:

@@ -60,6 +60,15 @@ def _begin(search: Search, steps: Steps) -> bool:
     return hasattr(search, "units")
 
 
+def _dive(searches: Sequence[Search], steps: Sequence[Steps]) -> None:
+    """Look for a first mapping; others than those that have begun may never have to, once something is known."""
+    if begun := [search for search in searches if hasattr(search, "units")]:
+        dive(cast("Sequence[JointSearch]", begun))
+    if not searches[0].found:
+        begun = [search for search, steps_of in zip(searches, steps, strict=True) if _begin(search, steps_of)]
+        dive(cast("Sequence[JointSearch]", begun))
+
+
 def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entry], end: float) -> None:
     """Steps up to a time; what is left stays in the heap."""
     taken, dived = 0, False
@@ -67,8 +76,7 @@ def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entr
         taken += 1
         if taken > _PATIENCE and not dived and not searches[0].found:
             dived = True
-            begun = [search for search, steps_of in zip(searches, steps, strict=True) if _begin(search, steps_of)]
-            dive(cast("Sequence[JointSearch]", begun))
+            _dive(searches, steps)
         _, number = heapq.heappop(open_)
         if (least := next(steps[number], None)) is not None:
             heapq.heappush(open_, (least, number))

@@ -6,14 +6,16 @@ that holds nothing else, so it cannot depend on anything else.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import Dims, groups
+from dfopt.documents.axes import Dims, Splits, groups
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import Modules
 from dfopt.documents.placement import Placement
@@ -53,7 +55,7 @@ class Setting:
         return self.of or self.graph
 
     @cached_property
-    def shared(self) -> dict[Plan, Instance]:
+    def shared(self) -> dict[Hashable, Instance]:
         """One instance for every part of a plan that plans share, see :attr:`Instance.shared`."""
         return {}
 
@@ -62,6 +64,11 @@ class Setting:
         """Seconds of the optimizer's step by parameters, bytes of a weight, where all of it lies, and whether it is of
         routed experts: thousands of plans have a few sizes.
         """
+        return {}
+
+    @cached_property
+    def spread(self) -> dict[tuple[int, int], float]:
+        """Seconds of each kernel spread evenly over so many chips, see :mod:`dfopt.physics.tiled`."""
         return {}
 
     @cached_property
@@ -185,15 +192,16 @@ class Instance:
         if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
         # while it trains all kernels work from the fastest memory
-        priced = {"placement": None if graph.trains else plan.placement, "two_batch_overlap": plan.two_batch_overlap}
+        placed, splits = None if graph.trains else plan.placement, list[Splits](["kernels", "modules"])
+        priced: dict[str, Any] = {"placement": placed, "two_batch_overlap": plan.two_batch_overlap}
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
-            part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches, **priced)
+            splits, priced = [*splits, "batch"], priced | {"microbatches": plan.microbatches}
         elif self.setting.between_copies:
-            part = plan.only("kernels", "modules", "batch", **priced)
-        else:
-            part = plan.only("kernels", "modules", **priced)
-        known = self.setting.shared
-        return known[part] if part in known else known.setdefault(part, Instance(self.setting, part))
+            splits = [*splits, "batch"]
+        known, key = self.setting.shared, (*plan.said(*splits), *priced.values())
+        if key not in known:
+            known[key] = Instance(self.setting, plan.only(*splits, **priced))
+        return known[key]
 
     @cached_property
     def adding(self) -> tuple[tuple[Dims, NDArray[np.float64]], ...]:
@@ -266,8 +274,11 @@ class Instance:
         return beside_s(kind, seconds, hiding_s, shards, usage_of(self.system, self.plan.shard_dims), chosen)
 
     def _spread_s(self, kernel: int) -> float:
-        one, chip = self.graph.kernels[kernel], self.system.chip
-        return spread_s([(one, rate(self.graph, one, chip))], self.plan.shards, chip, self.assumptions)
+        known, shards = self.setting.spread, self.plan.shards
+        if (kernel, shards) not in known:
+            one, chip = self.graph.kernels[kernel], self.system.chip
+            known[kernel, shards] = spread_s([(one, rate(self.graph, one, chip))], shards, chip, self.assumptions)
+        return known[kernel, shards]
 
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
         """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""

@@ -190,8 +190,11 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
     return flop / (peak * efficiency_share(chip.efficiency, simd, flop, extents, op))
 
 
-def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
-    """Price one layer under the shardings chosen by kernel name, in the first of :func:`tile_counts` tiles."""
+def shard(instance: Instance, sharding: dict[str, Sharding], *, alone: bool = False) -> ShardedGraph:
+    """Price one layer under the shardings chosen by kernel name, in the first of :func:`tile_counts` tiles.
+
+    ``alone``: what kernels say of themselves, without communication, which is of several.
+    """
     graph, assumptions = instance.graph, instance.assumptions
     kernels, index = graph.kernels, graph.index()
     rules, degree, words = assumptions.sharding_rules, instance.plan.shards, graph.words
@@ -235,7 +238,9 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         mem_k[end.kernel] += end.bytes
         accessed_k[end.kernel] += end.bytes
         between_k[end.kernel] += 0.0 if end.write else end.bytes
-    toll_x, sent_x, payers_xk = tolls(instance, schemes)
+    toll_x, sent_x, payers_xk = np.zeros(0), np.zeros(0), np.zeros((0, len(kernels)), dtype=bool)
+    if not alone:
+        toll_x, sent_x, payers_xk = tolls(instance, schemes)
     saved_t, beside_t = forward_k[src_t] & ~forward_k[dst_t], np.array(beside_tensors(graph), dtype=bool)
     beside_t &= assumptions.fanout == "shared"  # else a reader has a copy of its own
     beside = instance.setting.beside
@@ -253,7 +258,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         mem_k=mem_k,
         accessed_k=accessed_k,
         fixed_buffer_k=np.zeros(len(kernels)),
-        net_k=_network_seconds(instance, schemes, gradient_k),
+        net_k=np.zeros(len(kernels)) if alone else _network_seconds(instance, schemes, gradient_k),
         src_t=src_t,
         dst_t=dst_t,
         b_t=b_t,

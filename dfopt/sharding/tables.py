@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
 from dfopt.physics.states import cached_bytes
 from dfopt.setting.conversions import gathered_late, overhead_of_kernels, readers_pay
 from dfopt.setting.hops import sent_s
@@ -25,6 +26,12 @@ from dfopt.setting.tables import compute_seconds
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
+_KINDS = {  # of conversions that cost something, by produced and required layout
+    (i, j): kind
+    for i, produced in enumerate(LAYOUTS)
+    for j, required in enumerate(LAYOUTS)
+    if (kind := ops.conversion(produced, required)) is not None
+}
 
 
 @dataclass(frozen=True)
@@ -141,12 +148,12 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         for o in by_kernel[index[tensor.dst]]:
             layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], rules, graph.elements_of(tensor))
             required_to[t, o] = LAYOUTS.index(layout)
-        for i, produced in enumerate(LAYOUTS):
-            for j, required in enumerate(LAYOUTS):
-                kind = ops.conversion(produced, required)
-                source = index[tensor.src]
-                conversion[t, i, j] = instance.between_shards_s(kind, volume, source, bool(late_t[t]), hides[t])
-                conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
+        priced = dict[Collective, float]()
+        for (i, j), kind in _KINDS.items() if degree > 1 else ():
+            if kind not in priced:
+                source, late = index[tensor.src], bool(late_t[t])
+                priced[kind] = instance.between_shards_s(kind, volume, source, late, hides[t])
+            conversion[t, i, j], conversion_bytes[t, i, j] = priced[kind], volume
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
             hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = sent_s(instance, volume, share)
