@@ -28,7 +28,7 @@ from dfopt.search.nodes import Nodes, covers
 from dfopt.search.placing import Placing, place
 from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
-from dfopt.search.solved import Solved, by_levels
+from dfopt.search.solved import Solved
 from dfopt.setting.instance import Instance
 from dfopt.setting.roofline import least_step
 from dfopt.setting.tables import Ints
@@ -283,10 +283,9 @@ class JointSearch(KnownSearch):
         """Look among the schemes that fit a plan's memory for a mapping; whether they are known."""
         if (family := self.families.of(plan)) is None or len(family.low_k) > 1:
             return False
-        for _ in range(2):  # by compute and communication; without any mapping, with what hides behind what
+        self._squeeze(plan, (plan, None))
+        if np.isinf(self.incumbent):  # no mapping at all: with what hides behind what, too
             self._squeeze(plan, (plan, None))
-            if np.isfinite(self.incumbent):
-                break
         return True
 
     def _squeeze(self, plan: Plan, unit: Unit) -> float:
@@ -330,12 +329,6 @@ class JointSearch(KnownSearch):
             self._first(node)
         if not self.found:
             self._try(node, self._unit(node), np.inf, self.nodes.lean(node))
-
-    def _first(self, node: Node) -> None:
-        unit, tiles = self._unit(node), node.ready.sharded.tile_count
-        found = by_levels(node.ready.instance, self.options, self.memo, tiles, self._to_beat(unit))
-        if found is not None:
-            self._keep(unit, found)
 
     def _by_levels(self, node: Node) -> None:
         """A mapping of a node of which nothing more can be proven."""

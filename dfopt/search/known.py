@@ -12,7 +12,7 @@ from dfopt.errors import Infeasible, NoSolution
 from dfopt.search.branching import Search
 from dfopt.search.node import SAME, Found, Node, Unit
 from dfopt.search.nodes import Nodes
-from dfopt.search.solved import Pruned, Solved, refusal
+from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.tables import Ints
 
 
@@ -62,6 +62,13 @@ class KnownSearch(Search):
             return
         if isinstance(outcome, Solved):
             self._keep(unit, outcome)
+
+    def _first(self, node: Node) -> None:
+        """A mapping level by level, under all schemes of a node's plan."""
+        unit, tiles = self._unit(node), node.ready.sharded.tile_count
+        found = by_levels(node.ready.instance, self.options, self.memo, tiles, self._to_beat(unit))
+        if found is not None:
+            self._keep(unit, found)
 
     def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
         """The best mapping under schemes of all kernels, as :meth:`Nodes.exact` finds it."""
