@@ -62,7 +62,7 @@ class Search:
         wanted = self.options.request.top
         return min(self.ceiling, self.found[wanted - 1].value if len(self.found) >= wanted else np.inf)
 
-    @property
+    @cached_property
     def ceiling(self) -> float:
         """Value that the limits of the objective allow; a little more, so that a mapping that meets it is kept."""
         objective = self.options.request.objective

@@ -186,13 +186,15 @@ class Prepared(PricedPlan):
         return min(found, default=None)
 
 
-def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> Iterator[Prepared]:
+def prepare(instance: Instance, options: Options, memo: Memo | None = None, roomy: bool = False) -> Iterator[Prepared]:
     """Choose sharding and stages of a plan, then price its stages for every tile count worth trying.
 
     Parameters
     ----------
     memo : dict, optional
         What other plans have worked out; filled as this one is.
+    roomy : bool
+        As if memories had no limit.
 
     Yields
     ------
@@ -221,7 +223,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
             raise NoSolution(0.0, 0.0)
         tiled = work.at(tiles)
         try:
-            stages = tuple(_stages(instance, options, tiled, stage_k, work))
+            stages = tuple(_stages(instance, options, tiled, stage_k, work, roomy))
         except Infeasible as error:
             refusals.append(error)
             continue
@@ -332,11 +334,7 @@ def _again(work: ChipWork) -> SolveRecord:
 
 
 def _stages(
-    instance: Instance,
-    options: Options,
-    sharded: ShardedGraph,
-    stage_k: Ints,
-    work: ChipWork,
+    instance: Instance, options: Options, sharded: ShardedGraph, stage_k: Ints, work: ChipWork, roomy: bool
 ) -> Iterator[Stage]:
     """Price every stage of the mapping."""
     graph, count = instance.graph, instance.mapped_stages
@@ -358,7 +356,8 @@ def _stages(
             states = sharded_states(instance.setting, tables.sharded)
             work.stages[key] = StageWork(tables, work.lattices[number], states)
     parts = {number: work.stages[sharded.tile_count, number] for number in used}
-    left = dram_left(instance, {number: part.states for number, part in parts.items()})
+    kept = {number: part.states for number, part in parts.items()}
+    left = dict.fromkeys(kept, np.inf) if roomy else dram_left(instance, kept)
     for number, members in enumerate(members_of):
         if number not in parts:
             yield Stage(members, None, None, None, None, 0.0, 0.0, None)

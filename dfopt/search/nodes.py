@@ -82,12 +82,12 @@ class Nodes:
         return self.of(self.setting.under(plan))
 
     def of(self, instance: Instance, *, every: bool = False) -> list[Node]:
-        """The same of a setting under a plan; ``every``: none at all where some do not fit."""
+        """The same of a setting under a plan; ``every``: none where some do not fit, as if memories had no limit."""
         found: list[Node] = []
         refused: Infeasible | None = None
         for counts, allowed_o in self._domains(instance):
             try:
-                found += list(self._nodes(instance, allowed_o, counts, 0.0, whole=True))
+                found += list(self._nodes(instance, allowed_o, counts, 0.0, whole=True, roomy=every))
             except Infeasible as error:
                 refused = refused or error  # of the first, which leaves most schemes
         if not found or (every and self._some_refused(instance, found)):
@@ -114,7 +114,14 @@ class Nodes:
         return self.domains[menu]
 
     def _nodes(
-        self, instance: Instance, allowed_o: Bools, counts: tuple[int, ...], bound: float, *, whole: bool
+        self,
+        instance: Instance,
+        allowed_o: Bools,
+        counts: tuple[int, ...],
+        bound: float,
+        *,
+        whole: bool,
+        roomy: bool = False,
     ) -> Iterator[Node]:
         menu, key = self.menu(instance), (allowed_o.tobytes(), counts)
         if (menu, key) not in self.works:
@@ -134,7 +141,7 @@ class Nodes:
             )
             self.works[menu, key] = work
         refused = opened = None
-        for ready in prepare(instance, self.options, {instance.shared: self.works[menu, key]}):
+        for ready in prepare(instance, self.options, {instance.shared: self.works[menu, key]}, roomy):
             lows = [stage.floor for stage in ready.stages]
             if short := too_much(ready, self.chains, self.options):
                 refused = refused or Infeasible(short)

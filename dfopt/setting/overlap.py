@@ -86,11 +86,17 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
     return Exchanges(tuple(reduce_k.tolist()), tuple(weights_k.tolist()), _windows(instance))
 
 
-def exchanged_by_kind(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> tuple[Floats, Floats]:
-    """The figures of :class:`Exchanges`, of as many bytes, where something may be hidden."""
+def exchanged_by_kind(
+    instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints, step_k: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """The figures of :class:`Exchanges`, of as many bytes, where something may be hidden.
+
+    ``step_k``: seconds of the optimizer for each kernel, if they are known.
+    """
     windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
-    step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
+    if step_k is None:
+        step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
     reduce_s, weights_s = np.zeros(kinds), np.bincount(kind_k, step_k, kinds).astype(float)
     for dims, share_k in instance.adding:
         for kind in range(kinds):

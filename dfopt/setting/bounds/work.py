@@ -24,6 +24,7 @@ from dfopt.setting.cycles import least_cycles_s
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, states_of
 from dfopt.setting.offload import least_layers, moves
+from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import Passes, exchanged_by_kind, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
@@ -92,6 +93,7 @@ class LeastWork:
         self._layers: dict[tuple[Instance, int], tuple[Floats, Floats]] = {}
         self._passes: dict[Instance, Passes] = {}
         self._exchanged: dict[Hashable, tuple[Floats, Floats]] = {}
+        self._steps: dict[Hashable, Floats] = {}
         self._moved: dict[Hashable, Floats] = {}
         self._ends = ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self.kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
@@ -147,8 +149,17 @@ class LeastWork:
             gradient_k, weight_k = np.zeros((2, len(self.kind_k)))
             for kind, one in enumerate(self.of(instance)):
                 gradient_k[mine := self.kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
-            self._exchanged[key] = exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k)
+            step_k = self._step(instance, weight_k)
+            self._exchanged[key] = exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
         return self._exchanged[key]
+
+    def _step(self, instance: Instance, weight_k: Floats) -> Floats:
+        """Seconds of the optimizer's step for each kernel at least: chips that share a layer, and copies, decide."""
+        plan = instance.plan
+        key = plan.shards, instance.counted, plan.members, plan.copies, plan.held_by(1), plan.placement
+        if key not in self._steps:
+            self._steps[key] = optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
+        return self._steps[key]
 
     def moved(self, instance: Instance) -> Floats:
         """Least figures of :class:`dfopt.physics.offload.Layer` by kind of layer; 0 where nothing is moved."""
