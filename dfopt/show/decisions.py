@@ -39,6 +39,8 @@ def decisions(result: Result) -> Grid | None:
     rows.append(("sequence parallelism", parts, how[result.assumptions.sequence_parallelism]))
     behind = "behind the backward pass" if result.assumptions.gradient_overlap else "after the backward pass"
     rows.append(("gradient reduction", behind, "(assumed)"))
+    if seen := _seen(result):
+        rows.append(("attention scores", seen, "(the graph's: causal)"))
     return Grid("Decisions", {"option": "word", "decided": "text", "of": "text"}, rows)
 
 
@@ -54,6 +56,12 @@ def listed(values: Iterable[int]) -> str:
     if len(found) <= _MOST:
         return ", ".join(map(str, found))
     return f"{', '.join(map(str, found[:3]))}, ... {found[-1]} ({len(found)} values)"
+
+
+def _seen(result: Result) -> str:
+    """How many scores are counted, which a library may skip that knows the mask; nothing where there are none."""
+    shares = sorted({one.density or 1.0 for one in result.graph.kernels if one.role == "scores"})
+    return ", ".join("all" if share == 1 else f"{share:.4g} of them" for share in shares)
 
 
 def _again(variant: str | None) -> str:

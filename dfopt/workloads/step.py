@@ -117,6 +117,14 @@ class StepParameters(Part):
         return {**{name: value for name, value in data.items() if name != "scores_kept"}, "recompute": again}
 
     @model_validator(mode="after")
+    def _trains_what_it_says(self) -> Self:
+        for name in ("main_gradients", "trained"):
+            if self.mode == "forward" and getattr(self, name) is not None:
+                message = "found it of a forward pass, which has no gradients and no optimizer"
+                raise problem(message, "write mode: training, or leave it out", f"$.{name}")
+        return self
+
+    @model_validator(mode="after")
     def _whole_microbatches(self) -> Self:
         check_batch(self.batch, self.microbatch)
         check_word_bytes(self.dtypes, self.word_bytes)

@@ -121,3 +121,10 @@ def test_every_type_can_be_held(main: str) -> None:
     types = Trained.model_validate({"main_weights": main, "moments": main})
     copies = 0 if main == "bf16" else 1
     assert types.optimizer_bytes("bf16", 12.0) == float((copies + 2) * FORMATS[types.moments or "fp32"].bytes)
+
+
+@pytest.mark.parametrize("said", [{"main_gradients": "bf16"}, {"trained": {"moments": "fp8"}}])
+def test_a_forward_pass_has_no_types_of_training(said: dict[str, Any]) -> None:
+    with pytest.raises(df.DocumentError, match="found it of a forward pass"):
+        df.load_graph("gpt2-small", **said)
+    assert df.load_graph("gpt2-small", mode="training", **said).trains
