@@ -72,6 +72,12 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
         groups = 1
     if (cells.get("recipe_expert_tp") or "1") not in ("1", str(tensor)):
         raise Cannot(f"experts split {cells['recipe_expert_tp']} ways by features")
+    if model.zoo is not None and (maybe(cells, "vp") or 1) > 1:
+        raise Cannot("stages in chunks of layers of several kinds")
+    further = cells.get("recipe_mtp_num_layers", "0") not in ("", "0") or "m" in cells.get("recipe_pipeline_layout", "")
+    left_out += ["a layer that predicts a further token"] if further else []
+    wide = cells.get("recipe_layers_end_bf16") or "0"
+    left_out += [f"{wide} layers at the end in 16 bits"] if wide != "0" else []
     shared = maybe(cells, "fsdp") or 0
     if shared > 1 and shared != copies:
         raise Cannot(f"parameters shared by {shared} of {copies} copies")

@@ -19,6 +19,8 @@ Sequence = Literal["none", "allow"]
 
 AS_GIVEN: Final = re.compile("torchtitan", re.IGNORECASE)
 """Sources whose products in 8 bits keep tensors of 16: torchao's do, Transformer Engine's do not."""
+_ZOO: Final = {"deepseekv3": "deepseek-v3", "deepseek-v3": "deepseek-v3", "kimi_k2": "kimi-k2"}
+"""Graphs of models with latent attention, by how tables call them."""
 _CLOSE = 0.08  # relative: a stated number of parameters is rounded, and leaves out biases and norms
 
 
@@ -28,7 +30,10 @@ class Cannot(Exception):
 
 @dataclass(frozen=True)
 class Model:
-    """Sizes of a decoder, as the workload ``decoder`` has them."""
+    """Sizes of a decoder, as the workload ``decoder`` has them, or with what else it takes as a graph of the zoo.
+
+    ``zoo``: that graph; ``stated`` are its parameters then.
+    """
 
     layers: int
     hidden: int
@@ -42,6 +47,8 @@ class Model:
     tie_embeddings: bool
     experts: int | None = None
     chosen: int = 1
+    zoo: str | None = None
+    stated: float = 0.0
 
     @property
     def matrices(self) -> int:
@@ -60,8 +67,10 @@ class Model:
         return self.layers * (attention + router + experts * (3 if self.gated_mlp else 2) * self.hidden * self.ffn)
 
     @property
-    def parameters(self) -> int:
+    def parameters(self) -> float:
         """The same, with embedding and logits."""
+        if self.zoo is not None:
+            return self.stated
         return self.matrices + self.vocab * self.hidden * (1 if self.tie_embeddings else 2)
 
     def flop(self, samples: int) -> float:
@@ -77,6 +86,8 @@ class Model:
         >>> round(model.flop(4) / (72 * 4 * 32 * 2 * 64**2 * (1 + 32 / (6 * 64) + 1000 / (12 * 2 * 64))), 12)
         1.0
         """
+        if self.zoo is not None:
+            raise Cannot(f"FLOP of {self.zoo}, which are not counted here")
         scores = 4 * self.layers * self.heads * self.head_dim * self.seq
         return 3.0 * samples * self.seq * (2 * (self._matrices(self.chosen) + self.vocab * self.hidden) + scores)
 
@@ -155,18 +166,26 @@ def maybe(cells: Cells, column: str) -> int | None:
 
 
 def model_of(cells: Cells, seq: str, parameters: float) -> Model:
-    """The decoder of such sizes: its MLP is gated, and its embedding tied, as its number of parameters says."""
-    if cells.get("kv_heads", "").upper() == "MLA":
+    """The decoder of such sizes: its MLP is gated, and its embedding tied, as its number of parameters says.
+
+    A table has no ranks of latent attention: a model that has it is the graph of the zoo, if that has such layers.
+    """
+    latent = cells.get("kv_heads", "").upper() == "MLA"
+    zoo = next((name for begin, name in _ZOO.items() if latent and cells["model"].lower().startswith(begin)), None)
+    if latent and zoo is None:
         raise Cannot("latent attention, whose ranks are not stated")
     experts = maybe(cells, "experts")
     heads, hidden = number(cells, "heads"), number(cells, "hidden")
     head_dim = maybe(cells, "head_dim") or hidden // heads
+    groups = heads if latent else maybe(cells, "kv_heads") or heads
     shape: dict[str, Any] = dict(
-        layers=number(cells, "layers"), hidden=hidden, heads=heads, kv_heads=maybe(cells, "kv_heads") or heads,
+        layers=number(cells, "layers"), hidden=hidden, heads=heads, kv_heads=groups,
         head_dim=head_dim, ffn=number(cells, "moe_ffn") if experts else maybe(cells, "ffn") or 4 * hidden,
         vocab=maybe(cells, "vocab") or 51200, seq=number(cells, seq), experts=experts,
         chosen=number(cells, "topk") if experts else 1,
     )  # fmt: skip
+    if zoo is not None:
+        return Model(**shape, gated_mlp=True, tie_embeddings=False, zoo=zoo, stated=parameters)
     kinds = [Model(**shape, gated_mlp=gated, tie_embeddings=tied) for gated in (False, True) for tied in (True, False)]
     closest = min(kinds, key=lambda model: abs(model.parameters / parameters - 1))
     if abs(closest.parameters / parameters - 1) > _CLOSE:

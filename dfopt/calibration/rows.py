@@ -95,7 +95,8 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     chip = known[cells["accelerator"]]
     given = AS_GIVEN.search(source) is not None
     recomputed: dict[str, str | None] = {"full": "full", "selective(attn)": "attention", "none": "none", "": None}
-    recomputed |= {"selective": "op+attention"} if given else {}  # its policy by ops, where no number of layers is said
+    by_ops = ("selective", "selective(per-op)") if given else ()  # where no number of layers is said
+    recomputed |= dict.fromkeys(by_ops, "op+attention")
     if cells["recompute"] not in recomputed:
         raise Cannot(f"recompute {cells['recompute']}")
     said: dict[str, Sequence] = {"true": "allow", "false": "none"}

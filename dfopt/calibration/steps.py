@@ -18,7 +18,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, PlanError
 from dfopt.search import optimize
-from dfopt.workloads import expand
+from dfopt.workloads import expand, load_graph
 
 __all__ = ["MICROBATCHES", "Step", "graph_of", "left_out", "row_machine", "step_of"]
 
@@ -84,6 +84,8 @@ def second_axis(row: TrainingRow) -> int:
 def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
     """The training step of a row: embedding, equal layers, logits. ``microbatch``: samples of a copy."""
     model = row.model
+    if model.zoo is not None:
+        return _of_zoo(row, model.zoo, microbatch, recompute)
     like_llama = model.gated_mlp
     parameters: dict[str, Any] = {
         "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads, "head_dim": model.head_dim,
@@ -100,6 +102,21 @@ def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
     if row.main_gradients is not None:
         parameters["main_gradients"] = row.main_gradients
     return expand({"schema": Graph.SCHEMA, "name": "decoder", "workload": "decoder", "parameters": parameters}, "row")
+
+
+def _of_zoo(row: TrainingRow, name: str, microbatch: int, recompute: str) -> Graph:
+    """The training step of a model whose sizes a table does not have, as it is in the zoo."""
+    said = {} if row.main_gradients is None else {"main_gradients": row.main_gradients}
+    graph = load_graph(
+        name, mode="training", ends=True, recompute=recompute, causal=row.causal, routing="balanced",
+        seq=row.model.seq, microbatch=microbatch * _sequences(row), batch=row.batch,
+        dtypes=dict(row.dtypes) or {"weights": "bf16"}, **said,
+    )  # fmt: skip
+    hidden = {kernel.m for kernel in graph.kernels if kernel.role == "residual"}
+    if (graph.repeat, hidden) != (row.model.layers, {row.model.hidden}):
+        has = f"{graph.repeat} layers of {min(hidden)} features"
+        raise PlanError(f"found {row.model.layers} layers of {row.model.hidden} features, but {name} has {has}")
+    return graph
 
 
 def _sequences(row: TrainingRow) -> int:

@@ -12,7 +12,7 @@ from dfopt.calibration.rows import read_rows
 from dfopt.calibration.steps import graph_of, row_machine, step_of
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.score import Score
-from dfopt.errors import DocumentError, Infeasible
+from dfopt.errors import DocumentError, Infeasible, PlanError
 from dfopt.machines.fields import with_fields
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "reference" / "data"
@@ -86,6 +86,23 @@ def test_a_recipe_says_what_gradients_are_held_in_and_what_copies_share_out(tmp_
     silent = reported(tmp_path, fsdp=0)
     assert isinstance(silent, TrainingRow)
     assert (silent.zero, silent.main_gradients) == (None, None) and graph_of(silent, 1, "none").main_gradients == "fp32"
+
+
+def test_a_model_with_latent_attention_is_that_of_the_zoo(tmp_path: Path) -> None:
+    """Its ranks are in no table; 61 layers of 7168 features are checked against it."""
+    sizes = dict(model="DeepSeekV3 (x)", params=671e9, layers=61, hidden=7168, heads=128, kv_heads="MLA")
+    mixture = dict(experts=256, topk=8, moe_ffn=2048, vocab=129280, dp=8, fsdp=0, mbs=1, ep=8)
+    columns = f"{REPORTED},topk,moe_ffn"
+    row = reported(tmp_path, columns=columns, **sizes, **mixture)
+    assert isinstance(row, TrainingRow) and row.model.parameters == 671e9
+    graph = graph_of(row, 1, "mla_up_proj+attention")
+    assert graph.trains and graph.repeat == 61 and graph.microbatch == 8
+    assert graph.dtypes is not None and graph.dtypes.weights == "bf16"
+    with pytest.raises(PlanError, match="found 60 layers of 7168 features, but deepseek-v3 has 61"):
+        graph_of(replace(row, model=replace(row.model, layers=60)), 1, "attention")
+    for changes, words in (({"vp": 2}, "layers of several kinds"), ({"model": "other"}, "whose ranks are not stated")):
+        odd = reported(tmp_path, columns=columns, **{**sizes, **mixture, **changes})
+        assert isinstance(odd, Untaken) and words in odd.reason
 
 
 @pytest.mark.parametrize(
