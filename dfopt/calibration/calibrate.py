@@ -15,7 +15,7 @@ from dfopt.calibration.numbers import applied, known_numbers, named
 from dfopt.calibration.row import TrainingRow
 from dfopt.calibration.rows import digest_of, read_rows
 from dfopt.calibration.steps import Step, row_machine, step_of
-from dfopt.calibration.tables import BETWEEN, gemm_rows, node_factors
+from dfopt.calibration.tables import BETWEEN, Regime, kernel_rows, node_factors
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.calibration import Calibration, Evidence, FittedNumber, SourceError
 from dfopt.documents.efficiency import EfficiencyRow
@@ -59,11 +59,12 @@ def calibrate(
     system: System,
     name: str,
     label: str = "",
-    kernels: str | Path | None = None,
+    kernels: Sequence[str | Path] = (),
     collectives: str | Path | None = None,
     names: Sequence[str] | None = None,
     say: Callable[[str], None] = lambda _: None,
     like: Calibration | None = None,
+    regime: Regime = "sustained",
 ) -> Calibration:
     """Fit numbers of a system to measured steps, or take them from the calibration of another chip.
 
@@ -71,7 +72,7 @@ def calibrate(
     ----------
     data
         Tables of steps (:mod:`dfopt.calibration.rows`); all of their rows that are taken must be of the system's chip.
-        None where every number is from tables and from ``like``.
+        None where every number is from tables, or from ``like``.
     system
         What is fitted: nodes and what connects them.
     name
@@ -79,11 +80,15 @@ def calibrate(
     label
         What the tables of kernels and collectives call the system, or how that begins.
     kernels, collectives
-        Tables of GEMMs and of collectives: what they fix is not fitted.
+        Tables of kernels (GEMMs, attention at once, kernels bound by memory) and of collectives: what they fix is not
+        fitted.
     names
         Numbers to fit; by default those that tables have not fixed and that step times count.
     say
         Is told what is going on.
+    regime
+        Which rows are taken of tables that say how a chip was kept busy: a step of training keeps it at the limit of
+        its power, ``sustained``; a table that does not say is taken as it is.
     like
         A calibration whose shares are taken where neither tables nor rows say any.
 
@@ -97,18 +102,21 @@ def calibrate(
     taken_over: tuple[FittedNumber, ...] = ()
     if like is not None:
         system, assumptions, taken_over = taken_from(like, system, assumptions)
-    if kernels is not None:
-        system, count = with_kernels(system, kernels, label)
-        evidence.append(Evidence(file=Path(kernels).name, sha256=digest_of(kernels), rows=count))
-        fixed.add("matrix")
+    if kernels:
+        system, tables, fixed = kernel_rows(kernels, label, system, regime)
+        evidence += [
+            Evidence(file=path.name, sha256=digest_of(path), rows=count, regime=said) for path, count, said in tables
+        ]
+        taken_over = tuple(number for number in taken_over if number.name not in fixed)
     if collectives is not None:
         system, count = with_collectives(system, collectives, label)
         evidence.append(Evidence(file=Path(collectives).name, sha256=digest_of(collectives), rows=count))
         fixed.add(system.network[0].name)
     if not data:
-        if like is None or names:
+        if names or (like is None and not {"matrix", "attention", "memory"} <= fixed):
             raise PlanError(
-                "fit: found no rows to fit to; give a table of steps, or a calibration to take numbers from"
+                "fit: found no rows to fit to; give a table of steps, a calibration to take numbers from,"
+                " or tables of GEMMs, attention and kernels bound by memory"
             )
         return _calibration(name, system, assumptions, (), (), evidence, taken_over)
     known = known_numbers(system, assumptions)
@@ -125,8 +133,8 @@ def calibrate(
     values = {number.name: number.start for number in numbers}
     for turn in range(1, ROUNDS + 1):  # other values make other mappings the best ones
         say(f"round {turn} of {ROUNDS}: mapping {len(taken)} rows, then fitting {', '.join(n.name for n in numbers)}")
-        if kernels is not None and turn > 1:  # what a product has left for its FLOP depends on the time of its bytes
-            system, _ = with_kernels(applied(values, system, assumptions)[0], kernels, label)
+        if kernels and turn > 1:  # what a product has left for its FLOP depends on the time of its bytes
+            system, *_ = kernel_rows(kernels, label, applied(values, system, assumptions)[0], regime)
         steps = mapped(taken, system, assumptions, values)
         found = fit(numbers, measured, partial(predicted, steps))
         values = {name: float(f"{value:.4g}") for name, value in found.values.items()}
@@ -149,14 +157,6 @@ def calibrate(
     made, fitted_under = applied(values, system, assumptions)
     fitted = tuple(FittedNumber(name=n.name, value=values[n.name], least=n.least, most=n.most) for n in numbers)
     return _calibration(name, made, fitted_under, fitted, tuple(told), evidence, taken_over)
-
-
-def with_kernels(system: System, kernels: str | Path, label: str) -> tuple[System, int]:
-    """The system with the shares of measured GEMMs beside its share of bandwidth, and how many products there were."""
-    rows, count = gemm_rows(kernels, label, system)
-    others = [row for row in system.chip.efficiency or () if row.unit != "matrix" or row.op is not None]
-    chip = system.chip.model_copy(update={"efficiency": _in_order((*rows, *others))})
-    return system.model_copy(update={"chip": chip}), count
 
 
 def with_collectives(system: System, collectives: str | Path, label: str) -> tuple[System, int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,15 @@ from dfopt.documents.system import System
 from dfopt.errors import refuse
 from dfopt.physics.efficiency import one_bandwidth_share
 
-__all__ = ["BETWEEN", "gemm_rows", "node_factors"]
+__all__ = ["BETWEEN", "Regime", "attention_rows", "gemm_rows", "kernel_rows", "memory_rows", "node_factors"]
+
+Regime = Literal["sustained", "burst"]
 
 LIMITS: Final = (4e12, 1e12, 512e9, 128e9, 16e9, 1e9, 0.0)  # FLOP: those of the tables of Calculon, and three above
+BYTES: Final = (100e6, 10e6, 1e6, 0.0)  # those of Calculon's tables of memories
+_KNOWN: Final = (("way", "attention"), ("bytes", "memory"))  # what a table is of, by a column
+PASSES: Final = (2, 5)  # products of attention at once, forward and backward: Dao, arXiv:2307.08691, algorithm 2
+_REGIMES: Final[dict[Regime, tuple[str, ...]]] = {"sustained": ("sustained", "beside"), "burst": ("burst",)}
 LARGE: Final = 2 * 2**20  # bytes: below, NCCL takes other protocols
 _KINDS: Final[dict[str, CollectiveKind]] = {
     "all_reduce": "all_reduce",
@@ -35,23 +42,79 @@ BETWEEN: Final[dict[CollectiveKind, CollectiveFactor]] = {
 9.6 us in the model by which NCCL chooses (github.com/NVIDIA/nccl at 01afd20, src/graph/tuning.cc: ring, simple)."""
 
 
-def _rows(path: str | Path, needed: tuple[str, ...], system: str) -> Iterator[dict[str, str]]:
+def _rows(
+    path: str | Path, needed: tuple[str, ...], system: str, regime: Regime = "sustained"
+) -> Iterator[dict[str, str]]:
+    """Rows of a system; of a table that says how a chip was kept busy, those that were so."""
+    columns = _columns(path)
+    if missing := [name for name in needed if name not in columns]:
+        refuse(str(path), f"found no column {', '.join(missing)}", f"give a table with {', '.join(needed)}")
     with Path(path).open(encoding="utf-8", newline="") as lines:
-        reader = csv.DictReader(lines)
-        if missing := [name for name in needed if name not in (reader.fieldnames or ())]:
-            refuse(str(path), f"found no column {', '.join(missing)}", f"give a table with {', '.join(needed)}")
-        for row in reader:
-            if row["system"].startswith(system):
+        for row in csv.DictReader(lines):
+            if row["system"].startswith(system) and row.get("regime", regime) in (regime, *_REGIMES[regime]):
                 yield row
 
 
-def gemm_rows(path: str | Path, label: str, system: System) -> tuple[list[EfficiencyRow], int]:
+def _columns(path: str | Path) -> list[str]:
+    with Path(path).open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines).fieldnames or ())
+
+
+def kernel_rows(
+    paths: Sequence[str | Path], label: str, system: System, regime: Regime = "sustained"
+) -> tuple[System, list[tuple[Path, int, Regime | None]], set[str]]:
+    """The system with the shares that tables of kernels fix, what each table had, and the numbers that are fixed.
+
+    Of a table: how many kernels were taken, and the regime of those if it says any.
+
+    A table is known by its columns: ``way`` (attention), ``bytes`` (kernels bound by memory), or else it is one of
+    GEMMs, which are read last: what they have left for their FLOP depends on the share of bandwidth.
+
+    Raises
+    ------
+    DocumentError
+        As of the readers, and for two tables of one kind.
+    """
+    kinds: dict[str, Path] = {}
+    for path in map(Path, paths):
+        columns = _columns(path)
+        name = next(
+            (name for column, name in (("way", "attention"), ("bytes", "memory")) if column in columns), "matrix"
+        )
+        if name in kinds:
+            refuse(str(path), f"found a second table of {name}, after {kinds[name]}", "give one of each kind")
+        kinds[name] = path
+    counts: dict[Path, int] = {}
+    for name, read in _READERS.items():
+        if name in kinds:
+            rows, counts[kinds[name]] = read(kinds[name], label, system, regime)
+            system = _with_rows(system, name, rows)
+    return system, [(path, counts[path], _said(path, regime)) for path in map(Path, paths)], set(kinds)
+
+
+def _said(path: Path, regime: Regime) -> Regime | None:
+    return regime if "regime" in _columns(path) else None
+
+
+def _with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
+    """The system with other rows of a number; those of an op first, since those of all products would hide them."""
+    others = [row for row in system.chip.efficiency or () if (row.op or row.unit) != name]
+    place = next((at for at, row in enumerate(others) if row.unit == "vector"), len(others))
+    merged = [*others[:place], *rows, *others[place:]] if name != "memory" else [*others, *rows]
+    ordered = tuple(sorted(merged, key=lambda row: row.op is None))
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"efficiency": ordered})})
+
+
+def gemm_rows(
+    path: str | Path, label: str, system: System, regime: Regime = "sustained"
+) -> tuple[list[EfficiencyRow], int]:
     """Rows of unit ``matrix`` from measured GEMMs, and how many products there were.
 
-    ``system``, ``m``, ``n``, ``k``, ``latency_ms``, in a type of two bytes. A product takes its compute time and the
-    time of its bytes, one after the other, as under ``overlap: none``, and the latter at the share of bandwidth that
-    the system has for so many; where compute is longer at full rates, its share of the peak is what is left for it. Of
-    each class by FLOP the median. In truth both pass at once, so that less may be left than the peak takes: 1 then.
+    ``system``, ``m``, ``n``, ``k``, ``latency_ms``, in a type of two bytes: where there is ``gemm_dtype``, of bfloat16.
+    A product takes its compute time and the time of its bytes, one after the other, as under ``overlap: none``, and
+    the latter at the share of bandwidth that the system has for so many; where compute is longer at full rates, its
+    share of the peak is what is left for it. Of each class by FLOP the median. In truth both pass at once, so that less
+    may be left than the peak takes: 1 then.
 
     Raises
     ------
@@ -65,7 +128,9 @@ def gemm_rows(path: str | Path, label: str, system: System) -> tuple[list[Effici
     shares: dict[float, list[float]] = {limit: [] for limit in LIMITS}
     whole: dict[float, list[float]] = {limit: [] for limit in LIMITS}  # as if its bytes took no time
     count = 0
-    for row in _rows(path, ("system", "m", "n", "k", "latency_ms"), label):
+    for row in _rows(path, ("system", "m", "n", "k", "latency_ms"), label, regime):
+        if row.get("gemm_dtype", "bfloat16") != "bfloat16":
+            continue
         m, n, k = (int(row[axis]) for axis in ("m", "n", "k"))
         compute, moved = 2.0 * m * n * k / peak, 2.0 * (m * k + k * n + m * n)
         if compute >= moved / dram.bandwidth:
@@ -91,6 +156,86 @@ def gemm_rows(path: str | Path, label: str, system: System) -> tuple[list[Effici
             refuse(str(path), f"found no small product of a system {label!r}", "give small GEMMs too")
         found.append(own[0].model_copy(update={"share": min(own[0].share, found[-1].share)}))
     return found, count
+
+
+def attention_rows(
+    path: str | Path, label: str, system: System, regime: Regime = "sustained"
+) -> tuple[list[EfficiencyRow], int]:
+    """Rows of ``op: attention`` from measured attention at once, and how many shapes there were.
+
+    ``system``, ``batch``, ``heads``, ``kv_heads``, ``seq``, ``head_dim``, ``causal``, ``way``, ``latency_ms``. Of each
+    shape the FLOP of both ways over the time of both: a step does both, and the share of the backward way is 0.7 to 0.9
+    of the other. FLOP are those that a mask leaves. Classes are by FLOP of one of the products, as the model has them;
+    of each the median, and shapes that are smaller than any have the share of the smallest class.
+
+    Raises
+    ------
+    DocumentError
+        For a table without a column, or without a shape of the system that has both ways; for one above the peak.
+    """
+    shape = ("batch", "heads", "kv_heads", "seq", "head_dim", "causal")
+    seconds: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+    for row in _rows(path, ("system", *shape, "way", "latency_ms"), label, regime):
+        seconds[tuple(row[name] for name in shape)][row["way"]] = float(row["latency_ms"]) * 1e-3
+    found: list[tuple[float, float]] = []
+    for (batch, heads, _, seq, dim, causal), ways in seconds.items():
+        if {"forward", "backward"} <= set(ways):
+            flop = 2.0 * int(batch) * int(heads) * int(seq) ** 2 * int(dim) / (2 if causal == "True" else 1)
+            taken = ways["forward"] + ways["backward"]
+            found.append((flop, sum(PASSES) * flop / system.chip.peak_flops / taken))
+    if not found:
+        refuse(str(path), f"found no attention of a system {label!r}, forward and backward", "give such rows")
+    classes = _medians(found, LIMITS, str(path), system)
+    rows = [EfficiencyRow(unit="matrix", op="attention", share=share, flop=limit) for limit, share in classes]
+    return [*rows[:-1], rows[-1].model_copy(update={"flop": None})], len(found)
+
+
+def memory_rows(
+    path: str | Path, label: str, system: System, regime: Regime = "sustained"
+) -> tuple[list[EfficiencyRow], int]:
+    """Rows of unit ``memory`` from measured kernels that memory bounds, and how many there were.
+
+    ``system``, ``bytes`` (the least that a kernel moves), ``latency_ms``. Of each class by bytes the median, never more
+    than of larger ones; classes that have no kernel keep the system's own share, at most that.
+
+    Raises
+    ------
+    DocumentError
+        For a table without a column, or without a kernel of the system; for one above the bandwidth.
+    """
+    dram = system.chip.dram
+    if dram is None:
+        refuse(system.name, "found several memories", "give a system whose chip has dram")
+    table = _rows(path, ("system", "bytes", "latency_ms"), label, regime)
+    found = [
+        (float(row["bytes"]), float(row["bytes"]) / (float(row["latency_ms"]) * 1e-3) / dram.bandwidth) for row in table
+    ]
+    if not found:
+        refuse(str(path), f"found no kernel of a system {label!r}", "give kernels of this chip")
+    classes = dict(_medians(found, BYTES, str(path), system))
+    own = [row for row in system.chip.efficiency or () if row.unit == "memory"]
+    rows, most = list[EfficiencyRow](), 1.0
+    for limit in BYTES:
+        most = min(most, classes.get(limit, one_bandwidth_share(own, limit)))
+        rows.append(EfficiencyRow(unit="memory", bytes=limit or None, share=most))
+    return rows, len(found)
+
+
+def _medians(
+    found: Sequence[tuple[float, float]], limits: Sequence[float], path: str, system: System
+) -> list[tuple[float, float]]:
+    """Median share of each class of sizes that has one, with its least size, largest first."""
+    classes: dict[float, list[float]] = {limit: [] for limit in limits}
+    for size, share in found:
+        classes[next(limit for limit in limits if size >= limit)].append(share)
+    made = [(limit, float(f"{median(shares):.4g}")) for limit, shares in classes.items() if shares]
+    if (most := max(share for _, share in made)) > 1:
+        refuse(path, f"found a share of {most:g} of a rate of {system.chip.name}", "check its rates")
+    return made
+
+
+_Reader = Callable[[str | Path, str, System, Regime], tuple[list[EfficiencyRow], int]]
+_READERS: Final[dict[str, _Reader]] = {"memory": memory_rows, "attention": attention_rows, "matrix": gemm_rows}
 
 
 def node_factors(

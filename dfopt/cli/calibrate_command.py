@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,7 +17,10 @@ def calibrate(
     data: Annotated[
         list[Path] | None, argument("[DATA.csv...]", "measured training steps: tables of the forms that it reads")
     ] = None,
-    kernels: Annotated[Path | None, option("measured GEMMs: they fix shares of peak", metavar="GEMM.csv")] = None,
+    kernels: Annotated[
+        list[Path] | None,
+        option("measured GEMMs, attention or kernels bound by memory: they fix those shares", metavar="KERNELS.csv"),
+    ] = None,
     collectives: Annotated[
         Path | None, option("measured collectives: they fix the share of a node's links", metavar="NCCL.csv")
     ] = None,
@@ -27,6 +30,10 @@ def calibrate(
         Path | None,
         option("calibration of another chip, whose numbers are taken where none are fitted", metavar="FILE"),
     ] = None,
+    regime: Annotated[
+        Literal["sustained", "burst"],
+        option("rows that are taken of kernels: at the limit of power, as in training; or after a pause"),
+    ] = "sustained",
     as_json: JsonFlag = False,
 ) -> None:
     """Fit shares of a machine's rates to measured training steps; the profile keeps where they come from."""
@@ -43,7 +50,9 @@ def calibrate(
             typer.echo(f"dfopt: {text}", err=True)
 
         donor = None if like is None else Calibration.load(like)
-        made = calibrated(data or [], as_system(system), output.stem, label, kernels, collectives, names, say, donor)
+        made = calibrated(
+            data or [], as_system(system), output.stem, label, kernels or (), collectives, names, say, donor, regime
+        )
         made.dump(output)
         for one in made.fitted:
             if one.at_bound:

@@ -56,6 +56,7 @@ class Evidence(Part):
     file: str
     sha256: str
     rows: int = Field(ge=1)
+    regime: str | None = Field(default=None, description="of its rows those that were measured so; none = all")
 
 
 class Calibration(Document):

@@ -15,7 +15,7 @@ import pytest
 
 import dfopt as dfopt_api
 from dfopt.calibration.calibrate import calibrate
-from dfopt.calibration.tables import gemm_rows
+from dfopt.calibration.tables import attention_rows, gemm_rows, memory_rows
 from dfopt.documents.calibration import Calibration
 from dfopt.errors import DfoptError
 from dfopt.library import load_system
@@ -81,7 +81,8 @@ def test_a_profile_keeps_where_it_comes_from(tmp_path: Path) -> None:
         ({"names": ["node", "vector"]}, "found 2 rows for 2 numbers"),
         ({"names": ["cluster"]}, "no row's time depends on cluster"),
         ({"names": ["nodes"]}, "found 'nodes'"),
-        ({"kernels": DATA / "a100_nccl.csv"}, "found no column m, n, k"),
+        ({"kernels": [DATA / "a100_nccl.csv"]}, "found no column m, n, k"),
+        ({"kernels": [DATA / "a100_gemm.csv"] * 2}, "found a second table of matrix"),
         ({"collectives": DATA / "a100_nccl.csv", "label": "h100"}, "found no collective of a system"),
     ],
 )
@@ -107,19 +108,62 @@ def test_the_committed_profile_is_what_its_command_gives(tmp_path: Path) -> None
     assert out.read_bytes() == PROFILE.read_bytes()
 
 
-def test_the_profile_of_another_chip_is_what_its_command_gives(tmp_path: Path) -> None:
-    out = tmp_path / OTHER.name
-    done = dfopt("--system", "h100-4096", "--kernels", "h100_gemm.csv", "--collectives", "h100_nccl.csv",
-                 "--like", PROFILE, "-o", out)  # fmt: skip
+EAGER = DATA / "h100-eager.yaml"
+
+
+@pytest.mark.parametrize("path, how", [(OTHER, "compiled"), (EAGER, "eager")])
+def test_profiles_of_measured_kernels_are_what_their_commands_give(tmp_path: Path, path: Path, how: str) -> None:
+    out = tmp_path / path.name
+    done = dfopt("--system", "h100-4096", "--kernels", "h100_torch_gemm.csv", "--kernels",
+                 "h100_torch_attention_flash.csv", "--kernels", f"h100_torch_memory_{how}.csv", "--collectives",
+                 "h100_nccl.csv", "-o", out)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert out.read_bytes() == OTHER.read_bytes()
-    mine, donor = Calibration.load(OTHER), Calibration.load(PROFILE)
+    assert out.read_bytes() == path.read_bytes()
+    assert Calibration.load(path).numbers() == {}
+
+
+def test_what_no_table_says_is_taken_from_another_chip() -> None:
+    donor = Calibration.load(PROFILE)
+    mine = calibrate([], load_system("h100-4096"), "mine", kernels=[DATA / "h100_gemm.csv"], like=donor)
     assert mine.numbers() == donor.numbers() and not mine.fitted
+    mine = calibrate([], load_system("h100-4096"), "mine", kernels=[DATA / "h100_torch_memory_eager.csv"], like=donor)
+    assert set(mine.numbers()) == {"attention"}
+
+
+def test_attention_is_both_ways_of_a_shape_by_the_flop_of_a_product() -> None:
+    rows, count = attention_rows(DATA / "h100_torch_attention_cudnn.csv", "h100", load_system("h100-4096"))
+    seconds: dict[tuple[str, ...], list[float]] = {}
+    with (DATA / "h100_torch_attention_cudnn.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            if row["regime"] == "sustained":
+                key = tuple(row[name] for name in ("batch", "heads", "kv_heads", "seq", "head_dim", "causal"))
+                seconds.setdefault(key, []).append(float(row["latency_ms"]) / 1e3)
+    shares = []
+    for (batch, heads, _, seq, dim, causal), both in seconds.items():
+        flop = 2.0 * int(batch) * int(heads) * int(seq) ** 2 * int(dim) * (0.5 if causal == "True" else 1.0)
+        if 128e9 <= flop < 512e9:
+            shares.append((2 + 5) * flop / 989.4e12 / sum(both))
+    found = next(row for row in rows if row.flop == 128e9)
+    assert (count, found.op) == (len(seconds), "attention")
+    assert found.share == pytest.approx(float(np.median(shares)), rel=1e-3)
+    assert rows[-1].flop is None and all(row.flop is not None for row in rows[:-1])
+
+
+def test_memory_never_sustains_less_of_more_bytes_and_bursts_are_asked_for() -> None:
+    system = load_system("h100-4096")
+    rows, count = memory_rows(DATA / "h100_torch_memory_eager.csv", "", system)
+    assert count == 52 and [row.bytes for row in rows] == [100e6, 10e6, 1e6, None]
+    assert sorted((row.share for row in rows), reverse=True) == [row.share for row in rows]
+    with pytest.raises(DfoptError, match="found no kernel of a system"):
+        memory_rows(DATA / "h100_torch_memory_eager.csv", "", system, "burst")
+    sustained, _ = gemm_rows(DATA / "h100_torch_gemm.csv", "", system)
+    burst, _ = gemm_rows(DATA / "h100_torch_gemm.csv", "", system, "burst")
+    assert all(one.share <= other.share for one, other in zip(sustained, burst, strict=True))
 
 
 def test_nothing_to_fit_to_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DfoptError, match="found no rows to fit to"):
-        calibrate([], load_system("a100-512"), "mine", kernels=DATA / "a100_gemm.csv")
+        calibrate([], load_system("a100-512"), "mine", kernels=[DATA / "a100_gemm.csv"])
 
 
 def test_a_peak_below_what_was_measured_is_refused() -> None:
@@ -128,7 +172,7 @@ def test_a_peak_below_what_was_measured_is_refused() -> None:
         gemm_rows(DATA / "a100_gemm.csv", "", slow)
 
 
-@pytest.mark.parametrize("path", [PROFILE, OTHER])
+@pytest.mark.parametrize("path", [PROFILE, OTHER, EAGER])
 def test_shipped_profiles_are_physical_and_name_the_committed_data(path: Path) -> None:
     made = Calibration.load(path)
     assert not any(one.at_bound for one in (*made.fitted, *(made.taken_over or ())))
