@@ -34,7 +34,8 @@ class Decisions:
     layers of a stage do the first of two that it says, ``stages`` the layers of the first stage, of each one in the
     middle and of the last, where the plan says them; ``replicas`` groups of copies share out by themselves, ``away`` is
     what lies in a slower memory of the chips. Types as in `Dtypes`: ``held`` of gradients that microbatches add to,
-    ``reduced`` of those that copies add up; of main weights and moments nothing where the graph does not say them.
+    ``reduced`` of those that copies add up, ``saved`` of what products keep of what they take, if that is converted; of
+    main weights and moments nothing where the graph does not say them.
     """
 
     sizes: Sizes | None
@@ -63,6 +64,7 @@ class Decisions:
     replicas: int
     weights: str
     operands: str
+    saved: str
     products: str
     held: str
     reduced: str
@@ -199,6 +201,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         replicas=plan.hybrid.replicas if plan.hybrid else 1,
         weights=weights,
         operands=operands,
+        saved=_saved(graph),
         **trained,
         said={name: text for name, text in said.items() if text},
     )
@@ -309,6 +312,12 @@ def _types(graph: Graph) -> tuple[str, str, str]:
     uniform = types.of("experts") == types.weights == types.activations
     words = ", ".join(f"{name} {value}" for name, value in types.model_dump(exclude_none=True).items())
     return types.weights if uniform else "", operands, words
+
+
+def _saved(graph: Graph) -> str:
+    """The type in which products keep what they take, if not as it is given."""
+    types = graph.dtypes
+    return "" if types is None or types.saved in (None, types.activations) else str(types.saved)
 
 
 def _trained(graph: Graph) -> dict[str, str]:

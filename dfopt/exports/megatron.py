@@ -9,13 +9,14 @@ from dfopt.exports.decisions import BIASES, Decisions
 from dfopt.exports.tool import Arguments, Lacks, Tool
 from dfopt.workloads.recompute import PARTS, ways_of
 
-__all__ = ["FP8", "MEGATRON", "MODULES", "UNEVEN", "UNEVEN_CHUNKS", "recomputation"]
+__all__ = ["CONVERTED", "FP8", "MEGATRON", "MODULES", "UNEVEN", "UNEVEN_CHUNKS", "recomputation"]
 
 FP8: Final = {"fp8": "tensorwise", "mxfp8": "mxfp8", "fp8_1x128": "blockwise"}
 """Recipes for products in eight bits, by the type of the operands."""
 UNEVEN: Final = "stages have equally many layers, or the first and the last fewer"
 UNEVEN_CHUNKS: Final = "in chunks an embedding and a loss count as a layer each, or not"
 ONE: Final = "whole layers, or scores, not both"
+CONVERTED: Final = "products in eight bits keep what they take, converted (saved: as operands)"
 MODULES: Final = {"attention": "core_attn"}
 """What it calls modules that are computed again, where that is another name than here."""
 _STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
@@ -69,7 +70,8 @@ def _precision(d: Decisions) -> Arguments | Lacks:
         return found
     if d.weights != "bf16" or d.operands not in FP8:
         return Lacks(f"operands in {', '.join(FP8)} beside bf16", found)
-    return found | {"fp8-format": "hybrid", "fp8-recipe": FP8[d.operands]}
+    found |= {"fp8-format": "hybrid", "fp8-recipe": FP8[d.operands]}
+    return found if d.saved == d.operands else Lacks(CONVERTED, found)
 
 
 def _gradients(d: Decisions) -> Arguments | Lacks:

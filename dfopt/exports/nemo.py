@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.exports.decisions import BIASES, Decisions
-from dfopt.exports.megatron import FP8, UNEVEN, UNEVEN_CHUNKS, recomputation
+from dfopt.exports.megatron import CONVERTED, FP8, UNEVEN, UNEVEN_CHUNKS, recomputation
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
 
@@ -63,7 +63,8 @@ def _precision(d: Decisions) -> Arguments | Lacks:
         return found
     if d.weights != "bf16" or d.operands not in FP8:
         return Lacks(f"operands in {', '.join(FP8)} beside bf16", found)
-    return {"mixed_precision": _RECIPES[FP8[d.operands]]}
+    recipe: Arguments = {"mixed_precision": _RECIPES[FP8[d.operands]]}
+    return recipe if d.saved == d.operands else Lacks(CONVERTED, recipe)
 
 
 def _gradients(d: Decisions) -> Arguments | Lacks:

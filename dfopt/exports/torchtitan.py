@@ -40,7 +40,8 @@ def _precision(d: Decisions) -> Arguments | Lacks:
     if d.operands not in _QUANTIZED:
         return Lacks(f"operands in {' or '.join(_QUANTIZED)}", found)
     kind, recipe = _QUANTIZED[d.operands]
-    return found | {"model.converters": [f"quantize.linear.{kind}"], f"quantize.linear.{kind}.recipe_name": recipe}
+    found |= {"model.converters": [f"quantize.linear.{kind}"], f"quantize.linear.{kind}.recipe_name": recipe}
+    return Lacks("products keep what they are given, and convert it again", found) if d.saved else found
 
 
 def _optimizer(d: Decisions) -> Arguments | Lacks:

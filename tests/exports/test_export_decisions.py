@@ -115,7 +115,8 @@ def test_pauses_and_orders_of_the_pipeline_are_listed(result: df.Result) -> None
         (Dtypes(), {"bf16", "grad-reduce-in-bf16"}),
         (Dtypes(weights="fp16", activations="fp16"), {"fp16"}),
         (Dtypes(weights="fp32", activations="fp32"), set()),
-        (Dtypes(operands="mxfp8"), {"bf16", "grad-reduce-in-bf16", "fp8-format", "fp8-recipe"}),
+        (Dtypes(operands="mxfp8", saved="mxfp8"), {"bf16", "grad-reduce-in-bf16", "fp8-format", "fp8-recipe"}),
+        (Dtypes(operands="mxfp8"), None),  # it keeps what products take
         (Dtypes(weights="fp8"), None),
         (Dtypes(operands="int8"), None),
     ],

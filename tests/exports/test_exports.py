@@ -18,6 +18,7 @@ import dfopt as df
 from dfopt.documents.placement import TRAINED
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.exports.decisions import NAMES, Decisions
+from dfopt.exports.megatron import FP8
 from dfopt.exports.nested import nested
 from dfopt.exports.sizes import Sizes, Unlike, sizes_of
 from dfopt.exports.tool import Lacks, exported
@@ -99,6 +100,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
         replicas=draw(st.sampled_from([1, 2, 4])) if zero and data > 1 else 1,
         weights=weights,
         operands=draw(st.sampled_from([weights, "fp8", "mxfp8", "fp8_1x128", "nvfp4"])),
+        saved=draw(st.sampled_from(["", "fp8", "mxfp8"])),
         products=draw(st.sampled_from(["", "tf32"])),
         held=draw(st.sampled_from(["fp32", "bf16", "fp16"])),
         reduced=draw(st.sampled_from(["fp32", "bf16", "fp16", "fp8"])),
@@ -230,6 +232,9 @@ def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPath
     told = run.graph.trained.reduced if run.graph.trained is not None else None
     if taken.held == taken.reduced and taken.held in ("fp32", weights):
         assert (run.graph.main_gradients, told or weights) == (taken.held, taken.reduced)
+    if operands in FP8 and weights == "bf16":
+        types = run.graph.dtypes
+        assert types is not None and types.operands == types.saved == operands
     # dropout is drawn in a plain layer only
     plain = not (model.gated or model.rotary or model.experts or model.vocab) and model.heads == model.kv_heads
     assert sizes_of(run.graph) == replace(model, dropout=model.dropout and plain)

@@ -170,7 +170,8 @@ def _types(a: Arguments) -> dict[str, Any]:
     wide = a.accumulate_allreduce_grads_in_fp32 or (a.bf16 and not a.grad_reduce_in_bf16)
     gradients: dict[str, Any] = {"trained": {"reduced": "fp32"}} if wide else {"main_gradients": words}
     if a.fp8_format is not None:
-        dtypes = {"weights": "bf16", "activations": "bf16", "operands": _OPERANDS[a.fp8_recipe]}
+        taken = _OPERANDS[a.fp8_recipe]  # and kept: Transformer Engine's layers save what they have converted
+        dtypes = {"weights": "bf16", "activations": "bf16", "operands": taken, "saved": taken}
         return {"dtypes": dtypes, **gradients}
     if a.bf16:
         return {"word_bytes": 2, **gradients}
