@@ -39,6 +39,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from dfopt.documents.files import write_text
 from dfopt.documents.strict_types import tighten
 from dfopt.documents.strict_yaml import dump_yaml, load_strict
+from dfopt.documents.uncollected import uncollected
 from dfopt.errors import (
     DocumentError,
     GraphError,
@@ -213,7 +214,8 @@ class Document(Part):
 
     def digest(self) -> str:
         """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""
-        return digest_of(self.to_data())
+        with uncollected():
+            return digest_of(self.to_data())
 
 
 class Named(Document):

@@ -13,6 +13,7 @@ import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import GraphRecord, PlanRecord
+from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
 from dfopt.search.candidate import Prepared, prepare, with_starts
@@ -79,7 +80,8 @@ class Search:
         """The plans that the request leaves free, unless some are given; of others there are records of why not."""
         setting = self.setting
         try:
-            found, rejected = asked_plans(setting.graph, setting.system, self.options.request, setting.assumptions)
+            with uncollected():
+                found, rejected = asked_plans(setting.graph, setting.system, self.options.request, setting.assumptions)
         except PlanError as error:
             self.refused = error
             return []

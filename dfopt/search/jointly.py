@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
+from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
@@ -125,9 +126,10 @@ class JointSearch(KnownSearch):
             entry = heapq.heappop(self.heap)
             self._next(entry)
             self.hiding.left(self, entry.what)
-        for (plan, tiles), found in self.units.items():
-            found.low = min(found.low, self.units.get((plan, None), found).low)  # given up before it was opened
-            self._told((plan, tiles), found)
+        with uncollected():
+            for (plan, tiles), found in self.units.items():
+                found.low = min(found.low, self.units.get((plan, None), found).low)  # given up before it was opened
+                self._told((plan, tiles), found)
 
     def _levels(self) -> None:
         """The best of two levels over all plans, as a start where schemes and fusions together take long."""

@@ -222,6 +222,10 @@ class Nodes:
         """Prove what is cheap to show: that rules most nodes out before any of their blocks is priced."""
         if (ahead_s := self.shown.forward(node)) > 0:
             node.ready = replace(node.ready, forward_s=ahead_s)
+        self.hear(node, cut)
+
+    def hear(self, node: Node, cut: float) -> None:
+        """The same of what a layer takes, and not of what exchanges are hidden behind."""
         ready, node.heard = node.ready, True
         node.lows[0] = max(node.lows[0], self.shown.talk(node))
         node.proven()
