@@ -128,6 +128,17 @@ def choice_or_none(option: str, value: str | None, allowed: tuple[str, ...]) -> 
     return None if value is None else choice(option, value, allowed)
 
 
+def overlaps(tensor: str | None, gradient: str | None, parameter: str | None, sending: str | None) -> dict[str, Any]:
+    """What is hidden behind computation, by the fields of a request."""
+    options = {
+        "tensor_overlap": ("--tp-comm-overlap", tensor, ("none", "ring", "pipe", "any")),
+        "gradient_overlap": ("--gradient-overlap", gradient, ("none", "backward", "any")),
+        "parameter_overlap": ("--param-gather-overlap", parameter, ("none", "forward", "any")),
+        "point_to_point_overlap": ("--p2p-overlap", sending, ("none", "interleaved", "any")),
+    }
+    return {name: choice_or_none(*of) for name, of in options.items()}
+
+
 def partitions(items: list[str] | None) -> dict[str, int]:
     """--pin KERNEL=PARTITION words."""
     found = {}

@@ -53,7 +53,7 @@ CHOICES: dict[str, list[Any]] = {
     "stage_time": ["sum", "max"],
     "weights_from_dram": [True, False],
     "point_to_point_parts": [None, "scattered", "calculon"],
-    "point_to_point_overlap": [None, "hidden", "exposed"],
+    "point_to_point_overlap": [None, "hidden", "exposed", "interleaved"],
     "layer_boundary": ["dram", "free"],
     "empty_partitions": ["allow", "forbid"],
     "forward_backward": ["separate", "halves", "shared"],
@@ -63,6 +63,7 @@ CHOICES: dict[str, list[Any]] = {
     "gradients": ["exact", "dfmodel"],
     "gradient_bandwidth": [None, None, 40.0],
     "gradient_overlap": [None, None, "backward"],  # where gradients are exact; by windows: test_calculon_windows
+    "parameter_overlap": [None, "forward"],  # where gradients are added up behind the backward pass
     "gradient_traffic": [None, "written", "held"],
     # drawn by tests of their own: test_beside, test_training_memory, test_offload
     "backward_gathers": [None],

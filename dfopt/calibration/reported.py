@@ -42,8 +42,6 @@ _AGAIN: Final = {"full": "full+attention", "none": "attention", "selective: empt
 _SELECTIVE: Final = "selective: "  # and modules of Megatron-LM
 _BY_POLICY: Final = "selective 'op'"  # of torchtitan
 _LEFT_OUT: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "recipe_overlap_p2p_comm": ("p2p overlap", ("True",)),
-    "recipe_overlap_param_gather": ("overlap of parameter gathers", ("True",)),
     "recipe_moe_a2a_overlap": ("overlap of all-to-alls", ("True",)),
     "recipe_cuda_graph_impl": ("CUDA graphs", ("transformer_engine", "full_iteration", "local")),
     "recipe_main_grads_dtype": ("gradients in fp32", ("float32",)),
@@ -85,19 +83,22 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
     left_out += [f"{offloaded} layers offloaded"] if offloaded not in ("0", "0.0") else []
     left_out += [word for column, (word, values) in _LEFT_OUT.items() if cells.get(column) in values]
     all_on = "overlap on" in cells["note"]
-    left_out += ["PP overlap"] if all_on else []
-    left_out += ["overlap of parameter gathers"] if shared > 1 else []
+    zero = 3 if shared > 1 else _ZERO.get(cells.get("recipe_distributed_optimizer", ""))
+    gathers = all_on or cells.get("recipe_overlap_param_gather") == "True"
+    left_out += ["overlap of parameter gathers"] if shared > 1 or (gathers and zero not in (None, 0, 1)) else []
     said: dict[str, Sequence] = {"True": "allow", "False": "none"}
     return TrainingRow(
         name, source, model, chip, chips, tensor, pipeline, copies, batch=batch,
         seconds=_step(cells, model, batch, chip), dtypes=types_of(_precision(cells), not AS_GIVEN.search(source)),
         microbatch=maybe(cells, "mbs"), interleave=maybe(cells, "vp"), recompute=again,
         sequence_parallelism=said.get(cells.get("recipe_sequence_parallel", "")),
-        zero=3 if shared > 1 else _ZERO.get(cells.get("recipe_distributed_optimizer", "")),
+        zero=zero,
         main_gradients=_HELD.get(cells.get("recipe_grad_reduce_in_fp32", "")),
         contexts=contexts, expert_groups=groups, library_attention=True, causal=True,
         overlaps_gradients=shared > 1 or all_on or cells.get("recipe_overlap_grad_reduce") == "True",
         overlaps_tensor=tensor > 1 and (all_on or cells.get("recipe_tp_comm_overlap") == "True"),
+        overlaps_weights=gathers,
+        overlaps_messages=all_on or cells.get("recipe_overlap_p2p_comm") == "True",
         unmodelled=tuple(left_out),
     )  # fmt: skip
 

@@ -219,7 +219,10 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     chosen = assumptions.with_(sharding_objective="seconds", sequence_parallelism=sequence)
     chosen = chosen.with_(execution="library" if row.library_attention else "kernel_by_kernel")
     if row.overlaps_gradients:
-        chosen = chosen.with_(gradient_overlap="backward")
+        weights = {"parameter_overlap": "forward"} if row.overlaps_weights else {}
+        chosen = chosen.with_(gradient_overlap="backward", **weights)
+    if row.overlaps_messages:
+        chosen = chosen.with_(point_to_point_overlap="interleaved")
     overlapped = chosen.with_(tensor_overlap="ring")
     under = {True: (overlapped,), False: (chosen,), None: (overlapped, chosen)}[row.overlaps_tensor]
     refused = list[DfoptError]()

@@ -87,6 +87,18 @@ PlaceOpt = Annotated[
     list[str] | None,
     under("Fixed by hand", "fix the memory of an item, of chips with several", metavar="weights|optimizer|...=NAME"),
 ]
+TensorOverlapOpt = Annotated[
+    str | None, under("Parallelism", "collectives behind products; any: the best", metavar="none|ring|pipe|any")
+]
+GradientOverlapOpt = Annotated[
+    str | None, under("Parallelism", "gradients added up behind the backward pass", metavar="none|backward|any")
+]
+ParameterOverlapOpt = Annotated[
+    str | None, under("Parallelism", "weights gathered behind the first forward pass", metavar="none|forward|any")
+]
+SendingOverlapOpt = Annotated[
+    str | None, under("Parallelism", "messages to other stages behind other chunks", metavar="none|interleaved|any")
+]
 OffloadOpt = Annotated[
     str | None,
     under(

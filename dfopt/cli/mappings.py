@@ -11,14 +11,18 @@ from dfopt import __version__, arguments
 from dfopt.cli.common import (
     WORKLOAD,
     AssumeOpt,
+    GradientOverlapOpt,
     GraphArg,
     Grouped,
     JsonFlag,
     OffloadOpt,
+    ParameterOverlapOpt,
     ParamOpt,
     PlaceOpt,
+    SendingOverlapOpt,
     SetOpt,
     SystemArg,
+    TensorOverlapOpt,
     app,
     argument,
     assumed_by,
@@ -75,12 +79,10 @@ def solve(
         bool | None,
         under(PARALLEL, "of two microbatches one sends while the other computes; tried unless said"),
     ] = None,
-    tp_comm_overlap: Annotated[
-        str | None, under(PARALLEL, "collectives behind products; any: the best", metavar="none|ring|pipe|any")
-    ] = None,
-    gradient_overlap: Annotated[
-        str | None, under(PARALLEL, "gradients added up behind the backward pass", metavar="none|backward|any")
-    ] = None,
+    tp_comm_overlap: TensorOverlapOpt = None,
+    gradient_overlap: GradientOverlapOpt = None,
+    param_gather_overlap: ParameterOverlapOpt = None,
+    p2p_overlap: SendingOverlapOpt = None,
     zero: Annotated[
         str | None,
         under(
@@ -224,12 +226,7 @@ def solve(
                 last_layers=last_layers,
                 schedule=arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
                 two_batch_overlap=two_batch_overlap,
-                tensor_overlap=arguments.choice_or_none(
-                    "--tp-comm-overlap", tp_comm_overlap, ("none", "ring", "pipe", "any")
-                ),
-                gradient_overlap=arguments.choice_or_none(
-                    "--gradient-overlap", gradient_overlap, ("none", "backward", "any")
-                ),
+                **arguments.overlaps(tp_comm_overlap, gradient_overlap, param_gather_overlap, p2p_overlap),
                 zero=arguments.levels("--zero", zero) or (FREE_ZERO if free else None),
                 zero_replicas=arguments.sizes_or("--zero-replicas", zero_replicas, "all"),
                 recomputed=recompute_layers,

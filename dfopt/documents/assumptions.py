@@ -121,6 +121,12 @@ class Assumptions(Document):
         " does not slow down: see dfopt.physics.overlap; calculon = what that program counts as shown, of layers of one"
         " kind, which may be more than is exchanged: see dfopt.physics.window; calculon_or_none = the less of the two",
     )
+    parameter_overlap: Literal["forward"] | None = Field(
+        default=None,
+        description="of gradient_overlap: backward, where copies share out the optimizer's state (ZeRO 1, and 2 in one"
+        " microbatch): none = weights are brought together after the step; forward = layer by layer, while the first"
+        " forward pass of the next step computes, as in Megatron-LM (its overlap_param_gather)",
+    )
     backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = Field(
         default=None,
         description="of sequence_parallelism allow: what the backward pass needs of saved tensors is gathered again by"
@@ -190,9 +196,11 @@ class Assumptions(Document):
         " two all-reduces of a layer that hands it on are reduce-scatters and all-gathers, with one of these more where"
         " something is computed again; none = each sends all of it",
     )
-    point_to_point_overlap: Literal["hidden", "exposed"] | None = Field(
+    point_to_point_overlap: Literal["hidden", "exposed", "interleaved"] | None = Field(
         default=None,
-        description="whether a stage works while it sends to the next one; none = hidden under overlap: perfect only",
+        description="whether a stage works while it sends to the next one; none = hidden under overlap: perfect only;"
+        " interleaved = where it has several chunks of layers, of which another one computes meanwhile, as in"
+        " Megatron-LM (its overlap_p2p_comm)",
     )
     optimizer_bytes_per_parameter: Bytes = Field(
         default=12.0, ge=0, description="DRAM held by the optimizer when training (Adam, FP32 master: 12 B)"
@@ -243,11 +251,18 @@ class Assumptions(Document):
         """Whether chips that share kernels may split tokens."""
         return self.sequence_parallelism != "none"
 
-    @property
-    def hides_hops(self) -> bool:
-        """Whether a stage works while it sends to its neighbours; of resolved assumptions."""
+    def hides_hops_in(self, chunks: int) -> bool:
+        """Whether a stage of so many chunks of layers works while it sends to its neighbours; of resolved assumptions.
+
+        Examples
+        --------
+        >>> [Assumptions(point_to_point_overlap="interleaved").hides_hops_in(chunks) for chunks in (1, 2)]
+        [False, True]
+        """
         said = self.point_to_point_overlap
-        return self.overlap == "perfect" if said is None else said == "hidden"
+        if said is None or (said == "interleaved" and chunks == 1):
+            return self.overlap == "perfect"
+        return said != "exposed"
 
     @property
     def gradient_passes(self) -> int:

@@ -93,6 +93,16 @@ class Request(OnAxes):
         description="whether copies add gradients up behind the backward pass, instead of what the assumptions say; any"
         " = backward, which is never slower than none, or of each mapping the faster one where they count as Calculon",
     )
+    parameter_overlap: Literal["none", "forward", "any"] | None = Field(
+        default=None,
+        description="whether weights that copies share out are brought together behind the first forward pass, instead"
+        " of what the assumptions say; any = forward, which is never slower than none",
+    )
+    point_to_point_overlap: Literal["none", "interleaved", "any"] | None = Field(
+        default=None,
+        description="whether stages of several chunks work while they send to each other, instead of what the"
+        " assumptions say; any = interleaved, which is never slower than none",
+    )
     p_max: int | None = Field(
         default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
     )
@@ -178,6 +188,10 @@ class Request(OnAxes):
         changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         if changes.get("gradient_overlap") == "none":
             changes["gradient_overlap"] = None
+        if (weights := self.parameter_overlap) is not None:
+            changes["parameter_overlap"] = None if weights == "none" else "forward"
+        if (sent := self.point_to_point_overlap) is not None:
+            changes["point_to_point_overlap"] = "exposed" if sent == "none" else "interleaved"
         if (tensors := self.tensor_overlap) is not None:
             tensors = "ring" if tensors == "any" else tensors
             hidden = assumptions.hiding("pipe_twice" if tensors == "pipe" and counted else tensors)

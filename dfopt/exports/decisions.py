@@ -18,11 +18,13 @@ from dfopt.documents.saved import type_of_weights
 from dfopt.errors import refuse
 from dfopt.exports.sizes import Sizes, Unlike, sizes_of
 from dfopt.frontends.megatron import megatron_shardings
+from dfopt.physics.overlap import hides_weights
 from dfopt.workloads.recompute import ATTENTION
 
 __all__ = ["BIASES", "NAMES", "Decisions", "decisions_of"]
 
 _RECOMPUTE: Final = "recompute: "
+_WHEN: Final = {"hidden": "hidden", "exposed": "exposed", "interleaved": "behind other chunks of layers"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ class Decisions:
     sequence_parallel: bool
     tensor_overlap: bool
     gradient_overlap: bool
+    parameter_overlap: bool
+    sends_behind: bool
+    sends_in_parts: bool
     pipeline: int
     virtual: int
     layers_per_stage: int
@@ -96,6 +101,7 @@ NAMES: Final[Mapping[str, str]] = {
     "data": "copies of the model",
     "zero": "what copies share out (ZeRO)",
     "gradient overlap": "gradients that copies add up while the backward pass computes",
+    "weight overlap": "weights that copies bring together while the first forward pass computes",
     "context": "chips that share the tokens of a sequence",
     "expert": "chips that share the experts",
     "second axis": "other schemes of modules over the second axis",
@@ -161,6 +167,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "data": _degree(plan.copies * copies),
         "zero": _zero(plan),
         "gradient overlap": "behind the backward pass" if result.hides_gradients else "",
+        "weight overlap": "behind the forward pass" if hides_weights(result.assumptions, graph, plan) else "",
         "context": _degree(context),
         "expert": _degree(expert),
         "second axis": elsewhere,
@@ -181,6 +188,9 @@ def decisions_of(result: Result, path: str) -> Decisions:
         sequence_parallel=by_tokens,
         tensor_overlap=plan.shards > 1 and way is not None,
         gradient_overlap=result.hides_gradients,
+        parameter_overlap=hides_weights(result.assumptions, graph, plan),
+        sends_behind=plan.stages > 1 and result.assumptions.hides_hops_in(plan.interleave),
+        sends_in_parts=plan.stages > 1 and result.assumptions.point_to_point_parts is not None,
         pipeline=plan.stages,
         virtual=plan.interleave,
         layers_per_stage=plan.layers_per_stage,
@@ -267,7 +277,7 @@ def _sending(result: Result) -> str:
     said = result.assumptions
     ways = {"scattered": "in parts that are gathered, where that is faster", "calculon": "in parts that are gathered"}
     parts = ways.get(said.point_to_point_parts or "", "")
-    told = ", ".join(filter(None, (parts, said.point_to_point_overlap)))
+    told = ", ".join(filter(None, (parts, _WHEN.get(said.point_to_point_overlap or ""))))
     return told if result.plan.stages > 1 else ""
 
 

@@ -116,6 +116,16 @@ def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
     return {"tp-comm-overlap": True} if d.tensor_overlap else {}
 
 
+def _sending(d: Decisions) -> Arguments | Lacks:
+    """Messages of chunks are hidden by default; those of stages that have one cannot be."""
+    found: Arguments = {}
+    if d.virtual > 1:
+        found = {} if d.sends_behind else {"no-overlap-p2p-communication": True}
+    if d.sends_behind and d.virtual == 1:
+        return Lacks("only stages of several chunks work while they send", found)
+    return Lacks("what chips hold whole is sent whole", found) if d.sends_in_parts else found
+
+
 def _zero(d: Decisions) -> Arguments:
     groups: Arguments = {"num-distributed-optimizer-instances": d.replicas} if d.replicas > 1 else {}
     if d.zero < 2:
@@ -189,6 +199,8 @@ MEGATRON: Final = Tool(
         "data": lambda _: {},  # what the other degrees leave of the ranks
         "zero": _zero,
         "gradient overlap": lambda d: {"overlap-grad-reduce": True} if d.gradient_overlap else {},
+        "weight overlap": lambda d: {"overlap-param-gather": True} if d.parameter_overlap else {},
+        "sending on": _sending,
         "context": lambda d: {"context-parallel-size": d.context, "cp-comm-type": _CONTEXT} if d.context > 1 else {},
         "expert": lambda d: (
             {"expert-model-parallel-size": d.expert, "moe-token-dispatcher-type": "alltoall"} if d.expert > 1 else {}

@@ -102,6 +102,16 @@ def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
     return {"model.tp_comm_overlap": True} if d.tensor_overlap else {}
 
 
+def _sending(d: Decisions) -> Arguments | Lacks:
+    """Messages of chunks are hidden by default; those of stages that have one cannot be."""
+    found: Arguments = {}
+    if d.virtual > 1:
+        found = {"model.overlap_p2p_comm": True} if d.sends_behind else {"model.overlap_p2p_comm": False}
+    if d.sends_behind and d.virtual == 1:
+        return Lacks("only stages of several chunks work while they send", found)
+    return Lacks("what chips hold whole is sent whole", found) if d.sends_in_parts else found
+
+
 def _zero(d: Decisions) -> Arguments:
     found: Arguments = {
         "ddp.use_distributed_optimizer": d.zero > 0,
@@ -147,6 +157,8 @@ NEMO: Final = Tool(
         "data": lambda _: {},  # what the other degrees leave of the ranks
         "zero": _zero,
         "gradient overlap": lambda d: {"ddp.overlap_grad_reduce": True} if d.gradient_overlap else {},
+        "weight overlap": lambda d: {"ddp.overlap_param_gather": True} if d.parameter_overlap else {},
+        "sending on": _sending,
         "context": lambda d: {"model.context_parallel_size": d.context},
         "expert": lambda d: {"model.expert_model_parallel_size": d.expert},
         "recomputation": _recomputation,

@@ -56,6 +56,11 @@ class PricedPlan:
         return self.instance.plan
 
     @property
+    def hides_hops(self) -> bool:
+        """Whether stages work while they send to their neighbours."""
+        return self.assumptions.hides_hops_in(self.plan.interleave)
+
+    @property
     def assumptions(self) -> Assumptions:
         """The conventions, resolved."""
         return self.instance.assumptions

@@ -75,7 +75,7 @@ class HeatSettler:
             for number, times in rank.runs:
                 if number in self.used:
                     self.runs_rs[r, self.used.index(number)] = times
-        hops, hidden = np.array(ready.hops), ready.assumptions.hides_hops
+        hops, hidden = np.array(ready.hops), ready.hides_hops
         pipelined = ready.plan.stages > 1
         self.wait_r = hops if pipelined and not hidden else np.zeros(ranks)
         self.floor = float(hops.max()) if pipelined and hidden else 0.0

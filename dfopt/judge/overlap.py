@@ -18,27 +18,37 @@ def exposed_s(
     if not overlap.hides(case.assume, case.graph) or case.assume.gradients != "exact":
         return None
     slowest, often = max(one.time_s for one in stages), copies.reductions(case.plan)
-    back: dict[int, list[float]] = {}
+    back, ahead = dict[int, list[float]](), dict[int, list[float]]()
     for one in partitions:
-        if not any(case.kernels[number].forward for number in case.members[one.stage, one.partition]):
-            back.setdefault(one.stage, []).append(one.time_s)
+        late = not any(case.kernels[number].forward for number in case.members[one.stage, one.partition])
+        (back if late else ahead).setdefault(one.stage, []).append(one.time_s)
+    behind_forward = overlap.hides_weights(case.assume, case.graph, case.plan)
     exposed = 0.0
     for rank, stage in zip(case.ranks, stages, strict=True):
         order = list(_in_order(case, rank))
-        added, brought = {}, {}
+        added, brought, weights = {}, {}, {}
         for kind in set(order):
             each = list(exchanged_bytes(case, kind))
-            brought[kind] = math.fsum(copies.exchanged(case.plan, dims, 0.0, wide, price) for dims, _, wide in each)
-            brought[kind] += optimizer_s(case, kind)
+            weights[kind] = math.fsum(copies.exchanged(case.plan, dims, 0.0, wide, price) for dims, _, wide in each)
+            brought[kind] = optimizer_s(case, kind) + (0.0 if behind_forward else weights[kind])
             added[kind] = math.fsum(copies.exchanged(case.plan, dims, size, 0.0, price) for dims, size, _ in each)
             added[kind] /= often
         passed = finished = 0.0
         for kind in reversed(order):
             passed += math.fsum(back.get(kind, ()))
             finished = max(finished, passed) + added[kind]
+        waits = first = 0.0
+        if behind_forward and order:  # layers wait for their weights, one after another
+            there = computed = 0.0
+            for kind in order:
+                there += weights[kind]
+                computed = max(computed, there) + math.fsum(ahead.get(kind, ()))
+            waits = computed - math.fsum(math.fsum(ahead.get(kind, ())) for kind in order)
+            first = weights[order[0]]
         work = stage.layers * stage.layer_time_s + stage.once_time_s + stage.offload_s
-        sent = 0.0 if case.assume.hides_hops else stage.time_s - work
-        ends = max(work + sent - passed + finished, stage.time_s + (added[order[0]] if order else 0.0))
+        sent = 0.0 if case.assume.hides_hops_in(case.plan.interleave) else stage.time_s - work
+        last = added[order[0]] + first if order else 0.0
+        ends = max(waits + work + sent - passed + finished, stage.time_s + last)
         exposed = max(exposed, math.fsum(brought[kind] for kind in order) + often * (ends - slowest))
     return exposed
 

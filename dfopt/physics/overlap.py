@@ -18,6 +18,12 @@ microbatch in ZeRO-2 and 3, which have one stage), and ``w_s`` in which it bring
 a step takes ``n T + max(0, max_s (w_s + o (T_s + e_s) - o T))`` beside what else is charged once. Where a stage waits
 for messages that overlap with its work, the layer whose turn is last is added up after ``T_s`` all the same.
 
+**Weights.** What copies share out is brought together after the optimizer's step; with ``parameter_overlap: forward``
+layer by layer while the first forward pass of the next step computes, as Megatron-LM does with
+``--overlap-param-gather``. It is the same closed form: layer ``i`` is there ``g_1 + ... + g_i`` seconds after the step,
+and computes for ``f_i`` then. A first pass that takes ``a`` seconds longer for it adds ``a`` to ``e_s``, and its first
+layer is waited for in any case. Only where gradients are added up once in a step.
+
 **Monotone.** That is ``(n - o) T + max(o T, max_s (w_s + o (T_s + e_s)))`` with ``n >= o``, and by the closed form
 ``T_s + e_s`` is a maximum of sums of times of partitions, messages and exchanges. So it is non-decreasing in each: the
 same function of lower bounds is a lower bound, and what is faster in every figure is never slower as a whole. Where
@@ -35,17 +41,20 @@ from typing import NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.physics.copies import reductions
 from dfopt.physics.window import Shown
 
-__all__ = ["Reduced", "exposed_s", "hides", "most_s", "reduced_after_s"]
+__all__ = ["Reduced", "exposed_s", "hides", "hides_weights", "most_s", "reduced_after_s"]
 
 
 class Reduced(NamedTuple):
     """What a pipeline stage exchanges.
 
-    ``last_s``: seconds in which the gradients of its first layer are added up, the last in the backward pass;
-    ``ends_s``: seconds of the stage for one microbatch until all is added up, as far as known; ``weights_s``: of a step
-    in which weights are brought together; ``times``: how often in a step gradients are added up.
+    ``last_s``: seconds in which the gradients of its first layer are added up, the last in the backward pass, and in
+    which its weights are brought together, if the forward pass hides that; ``ends_s``: seconds of the stage for one
+    microbatch until all is added up, as far as known, with what it waits for weights; ``weights_s``: of a step in which
+    weights are brought together, where nothing hides it; ``times``: how often in a step gradients are added up.
     """
 
     last_s: float
@@ -65,6 +74,22 @@ class Reduced(NamedTuple):
 def hides(assumptions: Assumptions, graph: Graph) -> bool:
     """Whether something may be hidden: of a graph that is drawn once a stage is one layer, and it waits for all."""
     return assumptions.gradient_overlap == "backward" and graph.folded and graph.trains
+
+
+def hides_weights(assumptions: Assumptions, graph: Graph, plan: Plan) -> bool:
+    """Whether the first forward pass of a step hides how weights are brought together.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> update = Kernel(name="a", op="weight_update", m=2, k=4, n=8, pass_="update")
+    >>> graph = Graph(name="g", repeat=4, kernels=(update,))
+    >>> behind = Assumptions(gradient_overlap="backward", parameter_overlap="forward")
+    >>> [hides_weights(behind, graph, Plan(dp=4, microbatches=8, zero=level)) for level in (None, 1, 2)]
+    [False, True, False]
+    """
+    some = assumptions.parameter_overlap is not None and hides(assumptions, graph)
+    return some and plan.zero in (1, 2) and reductions(plan) == 1
 
 
 def reduced_after_s(layers: Iterable[tuple[float, float, int]]) -> float:

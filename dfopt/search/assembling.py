@@ -166,6 +166,12 @@ def proof_of(
         "gradients are added up behind the backward pass, which is never slower than after it": (
             request.gradient_overlap if assumptions.gradient_overlap == "backward" else None
         ),
+        "weights are brought together behind the first forward pass, which is never slower than after the step": (
+            request.parameter_overlap
+        ),
+        "stages of several chunks work while they send, which is never slower than waiting for it": (
+            request.point_to_point_overlap
+        ),
     }
     alike += "".join(f", {lemma}" for lemma, said in dominating.items() if said == "any")
     if request.offload is not None and looked_at_later(graphs[0], assumptions):

@@ -137,7 +137,7 @@ class Prepared(PricedPlan):
     ) -> tuple[Reduced, ...] | tuple[Shown, ...]:
         """What pipeline stages exchange; what they send to others, and do not hide, comes beside their work."""
         passes = passes_for(exchanges, self.graph, self.stages, self.forward_s, known)
-        hops: Sequence[float] = () if self.assumptions.hides_hops else self.hops
+        hops: Sequence[float] = () if self.hides_hops else self.hops
         if known is not None and layers and exchanges.windows is not None:  # of one kind
             shown_s = backward_shown_s(self.instance, self.pipeline[0].runs, layers, self.hops[0])
             passes = passes._replace(backward_s=(passes.backward_s[0] + shown_s,))
@@ -147,7 +147,7 @@ class Prepared(PricedPlan):
 
     def _beside(self, stage_seconds: Sequence[float], layers: Layers) -> list[float]:
         """Seconds of every pipeline stage that its layers wait, for their memories and for what is sent unhidden."""
-        found, hidden = [], self.assumptions.hides_hops
+        found, hidden = [], self.hides_hops
         for stage, hop in zip(self.pipeline, self.hops, strict=True):
             whole, work = (stage_s(self.instance, stage.runs, stage_seconds, of, hop) for of in (layers, {}))
             found.append(whole - work + (0.0 if hidden else hop))
@@ -155,7 +155,7 @@ class Prepared(PricedPlan):
 
     def _pipeline_seconds(self, stage_seconds: Sequence[float], layers: Layers | None = None) -> list[float]:
         """Seconds of every pipeline stage for one microbatch, or for two that take turns and hide all they send."""
-        layers, hidden = self.moving if layers is None else layers, self.assumptions.hides_hops
+        layers, hidden = self.moving if layers is None else layers, self.hides_hops
         return [
             self.plan.at_once
             * with_point_to_point(stage_s(self.instance, stage.runs, stage_seconds, layers, hop), hop, hidden)
@@ -182,7 +182,7 @@ class Prepared(PricedPlan):
             if times:
                 most = self.metric.most(value, taken, position, self.constants) / self.plan.at_once
                 others = sum(count * lows[other] for other, count in stage.runs if other != number)
-                found.append((most - (0.0 if self.assumptions.hides_hops else hop) - others) / times)
+                found.append((most - (0.0 if self.hides_hops else hop) - others) / times)
         return min(found, default=None)
 
 

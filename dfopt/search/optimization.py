@@ -252,6 +252,11 @@ def _check_offload(setting: Setting, request: Request) -> None:
 def _check_overlap(setting: Setting, request: Request) -> None:
     """Refuse gradients behind the backward pass where no model of them is made."""
     assumptions, graph = setting.assumptions, setting.graph
+    if request.parameter_overlap not in (None, "none") and assumptions.gradient_overlap != "backward":
+        raise PlanError(
+            f"parameter_overlap: found {request.parameter_overlap} beside gradient_overlap:"
+            f" {assumptions.gradient_overlap or 'none'}, expected backward, with which copies exchange layer by layer"
+        )
     if assumptions.gradient_overlap is None:
         return
     windows = by_window(assumptions, graph)
@@ -272,7 +277,7 @@ def _check_overlap(setting: Setting, request: Request) -> None:
         ),
         "layers of several kinds; use gradient_overlap: backward": windows and len(graph.layers.kinds) > 1,
         "messages to other stages that are hidden, too; use point_to_point_overlap: exposed": (
-            windows and assumptions.hides_hops
+            windows and (assumptions.hides_hops_in(1) or assumptions.hides_hops_in(2))
         ),
     }
     for reason, found in reasons.items():

@@ -19,6 +19,7 @@ from dfopt.joint.layer import LayerSearch
 from dfopt.joint.listed import least_listed
 from dfopt.joint.menu import Menu
 from dfopt.physics.copies import exchanged
+from dfopt.physics.overlap import hides_weights
 from dfopt.physics.pipeline import step_time
 from dfopt.physics.window import by_window
 from dfopt.search.candidate import Prepared, Stage
@@ -232,7 +233,9 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
         if by_window(instance.assumptions, instance.graph):
             return exchanged(ready.plan, dims, volume, volume * word, instance.communication_s) / layers
         gradients = exchanged(ready.plan, dims, volume, 0.0, instance.communication_s)
-        return gradients / layers + exchanged(ready.plan, dims, 0.0, volume * word, instance.communication_s)
+        weights = exchanged(ready.plan, dims, 0.0, volume * word, instance.communication_s)
+        hidden = hides_weights(instance.assumptions, instance.graph, ready.plan)
+        return gradients / layers + weights / (layers if hidden else 1)
 
     for dims, share_k in instance.adding:
         volume_o = menu.by_option("gradient_k") * share_k[menu.tables.kernel_o]

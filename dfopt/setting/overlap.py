@@ -17,7 +17,7 @@ from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import exchanged, reductions
-from dfopt.physics.overlap import Reduced, hides, reduced_after_s
+from dfopt.physics.overlap import Reduced, hides, hides_weights, reduced_after_s
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import Shown, Window, by_window, least_lines
@@ -47,11 +47,13 @@ class Windows(NamedTuple):
 class Exchanges(NamedTuple):
     """Seconds by kind of layer: gradients added up once; the optimizer's step and weights brought together.
 
-    With ``windows`` weights are brought together with the gradients; the optimizer's step is behind both.
+    ``gathers_s``: the latter, where a forward pass may hide it. With ``windows`` weights are brought together with the
+    gradients; the optimizer's step is behind both.
     """
 
     reduce_s: tuple[float, ...]
     weights_s: tuple[float, ...]
+    gathers_s: tuple[float, ...]
     windows: Windows | None = None
 
 
@@ -82,13 +84,14 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
     some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
     if not hides_any(instance.assumptions, instance.graph) or not some:
         return None
-    reduce_k, weights_k = exchanged_by_kind(instance, volume_k, weight_k, kind_k)
-    return Exchanges(tuple(reduce_k.tolist()), tuple(weights_k.tolist()), _windows(instance))
+    each = exchanged_by_kind(instance, volume_k, weight_k, kind_k)
+    reduce_s, weights_s, gathers_s = (tuple(one.tolist()) for one in each)
+    return Exchanges(reduce_s, weights_s, gathers_s, _windows(instance))
 
 
 def exchanged_by_kind(
     instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints, step_k: Floats | None = None
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """The figures of :class:`Exchanges`, of as many bytes, where something may be hidden.
 
     ``step_k``: seconds of the optimizer for each kernel, if they are known.
@@ -98,6 +101,8 @@ def exchanged_by_kind(
     if step_k is None:
         step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
     reduce_s, weights_s = np.zeros(kinds), np.bincount(kind_k, step_k, kinds).astype(float)
+    gathers_s = np.zeros(kinds)
+    brought_s = gathers_s if hides_weights(instance.assumptions, instance.graph, plan) else weights_s
     for dims, share_k in instance.adding:
         for kind in range(kinds):
             mine = np.where(kind_k == kind, share_k * volume_k, 0.0)
@@ -105,8 +110,8 @@ def exchanged_by_kind(
                 reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), float(mine @ word_k), price)
                 continue
             reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), 0.0, price) / reductions(plan)
-            weights_s[kind] += exchanged(plan, dims, 0.0, float(mine @ word_k), price)
-    return reduce_s, weights_s
+            brought_s[kind] += exchanged(plan, dims, 0.0, float(mine @ word_k), price)
+    return reduce_s, weights_s, gathers_s
 
 
 def _windows(instance: Instance) -> Windows | None:
@@ -168,10 +173,12 @@ def reduced_stages(
     for position, stage in enumerate(pipeline_stages(graph, plan)):
         order = [(kind, times) for kind, times in in_order(graph, plan, stage.number) if times]
         back = ((passes.backward_s[kind], exchanges.reduce_s[kind], times) for kind, times in reversed(order))
-        ends_s = sum(times * passes.forward_s[kind] for kind, times in order) + reduced_after_s(back)
+        ahead = ((exchanges.gathers_s[kind], passes.forward_s[kind], times) for kind, times in order)
+        ends_s = reduced_after_s(ahead) + reduced_after_s(back)
+        first = order[0][0] if order else None
         found.append(
             Reduced(
-                last_s=exchanges.reduce_s[order[0][0]] if order else 0.0,
+                last_s=0.0 if first is None else exchanges.reduce_s[first] + exchanges.gathers_s[first],
                 ends_s=ends_s + (hops[position] if hops else 0.0),
                 weights_s=sum(times * exchanges.weights_s[kind] for kind, times in order),
                 times=reductions(plan),

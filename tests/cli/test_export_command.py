@@ -221,5 +221,5 @@ def test_the_readme_shows_what_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(time in section for time in times)
     written = Path("run/megatron.args").read_text()
     assert written.endswith(options)
-    assert f"has {written.count('--')} options" in section and len(options.splitlines()) == 5
+    assert f"has {written.count('--')} options" in section and len(options.splitlines()) == 6
     assert Path("run/not-expressed.txt").read_text() == left_out

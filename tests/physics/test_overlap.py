@@ -79,3 +79,14 @@ def test_by_hand() -> None:
     ends_s = 4 * 2.0 + reduced_after_s([(4.0, 5.0, 4)])
     of = Constants(Plan(microbatches=2), Assumptions(), reduced=(Reduced(5.0, ends_s, weights_s=0.25),))
     assert STEP.value([24.0], of) == pytest.approx(2 * 24.0 + 5.0 + 3 * 1.0 + 0.25)
+
+
+def test_weights_are_there_one_layer_after_another() -> None:
+    """Four layers of 2 s forward, whose weights take 3 s each: the first is waited for, and 1 s of each of the others.
+
+    And nothing more is waited for at the end, where gradients take no time.
+    """
+    assert reduced_after_s([(3.0, 2.0, 4)]) == 4 * 2.0 + 3.0 + 3 * 1.0
+    ends_s = reduced_after_s([(3.0, 2.0, 4)]) + reduced_after_s([(4.0, 0.0, 4)])
+    of = Constants(Plan(microbatches=2), Assumptions(), reduced=(Reduced(3.0, ends_s),))
+    assert STEP.value([24.0], of) == pytest.approx(2 * 24.0 + 3.0 + 3 * 1.0)

@@ -86,7 +86,7 @@ def overlapped_by_hand(table: PlanTable, number: int, low_k: list[float], hop_s:
         gradient_k[mine := work.kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
     exchanges = exchange_seconds(instance, gradient_k, weight_k, work.kind_k)
     stages = [sum(times * low_k[kind] for kind, times in stage.runs) for stage in instance.pipeline]
-    hidden, hop_s = table.assumptions.hides_hops, plan.interleave * hop_s
+    hidden, hop_s = table.assumptions.hides_hops_in(plan.interleave), plan.interleave * hop_s
     stages = [with_point_to_point(one, hop_s, hidden) for one in stages]
     hops = [] if hidden else [hop_s] * len(stages)
     passes = work.passes(instance)

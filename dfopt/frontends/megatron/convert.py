@@ -64,6 +64,8 @@ class Run:
         if "tensor_overlap" in self.fixed:
             found.append(f"--tp-comm-overlap {self.fixed['tensor_overlap']}")
         found.append(f"--gradient-overlap {self.fixed['gradient_overlap']}")
+        options = {"parameter_overlap": "param-gather-overlap", "point_to_point_overlap": "p2p-overlap"}
+        found += [f"--{option} {self.fixed[name]}" for name, option in options.items() if name in self.fixed]
         return found + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
@@ -98,6 +100,10 @@ def load_run(path: str | Path) -> Run:
         fixed |= {"sequence_parallelism": "force"} if a.sequence_parallel and a.num_experts is None else {}
         fixed["tensor_overlap"] = "ring" if a.tp_comm_overlap else "none"
     fixed["gradient_overlap"] = "backward" if a.overlap_grad_reduce else "none"
+    if a.overlap_grad_reduce and fixed["zero"] != (0,):
+        fixed["parameter_overlap"] = "forward" if a.overlap_param_gather else "none"
+    if fixed["interleave"] > 1:
+        fixed["point_to_point_overlap"] = "none" if a.no_overlap_p2p_communication else "interleaved"
     return Run(recipe, graph, pins, fixed, tuple(_notes(a, unread)))
 
 
@@ -228,8 +234,8 @@ def _notes(a: Arguments, unread: list[str]) -> list[str]:
     found.append("scores are counted in full: --param causal=true counts those below the diagonal")
     if a.sequence_parallel and a.num_experts is not None:
         found.append("a router works on all tokens on every chip: sequence parallelism is in the pins, not forced")
-    if a.overlap_param_gather:
-        found.append("weights that are gathered behind the next forward pass (--overlap-param-gather) count as shown")
+    if a.overlap_param_gather and _zero(a) != 1:
+        found.append("weights that are gathered behind other passes (--overlap-param-gather) count as shown")
     found.append("network dims are chosen by the solve; other overlaps are those of the assumptions")
     return found
 

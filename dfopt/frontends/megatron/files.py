@@ -92,6 +92,7 @@ class Arguments(Part):
     tp_comm_overlap: bool = False
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
+    no_overlap_p2p_communication: bool = False
     num_layers_per_virtual_pipeline_stage: Count | None = None
     num_virtual_stages_per_pipeline_rank: Count | None = None
     decoder_first_pipeline_num_layers: Count | None = None

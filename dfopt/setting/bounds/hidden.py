@@ -18,13 +18,14 @@ __all__ = ["Stages", "behind_layers", "in_windows"]
 class Stages:
     """Pipeline stages of plans: seconds that each takes at least for a microbatch, and what is exchanged.
 
-    ``reduce_rk``, ``weights_rk``, ``forward_rk``, ``backward_rk``: as :class:`~dfopt.setting.overlap.Exchanges` and
-    :class:`~dfopt.setting.overlap.Passes` have them.
+    ``reduce_rk``, ``weights_rk``, ``gathers_rk``, ``forward_rk``, ``backward_rk``: as
+    :class:`~dfopt.setting.overlap.Exchanges` and :class:`~dfopt.setting.overlap.Passes` have them.
     """
 
     stage_r: Floats
     reduce_rk: Floats
     weights_rk: Floats
+    gathers_rk: Floats
     forward_rk: Floats
     backward_rk: Floats
 
@@ -37,21 +38,28 @@ def behind_layers(
     Places behind the end of an order have 0 layers. ``hops_r``: seconds of a stage beside the work of its layers;
     ``slowest_r``: of the plan's slowest stage.
     """
-    backward_rp, reduce_rp, forward_rp = (
-        np.take_along_axis(each, kind_rp, axis=1) for each in (of.backward_rk, of.reduce_rk, of.forward_rk)
+    backward_rp, reduce_rp, forward_rp, gathers_rp = (
+        np.take_along_axis(each, kind_rp, axis=1)
+        for each in (of.backward_rk, of.reduce_rk, of.forward_rk, of.gathers_rk)
     )
-    passed_r = finished_r = np.zeros(len(kind_rp))
-    for p in reversed(range(kind_rp.shape[1])):  # as dfopt.physics.overlap.reduced_after_s
-        times_r, reduce_r, backward_r = times_rp[:, p], reduce_rp[:, p], backward_rp[:, p]
-        first_r = np.maximum(finished_r, passed_r + backward_r) + times_r * reduce_r
-        passed_r = passed_r + times_r * backward_r
-        finished_r = np.where(times_r > 0, np.maximum(first_r, passed_r + reduce_r), finished_r)
-    ends_r = (times_rp * forward_rp).sum(axis=1) + finished_r + hops_r
+    ahead_r = _after(gathers_rp, forward_rp, times_rp)
+    ends_r = ahead_r + _after(backward_rp[:, ::-1], reduce_rp[:, ::-1], times_rp[:, ::-1]) + hops_r
     weights_r = (times_rp * np.take_along_axis(of.weights_rk, kind_rp, axis=1)).sum(axis=1)
-    last_r = np.where(times_rp[:, 0] > 0, reduce_rp[:, 0], 0.0)
+    last_r = np.where(times_rp[:, 0] > 0, reduce_rp[:, 0] + gathers_rp[:, 0], 0.0)
     until_r = weights_r + reductions_r * np.maximum(of.stage_r + last_r, ends_r)
     found: Floats = until_r - reductions_r * slowest_r
     return found
+
+
+def _after(first_rp: Floats, then_rp: Floats, times_rp: Ints) -> Floats:
+    """:func:`dfopt.physics.overlap.reduced_after_s` of many stages: of every layer one thing, and then the other."""
+    passed_r = finished_r = np.zeros(len(times_rp))
+    for p in range(times_rp.shape[1]):
+        times_r, mine_r, after_r = times_rp[:, p], first_rp[:, p], then_rp[:, p]
+        begun_r = np.maximum(finished_r, passed_r + mine_r) + times_r * after_r
+        passed_r = passed_r + times_r * mine_r
+        finished_r = np.where(times_r > 0, np.maximum(begun_r, passed_r + after_r), finished_r)
+    return finished_r
 
 
 def in_windows(

@@ -152,7 +152,7 @@ class PlanTable:
             sent_rk = sent_sk[self.shared_g[self.group_i[plan_r]]]
             busy = np.maximum(busy, (self.runs_rk[rows] * sent_rk).sum(axis=1))
         hops = (np.broadcast_to(hop_i, which.shape) * self._interleave_i[which])[np.searchsorted(which, plan_r)]
-        busy = np.maximum(busy, hops) if self.assumptions.hides_hops else busy + hops
+        busy = np.where(self._hides_hops_i[plan_r], np.maximum(busy, hops), busy + hops)
         return self._at_once_i[plan_r] * busy
 
     def _through(self, lines: tuple[Line, ...], busy: Floats, first: Ints, which: Ints) -> Floats:
@@ -199,8 +199,8 @@ class PlanTable:
             return _times(runs_rk, once_rk)
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, self.plan_r[rows])]
         # of Calculon's count, the message to the next stage beside the last layer of a chunk
-        beside = self.assumptions.offload == "calculon" and not self.assumptions.hides_hops
-        hop_r = np.where(self._stages_g[group_r] > 1, hop_r / 2, 0.0) * beside
+        shown_r = ~self._hides_hops_i[self.plan_r[rows]] & (self.assumptions.offload == "calculon")
+        hop_r = np.where(shown_r & (self._stages_g[group_r] > 1), hop_r / 2, 0.0)
         chunks_r = self._interleave_i[self.plan_r[rows]]
         last_rk = np.minimum(chunks_r[:, None], runs_rk) * (hop_r > 0)[:, None]
         moved_rk = self._moved_gk6[group_r]
@@ -255,14 +255,14 @@ class PlanTable:
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, plan_r)]
         windows = by_window(self.assumptions, self.work.setting.graph)
         stage_r = self._work(rows, low_k, hop_i, which)
-        hops_r, hidden = self._interleave_i[plan_r] * hop_r, self.assumptions.hides_hops
-        stage_r = np.maximum(stage_r, hops_r) if hidden else stage_r + hops_r
+        hops_r, hidden_r = self._interleave_i[plan_r] * hop_r, self._hides_hops_i[plan_r]
+        stage_r = np.where(hidden_r, np.maximum(stage_r, hops_r), stage_r + hops_r)
         endless_r, stage_r = np.isinf(stage_r), np.where(np.isinf(stage_r), 0.0, stage_r)
         slowest_i = np.maximum.reduceat(stage_r, first)
-        reduce_gk, weights_gk = self._exchanged_gk
+        reduce_rk, weights_rk, gathers_rk = (each_gk[group_r] for each_gk in self._exchanged_gk)
         ahead_sk, back_sk, memory_sk, compute_sk = self._passes_sk
         shared_r = self.shared_g[group_r]
-        stages = Stages(stage_r, reduce_gk[group_r], weights_gk[group_r], ahead_sk[shared_r], back_sk[shared_r])
+        stages = Stages(stage_r, reduce_rk, weights_rk, gathers_rk, ahead_sk[shared_r], back_sk[shared_r])
         if windows:
             size_r, usage_g, copies_g = self.runs_rk[rows].sum(axis=1), *self._copies_g
             once = memory_sk[shared_r, 0], compute_sk[shared_r, 0], usage_g[group_r]
@@ -274,7 +274,7 @@ class PlanTable:
             often_r = np.array([reductions(one.plan) for one in self.instances], dtype=float)[group_r]
             kind_rp, times_rp = self._order_rp
             slowest_r = slowest_i[np.searchsorted(which, plan_r)]
-            hops_r = hops_r * (not hidden)
+            hops_r = np.where(hidden_r, 0.0, hops_r)
             shows_r = behind_layers(stages, kind_rp[rows], times_rp[rows], hops_r, often_r, slowest_r)
         shows_r = np.where(self._some_g[group_r], shows_r, 0.0)
         exposed_i = np.maximum(np.maximum.reduceat(shows_r, first), 0.0)
@@ -286,10 +286,9 @@ class PlanTable:
         return np.where(np.maximum.reduceat(endless_r, first), np.inf, found)
 
     @cached_property
-    def _exchanged_gk(self) -> tuple[Floats, Floats]:
+    def _exchanged_gk(self) -> tuple[Floats, ...]:
         """What copies exchange of every kind of layer at least, see :class:`dfopt.setting.overlap.Exchanges`."""
-        both = [self.work.exchanged(one) for one in self.instances]
-        return np.array([one for one, _ in both]), np.array([one for _, one in both])
+        return tuple(map(np.array, zip(*(self.work.exchanged(one) for one in self.instances), strict=True)))
 
     @cached_property
     def _some_g(self) -> Bools:
@@ -333,6 +332,11 @@ class PlanTable:
         usage = {dims: usage_of(system, dims) for dims in {plan.copy_dims for plan in plans}}
         usage_g = np.array([usage[plan.copy_dims] for plan in plans])
         return usage_g, np.array([plan.copies for plan in plans], dtype=float)
+
+    @cached_property
+    def _hides_hops_i(self) -> Bools:
+        """Whether the stages of each plan work while they send to their neighbours."""
+        return np.array([self.assumptions.hides_hops_in(one.interleave) for one in self.plans])
 
     @cached_property
     def _rounds_i(self) -> Floats:

@@ -92,7 +92,7 @@ class LeastWork:
         self._states: dict[tuple[int, Counted, int], dict[int, Sequence[State]]] = {}
         self._layers: dict[tuple[Instance, int], tuple[Floats, Floats]] = {}
         self._passes: dict[Instance, Passes] = {}
-        self._exchanged: dict[Hashable, tuple[Floats, Floats]] = {}
+        self._exchanged: dict[Hashable, tuple[Floats, Floats, Floats]] = {}
         self._steps: dict[Hashable, Floats] = {}
         self._moved: dict[Hashable, Floats] = {}
         self._ends = ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
@@ -143,7 +143,7 @@ class LeastWork:
             self._passes[instance.shared] = roofline_passes(self.parts(instance), instance.assumptions)
         return self._passes[instance.shared]
 
-    def exchanged(self, instance: Instance) -> tuple[Floats, Floats]:
+    def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
         """What copies exchange at least of every kind of layer, where it may be hidden: as ``Exchanges`` has it."""
         if (key := exchanging(instance)) not in self._exchanged:
             gradient_k, weight_k = np.zeros((2, len(self.kind_k)))
