@@ -4,9 +4,11 @@
 
 A step is searched over every execution that `dfopt solve` leaves free. Then the degrees and the microbatch of every run
 of that model are fixed, and the best under them is found: whatever the run chose of the rest, it takes no less. Runs
-of GPT-3 175B are those of `benchmarks/reference/data/vtrain_175b.csv`; of Llama 3.1 405B the degrees of its makers
-(arXiv:2407.21783, table 4) and of Megatron-Bridge (performance summary at 067f987df0), on as many copies as there are
-chips. Seconds are those of the processor.
+of GPT-3 175B are those of `benchmarks/reference/data/vtrain_175b.csv`; of Llama 3.1 405B the degrees of its makers on
+8192 and 16,384 GPUs (arXiv:2407.21783, table 4, rows without context parallelism: 16 M tokens a step, 8192 each) and,
+on 4096, those and Megatron-Bridge's (performance summary at 067f987df0) with as many copies as there are chips. Their
+pipeline is laid out otherwise; none of these runs was reported with the time of a step under these very choices.
+Seconds are those of the processor.
 """
 
 from __future__ import annotations
@@ -41,30 +43,33 @@ def vtrain() -> list[Run]:
     return [*dict.fromkeys(found)]
 
 
-SPACES = {
-    "gpt3-175b": ("a100-512", 1536, vtrain()),
-    "llama-3.1-405b": ("h100-4096", 2048, [Run(8, 16, 1), Run(4, 8, 1), Run(4, 16, 1)]),
+SPACES = {  # the model, the machine and its nodes, samples of a step, and the runs
+    "gpt3-175b": ("gpt3-175b", "a100-512", 64, 1536, vtrain()),
+    "llama-3.1-405b": ("llama-3.1-405b", "h100-4096", 512, 2048, [Run(8, 16, 1), Run(4, 8, 1), Run(4, 16, 1)]),
+    "llama-3.1-405b-8192": ("llama-3.1-405b", "h100-4096", 1024, 2048, [Run(8, 16, 1)]),
+    "llama-3.1-405b-16384": ("llama-3.1-405b", "h100-4096", 2048, 2048, [Run(8, 16, 1)]),
 }
 
 
 def rows(name: str, limit: float) -> Iterator[str]:
     """A line for the search and for every run."""
-    system, batch, runs = SPACES[name]
+    model, machine, nodes, batch, runs = SPACES[name]
+    system = df.load_system(machine, {"network.cluster.size": nodes})
     sizes, began = {"mode": "training", "batch": batch}, time.process_time()
-    first, *others = load_executions(name, **sizes)
-    best = df.optimize(first, system, variants=others, time_limit=limit)
+    first, *others = load_executions(model, **sizes)
+    best = df.optimize(first, system, variants=others, time_limit=limit, sensitivity=False)
     spent = time.process_time() - began
     yield (
-        f"| {name}, {system} | {best.plan.label}, {best.graph.microbatch} of {batch}, {best.graph.variant}"
-        f" | {best.value:.2f} | {100 * best.gap:.2g} % | {spent:.0f} | |"
+        f"| {model}, {system.chips} chips of {machine} | {best.plan.label}, {best.graph.microbatch} of {batch},"
+        f" {best.graph.variant} | {best.value:.2f} | {100 * best.gap:.2g} % | {spent:.0f} | |"
     )
     slower = 0
     for run in runs:
         chosen = None if run.microbatch is None else [run.microbatch]
-        first, *others = load_executions(name, chosen, WAYS, **sizes)
+        first, *others = load_executions(model, chosen, WAYS, **sizes)
         asked, began = {"tp": run.shards, "pp": run.stages}, time.process_time()
         try:
-            found = df.optimize(first, system, variants=others, time_limit=limit, **asked)
+            found = df.optimize(first, system, variants=others, time_limit=limit, sensitivity=False, **asked)
         except DfoptError as error:
             yield f"| {asked}, microbatch {run.microbatch} | {str(error)[:60]} | | | | |"
             continue

@@ -24,7 +24,7 @@ _BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
 
 _HIDING: Final = "tensor_overlap", "operand_traffic", "collective_work"
 
-FREE_ZERO: Final = 0, 1
+FREE_ZERO: Final = 0, 1, 2, 3
 """Levels of ZeRO that are tried where nobody says which and every execution option is free."""
 
 MetricName = Literal["step_time"]
@@ -206,7 +206,7 @@ class Request(OnAxes):
         Examples
         --------
         >>> Request().freed().zero, Request(zero=(3,)).freed().zero
-        ((0, 1), (3,))
+        ((0, 1, 2, 3), (3,))
         """
         return self if self.zero is not None else self.model_copy(update={"zero": FREE_ZERO})
 

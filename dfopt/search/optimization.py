@@ -65,8 +65,8 @@ def optimize(
     assumptions : Assumptions, Calibration or str, optional
         A document, or the name of a profile; ``calibrated`` is the calibration of the system's chip, whose shares the
         system of the result has. If left out, that is taken for a training step on a chip that has one, and
-        ``default`` for all else. Under a calibration what is not asked for is free: ZeRO 0 and 1, and of a graph that
-        is named also the microbatch and what is computed again (see
+        ``default`` for all else. Under a calibration what is not asked for is free: all levels of ZeRO, and of a graph
+        that is named also the microbatch and what is computed again (see
         `dfopt.workloads.executions.load_executions`, which draws those of a graph with parameters).
     stack : Stack, optional
         The chip as a stack of dies; the system's own if left out.

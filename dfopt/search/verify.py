@@ -26,6 +26,8 @@ NOT_CHECKED = (
     "values of plans that are not the best: their mappings are not in the file",
 )
 
+_LEAST_S, _TIMES, _MOST_S = 60.0, 4.0, 3600.0
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -48,15 +50,24 @@ class Verification:
         return not self.problems
 
 
-def verify(result: Result, time_limit: float = 60.0) -> Verification:
+def seconds_for(result: Result) -> float:
+    """Seconds that a check has where nobody says: a minute, or four times what the search took, an hour at most.
+
+    Bounds take about as long to show again as they took to find, on a machine as busy as that one was.
+    """
+    return min(max(_LEAST_S, _TIMES * result.seconds), _MOST_S)
+
+
+def verify(result: Result, time_limit: float | None = None) -> Verification:
     """Check a result without trusting its figures.
 
     Parameters
     ----------
     result : Result
         As loaded from a file.
-    time_limit : float
-        Seconds for bounding the plans again; what is not reached by then counts as not checked, and not as wrong.
+    time_limit : float, optional
+        Seconds for bounding the plans again, :func:`seconds_for` if left out; what is not reached by then counts as
+        not checked, and not as wrong.
 
     Returns
     -------
@@ -64,7 +75,7 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
         ``verified optimal``: no mapping in the space is better. ``verified optimal per level``: none with the sharding
         that is optimal for the inter-chip problem of its plan. Otherwise ``verified within``, or what is wrong.
     """
-    problems = list(_contents(result))
+    problems, time_limit = list(_contents(result)), seconds_for(result) if time_limit is None else time_limit
     try:
         score = evaluate(result.mapping, result.graph, result.system, result.assumptions)
     except DfoptError as error:
@@ -116,6 +127,8 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
     if not said_before and result.proof != sentence and not (result.heat and result.proof.startswith(sentence)):
         problems.append(f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}")
     unchecked = [*NOT_CHECKED, *shown.unchecked, *short]
+    if shown.late:
+        unchecked.append(f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)")
     if said_before:
         unchecked.append("$.proof: the words of an earlier version")
     if result.sensitivity:
@@ -160,7 +173,7 @@ def _shown(result: Result, value: float, gap: float, undecided: int) -> str:
     )
 
 
-def verdict(result: Result, name: str, time_limit: float = 60.0) -> str:
+def verdict(result: Result, name: str, time_limit: float | None = None) -> str:
     """What ``dfopt check`` says of a result that holds, and what it could not check in so many seconds.
 
     Raises

@@ -10,6 +10,7 @@ from dfopt.show.stages import order_of
 
 __all__ = ["decisions"]
 
+_ASSUMED = "(assumed)"
 _MOST = 8  # values that are listed one by one
 
 
@@ -37,11 +38,34 @@ def decisions(result: Result) -> Grid | None:
     how = {"allow": "allowed of every kernel", "none": "not allowed", "force": "wherever it can be"}
     parts = f"{split} of {len(result.mapping.kernels)} kernels"
     rows.append(("sequence parallelism", parts, how[result.assumptions.sequence_parallelism]))
-    behind = "behind the backward pass" if result.assumptions.gradient_overlap else "after the backward pass"
-    rows.append(("gradient reduction", behind, "(assumed)"))
+    rows += _hidden(result)
     if seen := _seen(result):
         rows.append(("attention scores", seen, "(the graph's: causal)"))
     return Grid("Decisions", {"option": "word", "decided": "text", "of": "text"}, rows)
+
+
+def _hidden(result: Result) -> list[tuple[str, str, str]]:
+    """What hides behind what, and what lies in a slower memory."""
+    asked, plan, chip = result.request, result.plan, result.system.chip
+    ways = {"any": "none, ring, pipe"}
+    way = result.assumptions.hiding(plan.tensor_overlap).tensor_overlap
+    found = [
+        (
+            "tensor-parallel overlap",
+            str(way or "none"),
+            ways.get(asked.tensor_overlap or "", asked.tensor_overlap or _ASSUMED),
+        )
+    ]
+    behind = {True: "behind the backward pass", False: "after the backward pass"}
+    free = ", ".join(behind.values()) if asked.gradient_overlap == "any" else asked.gradient_overlap or _ASSUMED
+    found.append(("gradient reduction", behind[result.hides_gradients], free))
+    placed = "nothing" if plan.placement is None else plan.placement.label or "nothing"
+    of = "one memory" if len(chip.tiers) == 1 else "(not asked for)"
+    if asked.offload is not None:
+        of = "every item" if asked.offload == "any" else ", ".join(asked.offload)
+    elif asked.place:
+        of = "(asked for)"
+    return [*found, ("offload", placed, of)]
 
 
 def listed(values: Iterable[int]) -> str:

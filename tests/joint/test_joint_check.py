@@ -23,7 +23,7 @@ from dfopt.errors import DfoptError
 from dfopt.judge import evaluate
 from dfopt.search import candidate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
-from dfopt.search.verify import Verification, verdict, verify
+from dfopt.search.verify import Verification, seconds_for, verdict, verify
 
 Data = dict[str, Any]
 PLAIN = {"sharding_objective": "joint", "sequence_parallelism": "none"}
@@ -423,6 +423,8 @@ def test_what_there_is_no_time_to_show_is_not_called_wrong() -> None:
     assert found.verdict == f"verified within {100 * found.gap:.2g} %"
     assert any(one.startswith("$.gap: the file claims 0, ") and "in 0 s" in one for one in found.unchecked)
     assert any("bounds of 2 plans (" in one for one in found.unchecked)
+    assert any("0 s were too short" in one and "--time-limit" in one for one in found.unchecked)
+    assert [seconds_for(result.model_copy(update={"seconds": s})) for s in (1.0, 100.0, 1e4)] == [60.0, 400.0, 3600.0]
     assert verdict(result, "library.json", 0.0).startswith("verified within")
     assert verify(result).verdict == "verified optimal"
 

@@ -36,18 +36,18 @@ def test_a_named_training_step_is_searched_under_the_calibration_of_its_chip(tmp
     result = df.optimize(path, "a100-8")
     fitted = usual(result.graph, df.load_system("a100-8"))[0]
     assert fitted is not None and result.assumptions == fitted.assumptions and result.gap == 0
-    assert result.system == fitted.applied(df.load_system("a100-8")) and result.request.zero == (0, 1)
+    assert result.system == fitted.applied(df.load_system("a100-8")) and result.request.zero == (0, 1, 2, 3)
     drawn = (result.graph, *result.variants)
     assert {graph.microbatch for graph in drawn} == {1, 2, 4, 8} and len(drawn) == 12
     assert verify(result).ok
     # as one search of what was asked for in words, and no slower than any execution alone
     first, *others = load_executions(path)
-    again = df.optimize(first, "a100-8", variants=others, assumptions="calibrated", zero=(0, 1))
+    again = df.optimize(first, "a100-8", variants=others, assumptions="calibrated", zero=(0, 1, 2, 3))
     assert again.value == result.value and {p.plan for p in again.plans} == {p.plan for p in result.plans}
     alone = df.optimize(load_executions(path, [2], ["none"])[0], "a100-8", zero=0)
     assert alone.assumptions == fitted.assumptions and alone.value >= result.value
     assert df.evaluate(result, result.graph, "a100-8").step_time_s == result.step_time_s
-    ideal = df.optimize(first, "a100-8", variants=others, assumptions="ideal", zero=(0, 1))
+    ideal = df.optimize(first, "a100-8", variants=others, assumptions="ideal", zero=(0, 1, 2, 3))
     assert ideal.assumptions.profile == "default" and ideal.value < result.value
 
 
