@@ -32,9 +32,10 @@ class Decisions:
     """Decisions with a name in the field, and in ``said`` all of them, in words, where they are not idle.
 
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
-    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``recomputed`` how many
-    layers of a stage do the first of two that it says, ``stages`` the layers of the first stage, of each one in the
-    middle and of the last, where the plan says them; ``replicas`` groups of copies share out by themselves, ``away`` is
+    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``every`` how many
+    layers there are behind a checkpoint, ``recomputed`` how many of a stage do the first of two that it says,
+    ``stages`` the layers of the first stage, of each one in the middle and of the last, where the plan says them;
+    ``replicas`` groups of copies share out by themselves, ``away`` is
     what lies in a slower memory of the chips. Types as in `Dtypes`: ``held`` of gradients that microbatches add to,
     ``reduced`` of those that copies add up, ``saved`` of what products keep of what they take, if that is converted; of
     main weights and moments nothing where the graph does not say them.
@@ -62,6 +63,7 @@ class Decisions:
     batch: int
     gpipe: bool
     recompute: str
+    every: int
     recomputed: int
     one_attention: bool
     zero: int
@@ -137,7 +139,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
     by_tokens, odd = _shardings(graph, mapping, plan.shards)
     context, expert, elsewhere = _second_axis(plan)
     copies = plan.members if _by_samples(plan) else 1
-    stages = plan.stage_layers if plan.uneven else None
+    stages, every = plan.stage_layers if plan.uneven else None, _recompute(graph)[1]
     held = (
         sum(stages[:1]) + stages[1] * (plan.stages - 2) + stages[2] if stages else plan.layers_per_stage * plan.stages
     )
@@ -193,8 +195,8 @@ def decisions_of(result: Result, path: str) -> Decisions:
         sends_in_parts=plan.stages > 1 and result.assumptions.point_to_point_parts is not None,
         pipeline=plan.stages,
         virtual=plan.interleave,
-        layers_per_stage=plan.layers_per_stage,
-        stages=stages,
+        layers_per_stage=plan.layers_per_stage * every,
+        stages=None if stages is None else (stages[0] * every, stages[1] * every, stages[2] * every),
         even=held == graph.repeat,
         data=plan.copies * copies,
         context=context,
@@ -203,7 +205,8 @@ def decisions_of(result: Result, path: str) -> Decisions:
         microbatches=plan.microbatches,
         batch=graph.batch,
         gpipe=_gpipe(result),
-        recompute=_recompute(graph),
+        recompute=_recompute(graph)[0],
+        every=every,
         recomputed=plan.recomputed or 0,
         one_attention=_one_attention(graph, mapping),
         zero=plan.zero or 0,
@@ -268,9 +271,13 @@ def _second_axis(plan: Plan) -> tuple[int, int, str]:
     return plan.members if by_tokens else 1, plan.members if experts == "outer" else 1, told
 
 
-def _recompute(graph: Graph) -> str:
+def _recompute(graph: Graph) -> tuple[str, int]:
+    """What is computed again, and how many layers there are behind a checkpoint."""
     told = graph.variant or ""
-    return told.removeprefix(_RECOMPUTE) if told.startswith(_RECOMPUTE) else "none"
+    if not told.startswith(_RECOMPUTE):
+        return "none", 1
+    which, _, every = told.removeprefix(_RECOMPUTE).partition(", every ")
+    return which, int(every.split(" ")[0]) if every else 1
 
 
 def _sending(result: Result) -> str:
@@ -287,9 +294,10 @@ def _zero(plan: Plan) -> str:
 
 
 def _recomputation(graph: Graph, plan: Plan) -> str:
-    told = _recompute(graph)
+    told, every = _recompute(graph)
     if not plan.recomputed:
-        return told if told != "none" else ""
+        behind = f", {every} layers behind each checkpoint" if every > 1 else ""
+        return f"{told}{behind}" if told != "none" else ""
     some, _, others = told.partition("/")
     return f"{some} in {plan.recomputed} layers of a stage, {others} in the others"
 
@@ -299,7 +307,8 @@ def _one_attention(graph: Graph, mapping: Mapped) -> bool:
     roles = (*ATTENTION, "context")
     inside = {kernel.name for kernel in graph.kernels if kernel.role in roles and kernel.pass_ == "forward"}
     where = {(kernel.stage, kernel.partition) for kernel in mapping.kernels if kernel.name in inside}
-    return bool(inside) and len(where) == len({stage for stage, _ in where})
+    layers = _recompute(graph)[1]  # drawn one after another
+    return bool(inside) and len(where) == layers * len({stage for stage, _ in where})
 
 
 def _gpipe(result: Result) -> bool:

@@ -136,7 +136,7 @@ def _zero(d: Decisions) -> Arguments:
 
 def _recomputed_layers(d: Decisions) -> tuple[str, int]:
     """The method and number of layers that are computed again whole: each by itself, or the first of every chunk."""
-    return ("block", d.recomputed // d.virtual) if ways_of(d.recompute)[1] else ("uniform", 1)
+    return ("block", d.recomputed // d.virtual) if ways_of(d.recompute)[1] else ("uniform", d.every)
 
 
 def recomputation(d: Decisions) -> tuple[Arguments, str]:

@@ -114,7 +114,7 @@ def _recomputation(d: Decisions) -> Arguments | Lacks:
     mode: Arguments = {"activation_checkpoint.mode": "full" if "full" in names else "none"}
     if "op" in names and "full" not in names:
         mode = {"activation_checkpoint.mode": "selective", "activation_checkpoint.selective_ac_option": "op"}
-    if some:
+    if some or d.every > 1:
         return Lacks("all layers alike, or every so many of them", mode)
     if names - {"full"} and names != {"op"}:
         return Lacks("whole layers, or all but every second product", mode)

@@ -83,6 +83,12 @@ class CalculonParameters(PlainLayerParameters):
     def _all_scores(self) -> Self:
         if self.causal:
             raise problem("found true, but Calculon computes all scores", "leave it out", "$.causal")
+        if odd := {*self.recompute.replace("/", "+").split("+")} - {"none", "attention", "full"}:
+            message = f"found {min(odd)!r}, but Calculon computes attention again, or all of a block"
+            raise problem(message, "write none, attention or full", "$.recompute")
+        if (self.checkpoint_every or 1) > 1:
+            message = f"found {self.checkpoint_every}, but Calculon's blocks leave a checkpoint each"
+            raise problem(message, "leave it out", "$.checkpoint_every")
         return self
 
 

@@ -20,6 +20,7 @@ from dfopt.documents.published import Counts
 from dfopt.workloads import stack
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.layer import LayerParameters
+from dfopt.workloads.recompute import checkpointed, without_full
 from dfopt.workloads.step import ServingParameters
 
 __all__ = ["DecoderParameters", "Parameters", "as_stack", "build", "counts", "parameter_count"]
@@ -113,8 +114,8 @@ class DecoderParameters(LayerParameters, ServingParameters):
         if any(one.sees != "causal" for one in self.evaluation.segments):
             message = f"found {keys} tokens, of which local layers attend to {self.window} before them, but no mask"
             raise problem(message, "write causal: true or a phase, or shorten seq", "$.seq")
-        if self.drawn > 1:
-            raise problem(f"found {self.drawn} drawn layers, but layers differ", "leave it out", "$.drawn")
+        if self.at_once > 1:
+            raise problem(f"found {self.at_once} drawn layers, but layers differ", "leave it out", "$.drawn")
 
 
 Parameters = DecoderParameters
@@ -141,7 +142,10 @@ def build(p: DecoderParameters, **about: str) -> Graph:
     >>> [graph.output_bytes(name) for name in ("Q_Proj", "K_Proj", "V_Proj")]
     [4096.0, 1024.0, 1024.0]
     """
-    return stack.build(as_stack(p), drawn=p.drawn, **about)
+    if (every := p.checkpoint_every or 1) == 1:
+        return stack.build(as_stack(p), drawn=p.drawn, **about)
+    inside = p.model_copy(update={"recompute": without_full(p.recompute)})
+    return checkpointed(stack.build(as_stack(inside), drawn=every, **about), p.recompute, every)
 
 
 def as_stack(p: DecoderParameters) -> stack.StackParameters:

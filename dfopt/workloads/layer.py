@@ -26,11 +26,37 @@ class LayerParameters(StepParameters):
     head_dim: int = Field(ge=1, le=10**6, description="features of one head")
     layers: int = Field(default=1, ge=1, le=10**6, description="identical layers")
     drawn: int = Field(default=1, ge=1, le=10**4, description="layers drawn one after another, a divisor of layers")
+    checkpoint_every: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**4,
+        description="training, recompute: full: layers behind each checkpoint, drawn one after another, of which a chip"
+        " has all activations at a time, as by Megatron-LM's uniform method; none = 1",
+    )
 
     @property
     def width(self) -> int:
         """Features of Q, K and V over all heads; need not be ``hidden``."""
         return self.heads * self.head_dim
+
+    @property
+    def at_once(self) -> int:
+        """Layers that are drawn one after another."""
+        return self.checkpoint_every or self.drawn
+
+    @model_validator(mode="after")
+    def _checkpoints(self) -> Self:
+        if (every := self.checkpoint_every) is None:
+            return self
+        where = "$.checkpoint_every"
+        if self.mode == "forward" or "full" not in self.recompute.split("+"):
+            message = f"found {every} layers behind a checkpoint, but recompute: {self.recompute}"
+            raise problem(message, "write mode: training and recompute: full, of all layers alike", where)
+        if self.layers % every or self.drawn not in (1, every):
+            drawn = f", of which {self.drawn} are drawn" if self.drawn > 1 else ""
+            message = f"found {every} layers behind a checkpoint, of {self.layers}{drawn}"
+            raise problem(message, "choose a divisor, and leave drawn out", where)
+        return self
 
     @model_validator(mode="after")
     def _whole_copies(self) -> Self:

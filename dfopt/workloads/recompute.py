@@ -25,8 +25,8 @@ from dfopt.documents.sections import LAYER
 from dfopt.errors import did_you_mean
 
 __all__ = [
-    "PARTS", "RECOMPUTES", "SOME", "Recompute", "recompute_of", "recomputed", "recomputes", "some_recomputed", "unused",
-    "ways_of",
+    "PARTS", "RECOMPUTES", "SOME", "Recompute", "checkpointed", "recompute_of", "recomputed", "recomputes",
+    "some_recomputed", "unused", "ways_of", "without_full",
 ]  # fmt: skip
 
 ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout")
@@ -157,6 +157,33 @@ def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:
             whole = as_it_stands and chosen is behind_its_input
             graph = recomputed(graph, forward(graph) if whole else chosen(graph), as_it_stands)
     return graph
+
+
+def without_full(which: str) -> str:
+    """What a layer computes again within a whole that does.
+
+    Examples
+    --------
+    >>> without_full("full"), without_full("full+attention")
+    ('none', 'attention')
+    """
+    return "+".join(name for name in which.split("+") if name != "full") or NONE
+
+
+def checkpointed(graph: Graph, which: str, every: int) -> Graph:
+    """Layers drawn one after another that keep nothing but the input of the first, and compute all else again.
+
+    Examples
+    --------
+    >>> from dfopt.workloads import WORKLOADS
+    >>> sizes = {"hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 32, "layers": 4}
+    >>> graph = WORKLOADS["decoder"](**sizes, mode="training", recompute="full", checkpoint_every=2)
+    >>> graph.repeat, graph.variant, sum(kernel.pass_ == "recompute" for kernel in graph.kernels)
+    (2, 'recompute: full, every 2 layers', 33)
+    """
+    mine = {one.name for one in _forward(graph) if (one.layer or LAYER) == LAYER}
+    found = recomputed(graph, behind_its_input(graph) & mine)
+    return found.model_copy(update={"variant": f"recompute: {which}, every {every} layers"})
 
 
 def unused(graph: Graph, which: str) -> list[str]:

@@ -21,7 +21,7 @@ from dfopt.documents.sections import repeated
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.layer import PlainLayerParameters
-from dfopt.workloads.recompute import recomputes
+from dfopt.workloads.recompute import checkpointed, recomputes, without_full
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
 
@@ -91,7 +91,10 @@ def build(p: TransformerParameters, **about: str) -> Graph:
     )
     if p.mode == "training":
         graph = _keeping(_trained(graph, p))
-        graph = recomputes(graph, p.recompute)
+        every = p.checkpoint_every or 1
+        graph = recomputes(graph, p.recompute if every == 1 else without_full(p.recompute))
+        if every > 1:
+            return checkpointed(unroll(graph, every), p.recompute, every)
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dfopt as df
 from dfopt.documents.placement import TRAINED
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.exports.decisions import NAMES, Decisions
+from dfopt.exports.decisions import NAMES, Decisions, decisions_of
 from dfopt.exports.megatron import FP8
 from dfopt.exports.nested import nested
 from dfopt.exports.sizes import Sizes, Unlike, sizes_of
@@ -96,6 +96,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
         batch=micro * count * data * expert,
         gpipe=draw(st.booleans()),
         recompute=again,
+        every=1,
         recomputed=virtual * draw(st.integers(1, model.layers // pipeline // virtual - 1)) if again in SOME else 0,
         one_attention=draw(st.booleans()),
         zero=zero,
@@ -274,3 +275,23 @@ def test_a_graph_of_unlike_layers_has_no_sizes() -> None:
         sizes_of(load_graph("deepseek-v3", mode="training"))
     with pytest.raises(Unlike, match="no attention"):
         sizes_of(load_graph("hpl-5m"))
+
+
+def test_layers_behind_a_checkpoint_go_to_megatron_and_come_back(tmp_path: Path) -> None:
+    sizes = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 512 --swiglu --bf16"
+    run = "--micro-batch-size 1 --global-batch-size 16 --pipeline-model-parallel-size 2 --attention-backend flash"
+    again = "--recompute-granularity full --recompute-method uniform --recompute-num-layers"
+    path = tmp_path / "run.args"
+    path.write_text(f"{sizes} {run} {again} 2\n", encoding="utf-8")
+    read = load_run(path)
+    assert (read.graph.repeat, read.graph.variant) == (4, "recompute: full+attention, every 2 layers")
+    pins = {"pin_sharding": read.pins.sharding, "tp": 1, "pp": 2, "dp": 4, "interleave": 1}
+    found = df.optimize(read.graph, "h100-8", assumptions="ideal", sensitivity=False, **pins)
+    made = exported(TOOLS["megatron"], decisions_of(found, "r"))
+    assert "recomputation" not in made.left_out
+    path.write_text(TOOLS["megatron"].write(made.arguments, "first"), encoding="utf-8")
+    back = load_run(path)
+    assert (back.graph.repeat, back.graph.variant) == (read.graph.repeat, read.graph.variant)
+    path.write_text(f"{sizes} {run} {again} 3\n", encoding="utf-8")
+    with pytest.raises(df.DocumentError, match="3 layers behind a checkpoint, where chunks of stages have 4 at most"):
+        load_run(path)

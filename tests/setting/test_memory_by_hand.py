@@ -88,3 +88,37 @@ def test_one_layer_more_is_what_one_layer_holds() -> None:
     assert score.memory is not None
     for stage, parts in enumerate(score.memory):
         assert parts.checkpoints_b == 2 * S * H * (LAYERS // 2) * (2 - stage) / 2
+
+
+def test_fewer_checkpoints_wait_and_more_layers_are_at_work() -> None:
+    """Of two layers behind a checkpoint half as many wait, and the backward pass holds what both leave it."""
+    found = {}
+    for every in (1, 2):
+        drawn = graph(recompute="full+attention", checkpoint_every=every)
+        asked = df.optimize(
+            drawn, "a100-8", assumptions=RULES, tp=1, pp=2, dp=4, zero=0, interleave=1, sensitivity=False
+        )
+        assert asked.score.memory is not None
+        found[every] = [(one.checkpoints_b, one.working_b) for one in asked.score.memory], asked
+    (once, plain), (twice, fewer) = found[1], found[2]
+    for stage, ((kept, at_work), (less, more)) in enumerate(zip(once, twice, strict=True)):
+        assert (kept, less) == (2 * S * H * 2 * (2 - stage), 2 * S * H * (2 - stage))
+        assert more > 1.5 * at_work
+    # the last product and sum of the first layer run again too, which nothing reads of a layer by itself
+    again = {kernel.stage_with for kernel in fewer.graph.kernels if kernel.pass_ == "recompute"}
+    assert {"Down_Proj.0", "Add_2.0"} <= again and not {"Down_Proj.1", "Add_2.1", "Residual_In.0"} & again
+    assert fewer.score.flop_per_step > plain.score.flop_per_step
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"recompute": "attention"}, "but recompute: attention"),
+        ({"recompute": "full/none"}, "but recompute: full/none"),
+        ({"recompute": "full", "mode": "forward"}, "behind a checkpoint, but"),
+        ({"recompute": "full", "checkpoint_every": 3}, "found 3 layers behind a checkpoint, of 4"),
+    ],
+)
+def test_checkpoints_that_cannot_be_are_told(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(df.DocumentError, match=words):
+        graph(**{"checkpoint_every": 2, **more})

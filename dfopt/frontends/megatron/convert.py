@@ -124,6 +124,8 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
         "recompute": _recompute(a, keeps_no_scores),
         **_types(a),
     }
+    if a.checkpoint_every > 1:
+        parameters["checkpoint_every"] = a.checkpoint_every
     workload = "transformer"
     plain = not (rotary or a.swiglu or groups < a.num_attention_heads or _modules_again(a))
     if not plain or a.num_experts or not _drops(a) or a.vocab_size:

@@ -130,6 +130,25 @@ class Arguments(Part):
         return -(-self.split_layers // self.pipeline_model_parallel_size)
 
     @property
+    def chunk_layers(self) -> int:
+        """Layers of a chunk of a stage, at most."""
+        chunks = self.num_virtual_stages_per_pipeline_rank or 1
+        return self.num_layers_per_virtual_pipeline_stage or self.stage_layers // chunks
+
+    @property
+    def uneven(self) -> bool:
+        """Whether stages have not equally many layers."""
+        said = self.decoder_first_pipeline_num_layers, self.decoder_last_pipeline_num_layers
+        uneven = self.num_layers % self.pipeline_model_parallel_size or self.split_layers > self.num_layers
+        return bool(uneven) or said != (None, None)
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Layers behind each checkpoint, by the uniform method."""
+        uniform = self.recompute_granularity == "full" and self.recompute_method != "block"
+        return (self.recompute_num_layers or 1) if uniform else 1
+
+    @property
     def ffn(self) -> int:
         """Features inside a feed-forward, or inside an expert."""
         dense = self.ffn_hidden_size or 4 * self.hidden_size
@@ -266,10 +285,9 @@ def _disagreements(a: Arguments) -> Iterator[Issue]:
         yield issue("grad-reduce-in-bf16", "it beside --accumulate-allreduce-grads-in-fp32", "keep one of them")
     if a.fp8_format and not a.bf16:
         yield issue("fp8-format", f"{a.fp8_format} without --bf16", "add --bf16")
-    if a.recompute_granularity == "full" and a.recompute_method != "block" and (a.recompute_num_layers or 1) > 1:
-        told = f"{a.recompute_num_layers} layers between checkpoints, of which a chip has all activations at a time"
-        yield issue("recompute-num-layers", f"{told}: not modelled",
-                    "write 1: as long a step, with more checkpoints and activations of one layer")  # fmt: skip
+    if a.checkpoint_every > 1 and (a.uneven or a.chunk_layers % a.checkpoint_every):
+        told = f"{a.checkpoint_every} layers behind a checkpoint, where chunks of stages have {a.chunk_layers} at most"
+        yield issue("recompute-num-layers", told, "a divisor of the layers of all chunks: they have equally many then")
     if a.global_batch_size % a.micro_batch_size:
         yield issue("global-batch-size", f"{a.global_batch_size}, no multiple of the microbatch", "a multiple of it")
     if a.group_query_attention and a.num_attention_heads % a.num_query_groups:
