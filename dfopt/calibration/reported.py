@@ -86,6 +86,7 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
     zero = 3 if shared > 1 else _ZERO.get(cells.get("recipe_distributed_optimizer", ""))
     gathers = all_on or cells.get("recipe_overlap_param_gather") == "True"
     left_out += ["overlap of parameter gathers"] if shared > 1 or (gathers and zero not in (None, 0, 1)) else []
+    # Megatron-LM's own arguments have no fused loss unless --cross-entropy-loss-fusion asks for one
     said: dict[str, Sequence] = {"True": "allow", "False": "none"}
     return TrainingRow(
         name, source, model, chip, chips, tensor, pipeline, copies, batch=batch,
@@ -99,7 +100,7 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
         overlaps_tensor=tensor > 1 and (all_on or cells.get("recipe_tp_comm_overlap") == "True"),
         overlaps_weights=gathers,
         overlaps_messages=all_on or cells.get("recipe_overlap_p2p_comm") == "True",
-        unmodelled=tuple(left_out),
+        loss_apart="github.com/NVIDIA/Megatron-LM" in source, unmodelled=tuple(left_out),
     )  # fmt: skip
 
 

@@ -100,9 +100,9 @@ class TrainingRow:
     experts. ``dtypes``: of the graph, where they are not 16 bits throughout, and ``main_gradients`` of what it adds
     gradients to, where that is not fp32. ``library_attention``: scores stay on the chip; else each product and the
     softmax is a kernel, and in GPT models some scores are dropped. ``between``: B/s that a chip has to other nodes,
-    where the source says so. ``overlaps_tensor``: whether TP communication runs behind products,
-    ``overlaps_weights`` how copies bring weights together behind the first forward pass, ``overlaps_messages`` those to
-    other stages behind other chunks of layers.
+    where the source says so. ``loss_apart``: the loss is a kernel for each of its operations. ``overlaps_tensor``:
+    whether TP communication runs behind products, ``overlaps_weights`` how copies bring weights together behind the
+    first forward pass, ``overlaps_messages`` those to other stages behind other chunks of layers.
     """
 
     name: str
@@ -127,6 +127,7 @@ class TrainingRow:
     library_attention: bool = False
     causal: bool = False
     scores_dropout: bool = False
+    loss_apart: bool = False
     overlaps_gradients: bool = False
     overlaps_tensor: bool | None = False
     overlaps_weights: bool = False

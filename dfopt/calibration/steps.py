@@ -25,6 +25,10 @@ __all__ = ["MICROBATCHES", "Step", "graph_of", "left_out", "row_machine", "step_
 MICROBATCHES: Final = (1, 2, 4, 8)
 INTERLEAVES: Final = (1, 2, 4)
 """What is tried where a source does not say it."""
+LOSS_BYTES: Final = "44 B"
+"""Of a loss in fp32 whose operations are kernels, for every logit: those of PyTorch take as long as 48 bytes on an H100
+(h100_torch_moves.csv in benchmarks/reference/data: 4.41 and 4.55 ms for 4096 x 128256 at 0.84 of 3350 GB/s), 4 of which
+are counted as those of one kernel."""
 SECONDS: Final = 10.0  # for a solve: the best mapping found is taken
 _USAGE: Final = 0.15  # of a GPU by its NVLinks: Calculon (Isaev et al., SC23), systems/h100_80g_nvl8.json, at caa4b11
 _MODES: Final = {False: ("attention", "full"), True: ("attention", "full+attention")}
@@ -97,6 +101,8 @@ def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
     }  # fmt: skip
     if model.experts is not None:
         parameters |= {"experts": model.experts, "chosen": model.chosen, "routing": "balanced"}
+    if row.loss_apart:
+        parameters["loss_bytes"] = LOSS_BYTES
     if row.dtypes:
         parameters["dtypes"] = dict(row.dtypes)
     if row.main_gradients is not None:
@@ -281,6 +287,8 @@ def _assumed(row: TrainingRow, chosen: dict[str, int | str], zero: int) -> tuple
         found.append("sequence_parallelism")
     if row.overlaps_tensor is None:
         found.append("tensor_overlap")
+    if row.loss_apart:
+        found.append("loss in several kernels")
     return tuple(found)
 
 

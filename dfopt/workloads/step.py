@@ -12,6 +12,7 @@ from dfopt.documents.dtypes import Dtype, Dtypes, Trained, Words, check_word_byt
 from dfopt.documents.phase import Phase, Segment, Segments, check_depths, decode, prefill, verify
 from dfopt.documents.routing import Routing
 from dfopt.documents.tokens import Tokens
+from dfopt.units import Bytes
 from dfopt.workloads.checks import check_batch
 from dfopt.workloads.recompute import Recompute
 
@@ -194,6 +195,12 @@ class ServingParameters(StepParameters):
         description="training: a kernel behind the softmax of scores drops some; what drops hidden features is part of"
         " the kernel that adds them to the residual, as in Megatron-LM, and not drawn; both keep masks of a byte",
     )
+    loss_bytes: Bytes | None = Field(
+        default=None,
+        ge=0,
+        description="training: what a loss of several kernels moves to and from DRAM for every logit, beside reading it"
+        " and writing its gradient; none = it is one kernel",
+    )
 
     @property
     def keeps(self) -> bool:
@@ -252,6 +259,9 @@ class ServingParameters(StepParameters):
             if self.phase.sequences != self.microbatch:
                 message = f"found {self.phase.sequences} sequences, but a microbatch of {self.microbatch}"
                 raise problem(message, "make them equal", "$.phase.segments")
+        if self.loss_bytes is not None and not (self.mode == "training" and self.drawn_ends):
+            remedy = "leave it out, or draw a training step with its ends"
+            raise problem("found it without a loss", remedy, "$.loss_bytes")
         if self.phase is not None and self.drawn_ends and not self.evaluation.wanted:
             where = "$.segments" if self.phase == "mixed" else "$.phase.segments"
             raise problem("found no token whose logits are wanted", "write ends: false", f"{where}[0].logits")

@@ -123,6 +123,14 @@ def test_recipes_say_what_is_computed_again(tmp_path: Path, said: dict[str, str]
     assert isinstance(row, TrainingRow) and (row.recompute, "recomputation" in str(row.unmodelled)) == (again, False)
 
 
+def test_a_loss_is_in_one_kernel_unless_the_tool_has_another_default(tmp_path: Path) -> None:
+    for url, apart in (("https://github.com/NVIDIA/Megatron-LM/blob/a/b", True), ("https://github.com/a/b", False)):
+        row = reported(tmp_path, source_url=url)
+        assert isinstance(row, TrainingRow) and row.loss_apart is apart
+        graph = graph_of(row, 1, "attention")
+        assert [kernel.dram_bytes > 0 for kernel in graph.kernels if kernel.name == "Loss"] == [apart]
+
+
 def test_libraries_keep_what_products_take_or_what_they_are_given(tmp_path: Path) -> None:
     """Torchtitan reports as many GiB in 8 bits as in 16."""
     kept = {}

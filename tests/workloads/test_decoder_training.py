@@ -225,6 +225,23 @@ def test_serving_drops_nothing() -> None:
     assert build(**SMALL, scores_dropout=True) == build(**SMALL)
 
 
+def test_a_loss_of_several_kernels_moves_its_bytes_for_every_logit() -> None:
+    once, many = (
+        build(**SMALL, layers=1, mode="training", batch=8, ends=True, **m) for m in ({}, {"loss_bytes": 44.0})
+    )
+    changed = [(k.name, k.dram_bytes) for k in many.kernels if k != by_name(once)[k.name]]
+    assert changed == [("Loss", 44.0 * SMALL["vocab"] * SMALL["seq"])]
+    system = load_system("h100-8")
+    assert system.chip.dram is not None
+    times = {tp: [optimize(graph, system, assumptions=MEGATRON, tp=tp, pp=1, dp=8 // tp).score.partitions
+                  for graph in (once, many)] for tp in (1, 8)}  # fmt: skip
+    for tp, (before, after) in times.items():
+        moved = [sum(part.dram_bytes for part in parts) for parts in (before, after)]
+        assert moved[1] - moved[0] == pytest.approx(changed[0][1] / tp)
+    with pytest.raises(ValueError, match="found it without a loss"):
+        build(**SMALL, layers=1, mode="training", loss_bytes=44.0)
+
+
 def test_gradients_go_to_the_layer_in_front() -> None:
     graph = build(**SMALL, layers=4, drawn=2, mode="training")
     assert [(t.src, t.dst, t.direction) for t in graph.carried] == [

@@ -313,11 +313,12 @@ def _backward(
     # A row of the gradient is read, added to and written back; the gradient itself has as many as the table.
     size = p.words.activations / p.words.ends
     adds = {"dram_bytes": 2 * size * embedding.dram_bytes, "resident_bytes": size * embedding.resident_bytes}
+    passes = {} if p.loss_bytes is None else {"dram_bytes": p.loss_bytes * head.m * head.n}
     rules = {
         embedding.name: Gradient(fields=adds),
         joints[0]: Gradient(gradients[0], reads=()),
         joints[1]: Gradient(gradients[1]),
-        loss.name: Gradient("Loss", fields={"stage_with": head.name}),
+        loss.name: Gradient("Loss", fields={"stage_with": head.name} | passes),
     }
     trained = backward_of(forward, rules)
     drawn = [kernel for kernel in trained.kernels[len(forward.kernels) :] if kernel.name not in gradients]
