@@ -23,6 +23,7 @@ import dfopt as df
 from dfopt.arguments import ratio
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.request import FREE_ZERO
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError
 from dfopt.frontends.calculon import load_case
@@ -109,7 +110,8 @@ def rows(names: Sequence[str], gap: float, limit: float, check: bool) -> Iterato
         began = time.process_time()
         try:
             result = df.optimize(
-                first, system, variants=others, assumptions=assumptions, zero=(0, 1), gap=gap, time_limit=limit,
+                first, system, variants=others, assumptions=assumptions, gap=gap, time_limit=limit,
+                zero=FREE_ZERO if space.calibrated else (0, 1),
                 offload="any" if space.offload else None, tensor_overlap="any" if space.overlaps else None,
                 sensitivity=False,
             )  # fmt: skip
