@@ -132,9 +132,9 @@ class Assumptions(Document):
         description="of sequence_parallelism allow: what the backward pass needs of saved tensors is gathered again by"
         " every partition that reads them (none), or once in a layer for all of them, where the tensor is made (layer;"
         " while they wait, memory holds it as it lies, as without);"
-        " kept = never: what the forward pass gathered is there, which memory is not charged for, so that mappings can"
-        " be scored with it and none searched; kept_calculon = the same, but once in a layer where its readers feed"
-        " what is computed again, as that program has it",
+        " kept = never: what the forward pass gathered is there, beside what chips hold of it, unless products hide"
+        " what they gather, and have a tile; mappings are scored with it, and searched where they do; kept_calculon ="
+        " the same, but once in a layer where its readers feed what is computed again, as that program has it",
     )
     tensor_overlap: Literal["ring", "pipe", "pipe_twice"] | None = Field(
         default=None,
@@ -277,7 +277,8 @@ class Assumptions(Document):
     def hiding(self, way: str | None) -> Assumptions:
         """The same where products hide collectives in some way, or not at all; as they say if none is given.
 
-        Where nothing is hidden, nothing is counted as in products that hide something.
+        Where nothing is hidden, nothing is counted as in products that hide something, which keep what they gather in
+        no more memory than they are given it.
 
         Examples
         --------
@@ -288,7 +289,11 @@ class Assumptions(Document):
             return self
         changes: dict[str, Any] = {"tensor_overlap": None if way == "none" else way}
         if way == "none":
-            apart = {"operand_traffic": ("own_tiled", "own"), "collective_work": ("first_adds", "first")}
+            apart = {
+                "operand_traffic": ("own_tiled", "own"),
+                "collective_work": ("first_adds", "first"),
+                "backward_gathers": ("kept_calculon", "layer"),
+            }
             changes |= {name: then for name, (found, then) in apart.items() if getattr(self, name) == found}
         return self if all(getattr(self, name) == value for name, value in changes.items()) else self.with_(**changes)
 

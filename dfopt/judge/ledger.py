@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.documents.placement import TRAINED, Item
-from dfopt.judge import working
+from dfopt.judge import network, working
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import held_word, optimizer_words, reduced_word, word
 from dfopt.physics import offload, pipeline
@@ -211,9 +211,12 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
     mine = [fan for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
     found["saved"] = [working.left_of(case, fan) for fan in mine]
     found["saved"] += working.kept(case, here, "forward")
+    kept = network.gathered_and_kept(case, stage)
+    found["saved"] += kept
     ends = case.assume.by_layer and _only_ends(case, case.of_stage)
     activations, gradients_here = working.working(case, stage, checkpoints=ends)
-    found["working"] = [*activations, *gradients_here]
+    again = kept if case.assume.by_layer else []  # nothing is gathered again for the layer at work
+    found["working"] = [*activations, *gradients_here, *(-size for size in again)]
     found["working"] += [max(fan.chip - working.left_of(case, fan), 0.0) for fan in mine]  # as they are made
     peak = (0.0, 0.0) if case.trains and case.assume.by_layer else _waiting(case, stage)
     found["waiting"] = [peak[0]]

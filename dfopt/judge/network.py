@@ -77,6 +77,30 @@ def _gathered_late(case: Case, fan: Fan) -> bool:
     return any(one in again and case.kernels[one].forward for one in fan.readers)
 
 
+def gathered_and_kept(case: Case, stage: int) -> list[float]:
+    """Bytes on a chip of what the forward pass gathered and the backward pass finds there, beside what chips hold.
+
+    Products that hide what is gathered have it in no more than a tile, as Calculon counts it.
+    """
+    assume, found = case.assume, list[float]()
+    if assume.backward_gathers not in ("kept", "kept_calculon") or not assume.splits_tokens:
+        return found
+    for fan in case.fans if case.trains and case.plan.shards > 1 and assume.tensor_overlap is None else ():
+        source = case.kernels[fan.src]
+        if fan.home[0] != stage or not source.forward or _gathered_late(case, fan):
+            continue
+        produced, sizes = ops.PRODUCED[source.sharding], [0.0]
+        elements, rules = fan.whole / made_word(case.graph, source.kernel), assume.sharding_rules
+        for reader in fan.consumers:
+            one = case.kernels[reader.kernel]
+            layout = ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements)
+            if not one.forward and ops.conversion(produced, layout) is not None:
+                share = ops.input_share(one.kernel, layout, one.sharding, case.plan.shards, rules)
+                sizes.append(fan.whole * share)
+        found.append(max(sizes))
+    return found
+
+
 def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Paid]:
     """Conversions of a fan; ``apart``: what the forward pass saved is converted for the backward pass by itself.
 
