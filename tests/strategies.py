@@ -80,7 +80,7 @@ CHOICES: dict[str, list[Any]] = {
     "network_dims": ["parts", "whole"],
     "schedule": ["one_f_one_b", "one_f_one_b", "gpipe"],
     "bubble": ["one_f_one_b", "interleaved", "stages"],
-    "point_to_point": ["per_microbatch", "per_step"],
+    "point_to_point": ["per_microbatch", "per_step", "per_neighbour"],
     "optimizer_bytes_per_parameter": [0.0, 12.0],
     "tile_rows": [1, 2, 4],
 }

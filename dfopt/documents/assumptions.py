@@ -186,8 +186,11 @@ class Assumptions(Document):
         description="(pp-1) times of the slowest stage over the plan's interleaving, or DFModel's (pp-1)/(layers-1);"
         " stages: the own times of the others, as the schedule has them: see dfopt.physics.fill",
     )
-    point_to_point: Literal["per_microbatch", "per_step"] = Field(
-        default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"
+    point_to_point: Literal["per_microbatch", "per_step", "per_neighbour"] = Field(
+        default="per_microbatch",
+        description="of layers that repeat: per_microbatch: every chunk of them hands on what one does in the middle of"
+        " the pipeline; per_neighbour: the same, but the last one sends nothing on and the first one nothing back;"
+        " per_step: one hop per layer, once per step, as DFModel has it",
     )
     point_to_point_parts: Literal["scattered", "calculon"] | None = Field(
         default=None,

@@ -27,6 +27,7 @@ from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
 from dfopt.physics.metrics import METRICS, Constants
 from dfopt.physics.network import affine
+from dfopt.physics.pipeline import messages
 from dfopt.setting.hops import per_step_hops, sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.optimizer import optimizer_seconds
@@ -248,30 +249,22 @@ class JointAssignment:
 
     def _hops(self) -> list[Terms]:
         """Seconds that every pipeline stage sends to its neighbours, as terms."""
-        instance, menu, model = self.instance, self.menu, self.model
-        graph, plan = instance.graph, instance.plan
+        instance, model, plan = self.instance, self.model, self.instance.plan
         found: list[Terms] = [[] for _ in instance.pipeline]
         if plan.stages == 1:
             return found
         if self.stage_k is not None:
-            once, kinds = instance.assumptions.point_to_point == "per_step", list[Terms]()
-            for handed in () if once else graph.handed_on:
-                kinds.append([])
-                for tensor in handed:
-                    options = menu.tables.of_kernel[graph.index()[tensor.src]]
-                    shares = menu.by_option("output_k")[options]
-                    whole = graph.bytes_of(tensor)
-                    seconds = np.array([plan.interleave * sent_s(instance, whole, float(share)) for share in shares])
-                    kinds[-1].append((self.s[options], seconds))
-            if len(kinds) > 1:  # the last layer of a stage may be of any kind
-                most = model.continuous("handed_on", (1,), 0.0)
-                for kind, terms in enumerate(kinds):
-                    less: Terms = [
-                        (columns[None, :], -np.reshape(seconds, (1, -1)) / self.unit_s) for columns, seconds in terms
-                    ]
-                    model.rows(f"handed_on_most_{kind}", [(most[None, :], 1.0), *less], lower=0)
-                kinds = [[(most, np.array([self.unit_s]))]]
-            return [list(kinds[0]) if kinds else [] for _ in found]
+            assumptions, alone = instance.assumptions, len(instance.pipeline) == 1
+            if assumptions.point_to_point == "per_step":
+                return found
+            if assumptions.point_to_point == "per_microbatch":
+                return [self._handed_on("", (True, False), plan.interleave) for _ in found]
+            ways = [self._handed_on(name, (name == "_on",), 1) for name in ("_on", "_back")]
+            for terms, stage in zip(found, instance.pipeline, strict=True):
+                often = messages(plan, assumptions, stage.number, all_alike=alone)
+                for way, times in zip(ways, often, strict=True):
+                    terms += [(columns, times * seconds) for columns, seconds in way if times]
+            return found
         sharded, early = self.blocks.tables.sharded, np.arange(plan.stages - 1)[:, None] >= self.stage_p
         sent: dict[tuple[int, bool], Ints] = {}
         for t, (g, forward) in enumerate(
@@ -286,6 +279,29 @@ class JointAssignment:
             sign = -1.0 if back else 1.0
             model.rows(f"sent_{t}", [(sent[g, back], 1.0), (made, -sign), (seen, sign)], lower=0)
         return found
+
+    def _handed_on(self, name: str, ways: tuple[bool, ...], times: int) -> Terms:
+        """Seconds that the layers of any kind hand on so often at most: forward, back, or both, as terms."""
+        instance, menu, model, graph = self.instance, self.menu, self.model, self.instance.graph
+        kinds = list[list[tuple[Ints, Floats]]]()
+        for handed in graph.handed_on:
+            kinds.append([])
+            for tensor in handed:
+                source = graph.index()[tensor.src]
+                if bool(self.forward_k[source]) in ways:
+                    options = menu.tables.of_kernel[source]
+                    shares, whole = menu.by_option("output_k")[options], graph.bytes_of(tensor)
+                    seconds = np.array([times * sent_s(instance, whole, float(share)) for share in shares])
+                    kinds[-1].append((self.s[options], seconds))
+        if len(kinds) == 1:
+            return list(kinds[0])
+        most = model.continuous(f"handed_on{name}", (1,), 0.0)  # the last layer of a stage may be of any kind
+        for kind, terms in enumerate(kinds):
+            less: Terms = [
+                (columns[None, :], -np.reshape(seconds, (1, -1)) / self.unit_s) for columns, seconds in terms
+            ]
+            model.rows(f"handed_on{name}_most_{kind}", [(most[None, :], 1.0), *less], lower=0)
+        return [(most, np.array([self.unit_s]))]
 
     # -- in and out ---------------------------------------------------------------------------
     def start(self, sharding: dict[str, Sharding], stage_k: Ints, partition_k: Ints) -> Floats:

@@ -11,7 +11,7 @@ from functools import cache
 from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, optimizer_words, reduced_word, weight_word, word
-from dfopt.physics import beside, communications, copies, ops, tiled
+from dfopt.physics import beside, communications, copies, ops, pipeline, tiled
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
 
@@ -259,12 +259,21 @@ def hops(case: Case, price: Price) -> dict[int, float]:
     if case.plan.stages == 1:
         return dict.fromkeys(sent, 0.0)
     if case.graph.folded:
+        counted = range(case.graph.layers.counted)
+        # every chunk of layers hands its tensors on, whatever the kind of its last layer
         if case.assume.point_to_point == "per_microbatch":
-            kinds: dict[int, list[float]] = {stage: [] for stage in range(case.graph.layers.counted)}
+            kinds: dict[int, list[float]] = {stage: [] for stage in counted}
             for fan in case.carried:
                 kinds[fan.home[0]].append(_hop(case, fan, price))
-            # every chunk of layers hands its tensors on, whatever the kind of its last layer
             sent = dict.fromkeys(sent, max(kinds.values(), key=math.fsum) * case.plan.interleave)
+        elif case.assume.point_to_point == "per_neighbour":
+            ways = {way: dict.fromkeys(counted, 0.0) for way in (True, False)}
+            for fan in case.carried:
+                ways[case.kernels[fan.src].forward][fan.home[0]] += _hop(case, fan, price)
+            on, back = (max(ways[way].values()) for way in (True, False))
+            for rank in case.ranks:
+                often = pipeline.messages(case.plan, case.assume, rank.number, all_alike=len(case.ranks) == 1)
+                sent[rank.number] = [often[0] * on, often[1] * back]
     else:
         for fan in case.fans:
             here = fan.home[0]

@@ -109,6 +109,23 @@ def least_step_s(plan: Plan, assumptions: Assumptions, stage_s: float) -> float:
     return step_time(plan, assumptions, stage_s, through_s=through_s).total
 
 
+def messages(plan: Plan, assumptions: Assumptions, stage: int, *, all_alike: bool = False) -> tuple[int, int]:
+    """How often a stage of layers that repeat sends a microbatch on, and how often its gradients back.
+
+    Once for every chunk of its layers; where only who has a neighbour does (``point_to_point: per_neighbour``), the
+    last chunk of the last stage sends nothing on, the first one of the first nothing back. ``all_alike``: the stage
+    stands for all.
+
+    Examples
+    --------
+    >>> ends = Assumptions(point_to_point="per_neighbour")
+    >>> [messages(Plan(pp=4, microbatches=8), ends, stage) for stage in range(4)]
+    [(1, 0), (1, 1), (1, 1), (0, 1)]
+    """
+    chunks, ends = plan.interleave, assumptions.point_to_point == "per_neighbour" and not all_alike
+    return chunks - (ends and stage == plan.stages - 1), chunks - (ends and stage == 0)
+
+
 def with_point_to_point(stage_s: float, hop_s: float, hidden: bool) -> float:
     """Stage time with a per-microbatch hop to the neighbour: hidden, or added.
 

@@ -25,7 +25,7 @@ from dfopt.search.faster import Faster
 from dfopt.search.node import Node
 from dfopt.search.nodes import Nodes, covers
 from dfopt.setting.bounds import PlanBounds, PlanTable
-from dfopt.setting.hops import hop_seconds
+from dfopt.setting.hops import chunk_hops
 from dfopt.setting.instance import Instance
 from dfopt.setting.offload import moves
 from dfopt.setting.overlap import hides_any
@@ -108,7 +108,7 @@ class Families:
         self._of: dict[Instance, Family] = {}
         self._known: dict[Hashable, Family | None] = {}
         self._taken: dict[Instance, Floats] = {}  # of families, what the bounds of their plans hold already
-        self._hops: dict[Hashable, float] = {}
+        self._hops: dict[Hashable, tuple[float, float]] = {}
         self._order = Faster(self._tables)
         self.add(tables)
 
@@ -189,18 +189,18 @@ class Families:
         """The same of one table."""
         mine, bounds, family = table.of_shared(shared), self.bounds, self._of.get(shared)
         alike = [table.plans[number] for number in mine.tolist()]
-        hop_i = np.array([0.0 if family is None else self._hop_s(one, family) for one in alike])
-        found = table.seconds(mine, low_k, hop_i).tolist()
+        hop_i, end_i = np.array([(0.0, 0.0) if family is None else self._hop_s(one, family) for one in alike]).T
+        found = table.seconds(mine, low_k, hop_i, end_i).tolist()
         bounds.update((one, low) for one, low in zip(alike, found, strict=True) if low > bounds[one])
 
-    def _hop_s(self, plan: Plan, family: Family) -> float:
-        """Seconds at least in which a chunk of layers hands on what the next stage gets of a microbatch."""
+    def _hop_s(self, plan: Plan, family: Family) -> tuple[float, float]:
+        """Seconds at least in which a chunk of layers hands on what other stages get of a microbatch; at the ends."""
         key = family, plan.stages, plan.stage_dims
         if key not in self._hops:
             instance = self.nodes.setting.under(plan.model_copy(update={"interleave": 1}))
             ready = (node.ready for node in family.nodes)
-            once = (hop_seconds(instance, one.sharded, one.stage_k).max() for one in ready)
-            self._hops[key] = min(once, default=0.0)
+            both = list(zip(*(chunk_hops(instance, one.sharded, one.stage_k) for one in ready), strict=True))
+            self._hops[key] = (min(both[0]), min(both[1])) if both else (0.0, 0.0)
         return self._hops[key]
 
     def heard(self, plan: Plan) -> bool:
@@ -241,7 +241,7 @@ class Families:
             low = np.inf
             if np.isfinite(low_s):
                 [table] = self.plan_bounds.tables([plan])
-                [low] = table.seconds(None, low_s, self._hop_s(plan, family)).tolist()
+                [low] = table.seconds(None, low_s, *self._hop_s(plan, family)).tolist()
             self.bounds[plan] = max(self.bounds[plan], low)
         return self.bounds[plan], [(node, options_k) for _, node, options_k in found if options_k is not None]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dfopt.documents.graph import Tensor
 from dfopt.physics.collectives import Collective
+from dfopt.physics.pipeline import messages
 from dfopt.setting.instance import Instance
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.tables import Floats, Ints, ShardedGraph
@@ -67,6 +68,10 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
             share = share_k[index[tensor.src]]
             return hop(graph.bytes_of(tensor) * share, share)
 
+        if assumptions.point_to_point == "per_neighbour":
+            on, back = both_ways(instance, sharded, hop)
+            often = (messages(plan, assumptions, stage.number, all_alike=alike == 1) for stage in instance.pipeline)
+            return np.array([ahead * on + behind * back for ahead, behind in often])
         kinds = (sum(map(handed, of)) for of in graph.handed_on)
         once = max(kinds)  # the last layer of a stage may be of any kind
         return np.full(alike, plan.interleave * once)
@@ -83,6 +88,30 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
                 share = float(sharded.output_k[a])
                 spent[boundary + 1 if back else boundary] += hop(float(sharded.b_t[t]), share)
     return spent
+
+
+def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, float], float]) -> tuple[float, float]:
+    """What a layer of any kind hands on costs at most, and what it hands back, where layers repeat."""
+    graph, index = instance.graph, instance.graph.index()
+    found = {way: [0.0] for way in (True, False)}
+    for of in graph.handed_on:
+        kind = {True: 0.0, False: 0.0}
+        for tensor in of:
+            k = index[tensor.src]
+            share = float(sharded.output_k[k])
+            kind[bool(sharded.forward_k[k])] += hop(graph.bytes_of(tensor) * share, share)
+        for way, cost in kind.items():
+            found[way].append(cost)
+    return max(found[True]), max(found[False])
+
+
+def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tuple[float, float]:
+    """Seconds at least in which a chunk of layers hands on and back, and in which one at the ends does what is left."""
+    if instance.assumptions.point_to_point != "per_neighbour" or instance.plan.stages == 1:
+        once = float(hop_seconds(instance, sharded, stage_k).max())
+        return once, once
+    on, back = both_ways(instance, sharded, lambda held, share: sent_s(instance, held / share, share, least=True))
+    return on + back, min(on, back)
 
 
 def per_step_hops(instance: Instance) -> float:

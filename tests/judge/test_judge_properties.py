@@ -66,7 +66,7 @@ CHOICES: dict[str, list[Any]] = {
     "step_overhead": [None, 0.5],
     "sequence_parallelism": ["none", "allow", "force"],
     "bubble": ["one_f_one_b", "interleaved", "stages"],
-    "point_to_point": ["per_microbatch", "per_step"],
+    "point_to_point": ["per_microbatch", "per_step", "per_neighbour"],
     "point_to_point_parts": [None, "scattered"],
 }
 SHARES = (

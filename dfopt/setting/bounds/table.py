@@ -95,7 +95,13 @@ class PlanTable:
         """Share of a memory that a plan takes up at least, of that with the largest; above 1 it does not fit."""
         return np.maximum.reduceat(self.held.used(self.work.setting.system.chip), self.first_i)
 
-    def seconds(self, which: Ints | None = None, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
+    def seconds(
+        self,
+        which: Ints | None = None,
+        low_k: Floats | float = 0.0,
+        hop_i: Floats | float = 0.0,
+        end_i: Floats | float = 0.0,
+    ) -> Floats:
         """Seconds per step that no mapping beats under each of some plans.
 
         Parameters
@@ -106,17 +112,19 @@ class PlanTable:
             Seconds that a layer of every kind takes at least, where more is known of it, for one microbatch.
         hop_i : float array, or float
             The same of what a chunk of layers hands on.
+        end_i : float array, or float
+            The same of the first chunk of all and of the last, if those hand on less.
         """
         if hides_any(self.assumptions, self.work.setting.graph):
-            return self._overlapped(which, low_k, hop_i)
+            return self._overlapped(which, low_k, hop_i, end_i)
         rows, first, which = self._rows(which)
         added_rk = self._gradients_gk[self.group_i[self.plan_r[rows]]]
         added_i = self._slowest(rows, first, added_rk)
         once = self.assumptions.step_overhead or 0.0
         if self._lines is not None:
-            through_i = self._through(self._lines, self._busy(rows, which, low_k, hop_i), first, which)
+            through_i = self._through(self._lines, self._busy(rows, which, low_k, hop_i, end_i), first, which)
             return through_i + added_i + once
-        busy_i = self._intervals(rows, first, which, low_k, hop_i)
+        busy_i = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, end_i), first)
         fill_i = self._fill_i[which]
         filling_i = np.multiply(busy_i, fill_i, where=fill_i > 0, out=np.zeros(len(busy_i)))  # what never ends, too
         found: Floats = busy_i * self._rounds_i[which] + filling_i + added_i + once
@@ -124,7 +132,9 @@ class PlanTable:
 
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
         """Seconds of the slowest stage of every plan for one microbatch, or two that are taken together."""
-        return self._intervals(*self._rows(None), low_k, hop_i)
+        rows, first, which = self._rows(None)
+        found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, 0.0), first)
+        return found
 
     def _rows(self, which: Ints | None) -> tuple[Ints, Ints, Ints]:
         """Pipeline stages of some plans, below one another, where each plan begins, and the plans."""
@@ -140,20 +150,36 @@ class PlanTable:
         found: Floats = np.maximum.reduceat((self.runs_rk[rows] * each_rk).sum(axis=1), first)
         return found
 
-    def _intervals(self, rows: Ints, first: Ints, which: Ints, low_k: Floats | float, hop_i: Floats | float) -> Floats:
-        found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i), first)
-        return found
-
-    def _busy(self, rows: Ints, which: Ints, low_k: Floats | float, hop_i: Floats | float) -> Floats:
+    def _busy(
+        self, rows: Ints, which: Ints, low_k: Floats | float, hop_i: Floats | float, end_i: Floats | float
+    ) -> Floats:
         """Seconds of pipeline stages for one microbatch, or two that are taken together."""
         busy, plan_r = self._work(rows, low_k, hop_i, which), self.plan_r[rows]
         sent_sk = self._layers_sk[1]
         if sent_sk.any():
             sent_rk = sent_sk[self.shared_g[self.group_i[plan_r]]]
             busy = np.maximum(busy, (self.runs_rk[rows] * sent_rk).sum(axis=1))
-        hops = (np.broadcast_to(hop_i, which.shape) * self._interleave_i[which])[np.searchsorted(which, plan_r)]
+        hops = self._hops(rows, which, hop_i, end_i)
         busy = np.where(self._hides_hops_i[plan_r], np.maximum(busy, hops), busy + hops)
         return self._at_once_i[plan_r] * busy
+
+    def _hops(self, rows: Ints, which: Ints, hop_i: Floats | float, end_i: Floats | float) -> Floats:
+        """Seconds in which pipeline stages hand on what others get of a microbatch."""
+        plan_r = self.plan_r[rows]
+        hop_r, end_r = (np.broadcast_to(one, which.shape)[np.searchsorted(which, plan_r)] for one in (hop_i, end_i))
+        found: Floats = hop_r * self._interleave_i[plan_r]
+        if self.assumptions.point_to_point == "per_neighbour":
+            found = np.where(self._at_ends_r[rows], np.maximum(found - hop_r + end_r, 0.0), found)
+        return found
+
+    @cached_property
+    def _at_ends_r(self) -> Bools:
+        """Whether a stage is the first or the last of several that are not all alike."""
+        last_i = np.append(self.first_i[1:], len(self.plan_r)) - 1
+        alone_i = self.first_i == last_i
+        found = np.zeros(len(self.plan_r), dtype=bool)
+        found[self.first_i[~alone_i]] = found[last_i[~alone_i]] = True
+        return found
 
     def _through(self, lines: tuple[Line, ...], busy: Floats, first: Ints, which: Ints) -> Floats:
         """Seconds in which all microbatches are through, from those of the pipeline stages of some plans."""
@@ -245,7 +271,9 @@ class PlanTable:
                 seconds[kind] += instance.exchanged_s(dims, volume_k)
         return seconds
 
-    def _overlapped(self, which: Ints | None, low_k: Floats | float, hop_i: Floats | float) -> Floats:
+    def _overlapped(
+        self, which: Ints | None, low_k: Floats | float, hop_i: Floats | float, end_i: Floats | float
+    ) -> Floats:
         """Seconds per step where gradients are added up behind the backward pass: from the least of every part.
 
         Of training, where no microbatches take turns.
@@ -255,7 +283,7 @@ class PlanTable:
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, plan_r)]
         windows = by_window(self.assumptions, self.work.setting.graph)
         stage_r = self._work(rows, low_k, hop_i, which)
-        hops_r, hidden_r = self._interleave_i[plan_r] * hop_r, self._hides_hops_i[plan_r]
+        hops_r, hidden_r = self._hops(rows, which, hop_i, end_i), self._hides_hops_i[plan_r]
         stage_r = np.where(hidden_r, np.maximum(stage_r, hops_r), stage_r + hops_r)
         endless_r, stage_r = np.isinf(stage_r), np.where(np.isinf(stage_r), 0.0, stage_r)
         slowest_i = np.maximum.reduceat(stage_r, first)
