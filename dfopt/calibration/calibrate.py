@@ -33,7 +33,8 @@ def usual_assumptions(name: str) -> Assumptions:
     Of a step whose source says nothing of a library every kernel is by itself.
 
     What the backward pass needs of split tokens is gathered once in a layer: a library gathers it again for every
-    product, but behind another one (Korthikanti et al., MLSys 2023, section 4.2.2). Adam's step takes its time.
+    product, but behind another one (Korthikanti et al., MLSys 2023, section 4.2.2). Adam's step takes its time. Every
+    stage of a pipeline has a time of its own: those with embedding and logits more.
     """
     return Assumptions(
         profile=name,
@@ -43,6 +44,7 @@ def usual_assumptions(name: str) -> Assumptions:
         point_to_point_parts="scattered",
         backward_gathers="layer",
         optimizer_step="adam",
+        bubble="stages",
     )
 
 
