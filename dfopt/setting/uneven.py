@@ -25,7 +25,8 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     A stage with kernels of its own spares as many layers as weigh twice what those do (:func:`handed_on`), and one
     more, at least three: of the layers that it would have, those nearest to its neighbour. Twice, because what is
     sharded or run worse than a layer takes longer than its share of the graph. A stage may have no layer left
-    beside kernels of its own. Of these numbers :func:`splits` leaves those that can be best.
+    beside kernels of its own. Of these numbers :func:`splits` leaves those that can be best, as far as the slowest
+    stage says; where the time of every stage is charged (``bubble: stages``), others may fill a pipeline sooner.
 
     Returns
     -------

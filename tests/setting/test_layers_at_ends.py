@@ -193,6 +193,8 @@ def test_both_ends_get_fewer_layers_than_the_middle() -> None:
     worlds(
         most=4, max_pp=4, pieces=False, repeats=(4,), roomy=True, execution="dataflow", empty_partitions="allow",
         compute_model="fixed", compute_utilization=0.5, kernel_overhead=None,
+        # where stages differ they may be charged less than equal ones: of layers that are missing, and of messages
+        bubble=["one_f_one_b", "interleaved"], point_to_point=["per_microbatch", "per_step"],
     ),
     st.sets(st.sampled_from(["first", "last"]), min_size=1),
 )  # fmt: skip
