@@ -73,9 +73,10 @@ def check_execution(world: World, data: st.DataObject) -> None:
     some = data.draw(st.lists(st.sampled_from(result.plans), min_size=1, max_size=4))
     for record in [one for one in some if one.plan in usable[one.variant]]:  # others are none of these batches
         alone = joint_optimum(by_name[record.variant], world.system, chosen, Request(**asked), [record.plan])
+        mine = alone is not None and record.tile_count in (None, alone.mapping.tile_count)  # others may be slower
         if record.status == "infeasible":
-            assert alone is None
-        elif alone is not None:
+            assert not mine
+        elif mine:
             assert record.bound <= alone.value * (1 + 1e-9)
     found = verify(result)
     assert found.ok, found.problems
