@@ -34,6 +34,7 @@ class Placing:
         self.setting, self.request = setting, request
         self.chosen = set[Plan]()  # plans that no longer stand for all placements
         self.refused = set[Plan]()  # plans that fit with none
+        self._every, self._base = dict[Plan, list[Plan]](), dict[Plan, Plan]()
 
     @cached_property
     def menu(self) -> tuple[Placement | None, ...]:
@@ -50,11 +51,18 @@ class Placing:
 
     def every(self, plan: Plan) -> list[Plan]:
         """A plan with each of its placements, itself first."""
-        return [self._with(plan, one) for one in self.menu] or [plan]
+        if not self.menu:
+            return [plan]
+        if plan not in self._every:
+            found = self._every[plan] = [self._with(plan, one) for one in self.menu]
+            self._base.update((one, found[0]) for one in found[1:])
+        return self._every[plan]
 
     def base(self, plan: Plan) -> Plan:
         """The plan that stood for one with a placement."""
-        return self._with(plan, self.menu[0]) if self.menu else plan
+        if not self.menu:
+            return plan
+        return self._base[plan] if plan in self._base else self._with(plan, self.menu[0])
 
     def _with(self, plan: Plan, placement: Placement | None) -> Plan:
         return plan if plan.placement == placement else plan.model_copy(update={"placement": placement})
