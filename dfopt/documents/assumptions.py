@@ -280,8 +280,7 @@ class Assumptions(Document):
     def hiding(self, way: str | None) -> Assumptions:
         """The same where products hide collectives in some way, or not at all; as they say if none is given.
 
-        Where nothing is hidden, nothing is counted as in products that hide something, which keep what they gather in
-        no more memory than they are given it.
+        Where nothing is hidden, nothing is counted as in products that hide something.
 
         Examples
         --------
@@ -295,7 +294,6 @@ class Assumptions(Document):
             apart = {
                 "operand_traffic": ("own_tiled", "own"),
                 "collective_work": ("first_adds", "first"),
-                "backward_gathers": ("kept_calculon", "layer"),
             }
             changes |= {name: then for name, (found, then) in apart.items() if getattr(self, name) == found}
         return self if all(getattr(self, name) == value for name, value in changes.items()) else self.with_(**changes)

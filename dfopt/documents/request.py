@@ -22,7 +22,7 @@ _BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
 }  # fmt: skip
 """What the field calls schemes of modules, by the degree that says so."""
 
-_HIDING: Final = "tensor_overlap", "operand_traffic", "collective_work", "backward_gathers"
+_HIDING: Final = "tensor_overlap", "operand_traffic", "collective_work"
 
 FREE_ZERO: Final = 0, 1, 2, 3
 """Levels of ZeRO that are tried where nobody says which and every execution option is free."""

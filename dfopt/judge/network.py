@@ -85,7 +85,8 @@ def gathered_and_kept(case: Case, stage: int) -> list[float]:
     assume, found = case.assume, list[float]()
     if assume.backward_gathers not in ("kept", "kept_calculon") or not assume.splits_tokens:
         return found
-    for fan in case.fans if case.trains and case.plan.shards > 1 and assume.tensor_overlap is None else ():
+    told = case.plan.tensor_overlap is None and assume.tensor_overlap is None  # a search weighs none of it
+    for fan in case.fans if case.trains and case.plan.shards > 1 and told else ():
         source = case.kernels[fan.src]
         if fan.home[0] != stage or not source.forward or _gathered_late(case, fan):
             continue

@@ -48,7 +48,7 @@ FIXED: dict[str, Any] = {
     "schedule": "one_f_one_b",
     "bubble": "one_f_one_b",
     "optimizer_step": [None, "adam_once"],
-    "backward_gathers": [None, "layer", "kept_calculon"],
+    "backward_gathers": [None, "layer"],
     "collective_work": ["first", "first_adds"],
     "operand_traffic": [None, "own", "own_tiled"],
     "tensor_overlap": "ring",
