@@ -433,7 +433,8 @@ def _memory_rows(dice: Dice) -> list[EfficiencyRow]:
         row = EfficiencyRow(unit="memory", bytes=dice(limits), share=dice(shares))
         if not any(earlier.covers(row) for earlier in rows):
             rows.append(row)
-    return [*rows, EfficiencyRow(unit="memory", share=dice(shares))]
+    step = [EfficiencyRow(unit="memory", op="optimizer", share=dice(shares))] if dice([False, True]) else []
+    return [*step, *rows, EfficiencyRow(unit="memory", share=dice(shares))]
 
 
 _WITH_FORMULAS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")

@@ -15,7 +15,7 @@ from dfopt.calibration.numbers import applied, known_numbers, named
 from dfopt.calibration.row import TrainingRow
 from dfopt.calibration.rows import digest_of, read_rows
 from dfopt.calibration.steps import Step, row_machine, step_of
-from dfopt.calibration.tables import BETWEEN, Regime, kernel_rows, node_factors
+from dfopt.calibration.tables import BETWEEN, Regime, kernel_rows, node_factors, with_rows
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.calibration import Calibration, Evidence, FittedNumber, SourceError
 from dfopt.documents.efficiency import EfficiencyRow
@@ -82,8 +82,8 @@ def calibrate(
     label
         What the tables of kernels and collectives call the system, or how that begins.
     kernels, collectives
-        Tables of kernels (GEMMs, attention at once, kernels bound by memory) and of collectives: what they fix is not
-        fitted.
+        Tables of kernels (GEMMs, attention at once, kernels bound by memory, an optimizer's step) and of collectives:
+        what they fix is not fitted.
     names
         Numbers to fit; by default those that tables have not fixed and that step times count.
     say
@@ -196,8 +196,12 @@ def taken_from(
     """A system and assumptions with the fitted numbers of another chip, and which those are.
 
     A share is one of the chip's own rate; what it is of FLOP and bytes goes with it. Dims are matched by their place.
+    What an optimizer's step sustains, of which few chips have a table, is taken over from a table, too.
     """
     donor = like.numbers()
+    if steps := [row for row in like.efficiency if row.op == "optimizer"]:
+        system = with_rows(system, "optimizer", steps)
+        donor |= {"optimizer": steps[0].share}
     dims = dict(zip(like.network, system.network, strict=False))
     values = {dims[name].name if name in dims else name: value for name, value in donor.items()}
     known = known_numbers(system, assumptions)

@@ -14,7 +14,7 @@ from dfopt.errors import PlanError, did_you_mean
 __all__ = ["Number", "MOST_NUMBERS", "applied", "known_numbers", "named"]
 
 MOST_NUMBERS: Final = 12
-_UNITS: Final = ("matrix", "matmul", "attention", "vector", "memory")
+_UNITS: Final = ("matrix", "matmul", "attention", "vector", "memory", "optimizer")
 _OVERHEADS: Final = {"kernel_overhead": 50e-6, "step_overhead": 10.0}
 """Seconds at most, where assumptions have such a field."""
 
@@ -24,7 +24,7 @@ class Number:
     """A number that may be fitted; a share divides work, so that a step is about affine in what it is the inverse of.
 
     ``matrix``, ``vector`` and ``memory`` are the share of the largest kernels; smaller ones keep their ratio to it.
-    ``matmul`` and ``attention`` are those of rows with such an ``op``.
+    ``matmul``, ``attention`` and ``optimizer`` are those of rows with such an ``op``.
     """
 
     name: str

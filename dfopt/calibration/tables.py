@@ -19,13 +19,27 @@ from dfopt.documents.system import System
 from dfopt.errors import refuse
 from dfopt.physics.efficiency import one_bandwidth_share
 
-__all__ = ["BETWEEN", "Regime", "attention_rows", "gemm_rows", "kernel_rows", "memory_rows", "node_factors"]
+__all__ = [
+    "BETWEEN",
+    "Regime",
+    "attention_rows",
+    "gemm_rows",
+    "kernel_rows",
+    "memory_rows",
+    "node_factors",
+    "optimizer_rows",
+    "with_rows",
+]
 
 Regime = Literal["sustained", "burst"]
 
 LIMITS: Final = (4e12, 1e12, 512e9, 128e9, 16e9, 1e9, 0.0)  # FLOP: those of the tables of Calculon, and three above
 BYTES: Final = (100e6, 10e6, 1e6, 0.0)  # those of Calculon's tables of memories
-_KNOWN: Final = (("way", "attention"), ("bytes", "memory"))  # what a table is of, by a column
+_KNOWN: Final = (
+    ("way", "attention"),
+    ("parameters", "optimizer"),
+    ("bytes", "memory"),
+)  # what a table is of, by a column
 PASSES: Final = (2, 5)  # products of attention at once, forward and backward: Dao, arXiv:2307.08691, algorithm 2
 _REGIMES: Final[dict[Regime, tuple[str, ...]]] = {"sustained": ("sustained", "beside"), "burst": ("burst",)}
 LARGE: Final = 2 * 2**20  # bytes: below, NCCL takes other protocols
@@ -67,8 +81,9 @@ def kernel_rows(
 
     Of a table: how many kernels were taken, and the regime of those if it says any.
 
-    A table is known by its columns: ``way`` (attention), ``bytes`` (kernels bound by memory), or else it is one of
-    GEMMs, which are read last: what they have left for their FLOP depends on the share of bandwidth.
+    A table is known by its columns: ``way`` (attention), ``parameters`` (an optimizer's step), ``bytes`` (kernels bound
+    by memory), or else it is one of GEMMs, which are read last: what they have left for their FLOP depends on the share
+    of bandwidth.
 
     Raises
     ------
@@ -78,9 +93,7 @@ def kernel_rows(
     kinds: dict[str, Path] = {}
     for path in map(Path, paths):
         columns = _columns(path)
-        name = next(
-            (name for column, name in (("way", "attention"), ("bytes", "memory")) if column in columns), "matrix"
-        )
+        name = next((name for column, name in _KNOWN if column in columns), "matrix")
         if name in kinds:
             refuse(str(path), f"found a second table of {name}, after {kinds[name]}", "give one of each kind")
         kinds[name] = path
@@ -88,7 +101,7 @@ def kernel_rows(
     for name, read in _READERS.items():
         if name in kinds:
             rows, counts[kinds[name]] = read(kinds[name], label, system, regime)
-            system = _with_rows(system, name, rows)
+            system = with_rows(system, name, rows)
     return system, [(path, counts[path], _said(path, regime)) for path in map(Path, paths)], set(kinds)
 
 
@@ -96,7 +109,7 @@ def _said(path: Path, regime: Regime) -> Regime | None:
     return regime if "regime" in _columns(path) else None
 
 
-def _with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
+def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
     """The system with other rows of a number; those of an op first, since those of all products would hide them."""
     others = [row for row in system.chip.efficiency or () if (row.op or row.unit) != name]
     place = next((at for at, row in enumerate(others) if row.unit == "vector"), len(others))
@@ -124,7 +137,7 @@ def gemm_rows(
     peak, dram = system.chip.peak_flops, system.chip.dram
     if dram is None:
         refuse(system.name, "found several memories", "give a system whose chip has dram")
-    memory = [row for row in system.chip.efficiency or () if row.unit == "memory"]
+    memory = [row for row in system.chip.efficiency or () if row.unit == "memory" and row.op is None]
     shares: dict[float, list[float]] = {limit: [] for limit in LIMITS}
     whole: dict[float, list[float]] = {limit: [] for limit in LIMITS}  # as if its bytes took no time
     count = 0
@@ -213,12 +226,29 @@ def memory_rows(
     if not found:
         refuse(str(path), f"found no kernel of a system {label!r}", "give kernels of this chip")
     classes = dict(_medians(found, BYTES, str(path), system))
-    own = [row for row in system.chip.efficiency or () if row.unit == "memory"]
+    own = [row for row in system.chip.efficiency or () if row.unit == "memory" and row.op is None]
     rows, most = list[EfficiencyRow](), 1.0
     for limit in BYTES:
         most = min(most, classes.get(limit, one_bandwidth_share(own, limit)))
         rows.append(EfficiencyRow(unit="memory", bytes=limit or None, share=most))
     return rows, len(found)
+
+
+def optimizer_rows(
+    path: str | Path, label: str, system: System, regime: Regime = "sustained"
+) -> tuple[list[EfficiencyRow], int]:
+    """The row of ``op: optimizer`` from measured steps of an optimizer in one kernel, and how many there were.
+
+    ``system``, ``parameters``, ``bytes`` (the least that so many parameters take), ``latency_ms``. The median, of steps
+    that move as much as the largest class of kernels that memory bounds: a step is over all parameters of a chip.
+
+    Raises
+    ------
+    DocumentError
+        As :func:`memory_rows`.
+    """
+    rows, count = memory_rows(path, label, system, regime)
+    return [EfficiencyRow(unit="memory", op="optimizer", share=rows[0].share)], count
 
 
 def _medians(
@@ -235,7 +265,12 @@ def _medians(
 
 
 _Reader = Callable[[str | Path, str, System, Regime], tuple[list[EfficiencyRow], int]]
-_READERS: Final[dict[str, _Reader]] = {"memory": memory_rows, "attention": attention_rows, "matrix": gemm_rows}
+_READERS: Final[dict[str, _Reader]] = {
+    "memory": memory_rows,
+    "optimizer": optimizer_rows,
+    "attention": attention_rows,
+    "matrix": gemm_rows,
+}
 
 
 def node_factors(

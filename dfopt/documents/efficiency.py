@@ -14,6 +14,9 @@ from dfopt.units import Bytes, Flop, Ratio
 __all__ = ["EfficiencyRow", "efficiency_issues"]
 
 
+_OPS = {"matrix": (None, "matmul", "attention"), "vector": (None,), "memory": (None, "optimizer")}
+
+
 class EfficiencyRow(Part):
     """The share of a rate that kernels of some size sustain: one row of ``Chip.efficiency``.
 
@@ -35,10 +38,11 @@ class EfficiencyRow(Part):
     flop: Flop | None = Field(default=None, gt=0, description="for shards of this many FLOP or more")
     extent: int | None = Field(default=None, ge=2, le=10**15, description="for shards of this smallest extent or more")
     bytes: Bytes | None = Field(default=None, gt=0, description="of memory: for shards that move this much or more")
-    op: Literal["matmul", "attention"] | None = Field(
+    op: Literal["matmul", "attention", "optimizer"] | None = Field(
         default=None,
         description="of matrix: for products of two activations, as those of attention are: matmul = each a kernel of"
-        " its own, attention = of a library that does attention at once (execution: library); none = for all",
+        " its own, attention = of a library that does attention at once (execution: library); of memory: optimizer ="
+        " for its step (optimizer_step), which is one kernel over all parameters; none = for all",
     )
     memory: str | None = Field(
         default=None, min_length=1, description="of memory: the name of one of several; none = of each of them"
@@ -59,11 +63,12 @@ class EfficiencyRow(Part):
 
     @model_validator(mode="after")
     def _of_its_unit(self) -> Self:
-        of_others = {"memory": ("flop", "extent", "op"), "vector": ("bytes", "memory", "op")}
-        others = of_others.get(self.unit, ("bytes", "memory"))
+        of_others = {"memory": ("flop", "extent"), "vector": ("bytes", "memory")}
+        others = [*of_others.get(self.unit, ("bytes", "memory"))]
+        others += ["op"] if self.op not in _OPS[self.unit] else []
         for name in others:
             if (found := getattr(self, name)) is not None:
-                has = "bytes and memory" if self.unit == "memory" else "flop and extent"
+                has = "bytes, memory and op: optimizer" if self.unit == "memory" else "flop and extent"
                 said = f"{found:g}" if isinstance(found, int | float) else repr(found)
                 raise problem(f"found {said} of unit {self.unit}", f"its rows have {has}: leave it out", f"$.{name}")
         return self

@@ -18,7 +18,7 @@ read and written there, at its rate.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.placement import Item
@@ -34,8 +34,16 @@ _ADDS: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 ADAM_FLOP: Final = 11
 
 
-def elementwise_s(flop: float, moved: float | Mapping[str, float], chip: Chip, assumptions: Assumptions) -> float:
+def elementwise_s(
+    flop: float,
+    moved: float | Mapping[str, float],
+    chip: Chip,
+    assumptions: Assumptions,
+    op: Literal["optimizer"] | None = None,
+) -> float:
     """Seconds of elementwise work of so many FLOP that moves so many bytes: through the fastest memory, or by memory.
+
+    ``op``: whose share of a memory's bandwidth counts, where the chip's table has one for it.
 
     Examples
     --------
@@ -50,7 +58,7 @@ def elementwise_s(flop: float, moved: float | Mapping[str, float], chip: Chip, a
         rate = chip.peak_flops * vector_share(chip.efficiency, flop)
     else:
         rate = chip.peak_flops * (assumptions.compute_utilization or 1.0)
-    rows, tiers = memory_rows(chip, assumptions), chip.tiers
+    rows, tiers = memory_rows(chip, assumptions, op), chip.tiers
     by_tier = moved if isinstance(moved, Mapping) else {chip.fastest_tier: moved}
     memory_s = sum(
         size / (tiers[tier].bandwidth * one_bandwidth_share(rows, size, tier)) for tier, size in by_tier.items()
@@ -107,6 +115,12 @@ def optimizer_s(
     >>> adam, once = (Assumptions(overlap="none", optimizer_step=which) for which in ("adam", "adam_once"))
     >>> optimizer_s(100.0, 2.0, 2.0, chip, adam), optimizer_s(100.0, 2.0, 2.0, chip, once)
     (29.1, 13.1)
+    >>> from dfopt.documents.efficiency import EfficiencyRow as Row
+    >>> rows = [Row(unit="memory", op="optimizer", share=0.8), Row(unit="memory", share=0.4)]
+    >>> rows += [Row(unit="matrix", share=1.0), Row(unit="vector", share=1.0)]
+    >>> chip = chip.model_copy(update={"efficiency": tuple(rows)})
+    >>> round(optimizer_s(100.0, 2.0, 2.0, chip, adam.with_(compute_model="efficiency")), 9)
+    36.1
     """
     step = assumptions.optimizer_step
     if step is None or parameters <= 0:
@@ -127,6 +141,8 @@ def optimizer_s(
             least = [(row.bytes or 0.0) / one for tier, one in moved.items() if one and row.memory in (None, tier)]
         sizes |= {from_ for from_ in least if from_ > parameters}
     return min(
-        elementwise_s(ADAM_FLOP * size, {tier: size * one for tier, one in moved.items()}, chip, assumptions)
+        elementwise_s(
+            ADAM_FLOP * size, {tier: size * one for tier, one in moved.items()}, chip, assumptions, "optimizer"
+        )
         for size in sizes
     )

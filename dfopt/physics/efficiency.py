@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -150,8 +151,12 @@ def one_bandwidth_share(rows: Sequence[EfficiencyRow], moved: float, memory: str
     return next((row.share for row in mine if moved >= (row.bytes or 0.0) * (1 - _ROUNDING)), 1.0)
 
 
-def memory_rows(chip: Chip, assumptions: Assumptions) -> tuple[EfficiencyRow, ...]:
+def memory_rows(
+    chip: Chip, assumptions: Assumptions, op: Literal["optimizer"] | None = None
+) -> tuple[EfficiencyRow, ...]:
     """The rows about memories that times count: those of the chip's table, if the compute model looks at it.
+
+    ``op``: of what, see :class:`dfopt.documents.efficiency.EfficiencyRow`; of partitions without it.
 
     Examples
     --------
@@ -165,7 +170,7 @@ def memory_rows(chip: Chip, assumptions: Assumptions) -> tuple[EfficiencyRow, ..
     """
     if assumptions.compute_model != "efficiency":
         return ()
-    return tuple(row for row in chip.efficiency or () if row.unit == "memory")
+    return tuple(row for row in chip.efficiency or () if row.unit == "memory" and row.op in (None, op))
 
 
 def most_sustained(chip: Chip, assumptions: Assumptions) -> float:

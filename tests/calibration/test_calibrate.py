@@ -102,8 +102,8 @@ def test_an_error_is_one_message(tmp_path: Path) -> None:
 def test_the_committed_profile_is_what_its_command_gives(tmp_path: Path) -> None:
     out = tmp_path / PROFILE.name
     done = dfopt("korthikanti_table5.csv", "vtrain_175b.csv", "llm_foundry_a100_80gb.csv", "--system", "a100-512",
-                 "--kernels", "a100_gemm.csv", "--collectives", "a100_nccl.csv", "--fit", "attention,memory",
-                 "-o", out)  # fmt: skip
+                 "--kernels", "a100_gemm.csv", "--collectives", "a100_nccl.csv", "--like", OTHER, "--fit",
+                 "attention,memory", "-o", out)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == PROFILE.read_bytes()
 
@@ -115,8 +115,8 @@ EAGER = DATA / "h100-eager.yaml"
 def test_profiles_of_measured_kernels_are_what_their_commands_give(tmp_path: Path, path: Path, how: str) -> None:
     out = tmp_path / path.name
     done = dfopt("--system", "h100-4096", "--kernels", "h100_torch_gemm.csv", "--kernels",
-                 "h100_torch_attention_flash.csv", "--kernels", f"h100_torch_memory_{how}.csv", "--collectives",
-                 "h100_nccl.csv", "-o", out)  # fmt: skip
+                 "h100_torch_attention_flash.csv", "--kernels", f"h100_torch_memory_{how}.csv", "--kernels",
+                 "h100_torch_optimizer.csv", "--collectives", "h100_nccl.csv", "-o", out)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == path.read_bytes()
     assert Calibration.load(path).numbers() == {}
@@ -127,7 +127,20 @@ def test_what_no_table_says_is_taken_from_another_chip() -> None:
     mine = calibrate([], load_system("h100-4096"), "mine", kernels=[DATA / "h100_gemm.csv"], like=donor)
     assert mine.numbers() == donor.numbers() and not mine.fitted
     mine = calibrate([], load_system("h100-4096"), "mine", kernels=[DATA / "h100_torch_memory_eager.csv"], like=donor)
-    assert set(mine.numbers()) == {"attention"}
+    assert set(mine.numbers()) == {"attention", "optimizer"}
+
+
+def test_the_share_of_an_optimizers_step_is_of_its_table_or_of_another_chips() -> None:
+    with (DATA / "h100_torch_optimizer.csv").open(encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["regime"] == "beside"]
+    share = np.median([float(row["bytes"]) / (float(row["latency_ms"]) * 1e-3) / 3.35e12 for row in rows])
+    mine = calibrate([], load_system("h100-4096"), "mine", kernels=[DATA / "h100_torch_optimizer.csv"],
+                     like=Calibration.load(PROFILE))  # fmt: skip
+    (row,) = (row for row in mine.efficiency if row.op == "optimizer")
+    assert (row.unit, row.share) == ("memory", pytest.approx(share, rel=1e-3))
+    assert "optimizer" not in mine.numbers()  # it is not taken over
+    taken = Calibration.load(PROFILE).numbers()["optimizer"]
+    assert taken == pytest.approx(share, rel=1e-3)
 
 
 def test_attention_is_both_ways_of_a_shape_by_the_flop_of_a_product() -> None:

@@ -128,8 +128,8 @@ def test_imported_arguments_are_solved(tmp_path: Path) -> None:
         ("--bf16", "$.bf16: found twice"),
         ("--num-experts 8 --expert-model-parallel-size 3", "$.expert-model-parallel-size: found 3 for 8 experts"),
         (
-            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
-            "$.recompute-num-layers: found 4 layers between checkpoints, of which a chip has all activations at a time",
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 3",
+            "$.recompute-num-layers: found 3 layers behind a checkpoint, where chunks of stages have 4 at most",
         ),
         (
             "--grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32",

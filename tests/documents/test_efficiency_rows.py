@@ -52,6 +52,9 @@ def test_rows_of_memories_are_shown() -> None:
         ({"unit": "memory", "extent": 8, "share": 0.5}, "extent", "found 8 of unit memory"),
         ({"unit": "vector", "bytes": "1 MB", "share": 0.5}, "bytes", "its rows have flop and extent: leave it out"),
         ({"unit": "matrix", "memory": "HBM", "share": 0.5}, "memory", "found 'HBM' of unit matrix"),
+        ({"unit": "matrix", "op": "optimizer", "share": 0.5}, "op", "found 'optimizer' of unit matrix"),
+        ({"unit": "memory", "op": "attention", "share": 0.5}, "op", "found 'attention' of unit memory"),
+        ({"unit": "vector", "op": "optimizer", "share": 0.5}, "op", "found 'optimizer' of unit vector"),
     ],
 )
 def test_conditions_of_another_unit(row: dict[str, Any], where: str, words: str) -> None:
