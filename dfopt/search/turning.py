@@ -20,6 +20,7 @@ from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import blocks_of
 from dfopt.fusion.turns import Pieces, at_least, pieces, together, ways
+from dfopt.physics.pipeline import with_point_to_point
 from dfopt.search.candidate import Prepared
 from dfopt.setting.stages import in_order
 from dfopt.setting.tables import Floats, Ints
@@ -131,8 +132,10 @@ def _value(ready: Prepared, of_kind: Sequence[Pieces]) -> float:
 
 
 def _metric(ready: Prepared, seconds: Sequence[float]) -> float:
-    """The metric, from what two microbatches take in every pipeline stage beside the hops."""
-    sent = [one + 2.0 * hop for one, hop in zip(seconds, ready.hops, strict=True)]
+    """The metric, from what two microbatches take in every pipeline stage beside the hops, or before these."""
+    sent = [
+        with_point_to_point(one, 2.0 * hop, ready.hides_hops) for one, hop in zip(seconds, ready.hops, strict=True)
+    ]
     return ready.metric.value(sent, ready.constants)
 
 

@@ -123,6 +123,7 @@ def test_ways_that_are_left_out_are_in_no_best_combination(said: list[list[Any]]
         plan=None,
         pipeline=[SimpleNamespace(number=number) for number in range(len(rows))],
         hops=[0.25] * len(rows),
+        hides_hops=False,
         metric=SimpleNamespace(value=lambda seconds, _: max(seconds)),
         constants=None,
     )
@@ -178,12 +179,17 @@ def test_layers_of_several_kinds_are_proven(sections: tuple[Section, ...], overl
 
 
 @share(0.2)
-@given(st.sampled_from([SECTIONS[0], SECTIONS[2]]), st.sampled_from([20.0, 1e2, 1e3]))
-def test_layers_over_pipeline_stages_are_proven(sections: tuple[Section, ...], link: float) -> None:
-    """Also of five layers on two stages, which have room for six."""
+@given(
+    st.sampled_from([SECTIONS[0], SECTIONS[2]]),
+    st.sampled_from([20.0, 1e2, 1e3]),
+    st.sampled_from(["exposed", "hidden"]),
+)
+def test_layers_over_pipeline_stages_are_proven(sections: tuple[Section, ...], link: float, sent: str) -> None:
+    """Also of five layers on two stages, which have room for six; and where messages to the next stage show or not."""
     graph = in_sections(sections, batch=32)
     asked = {"ep": 2, "pp": 2, "two_batch_overlap": True}
-    check_proven(graph, machine(link=link), df.Assumptions(overlap="compute_memory", tile_rows=1), asked)
+    chosen = df.Assumptions(overlap="compute_memory", tile_rows=1, point_to_point_overlap=sent)
+    check_proven(graph, machine(link=link), chosen, asked)
 
 
 KINDS = st.lists(
