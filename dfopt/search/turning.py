@@ -133,9 +133,7 @@ def _value(ready: Prepared, of_kind: Sequence[Pieces]) -> float:
 
 def _metric(ready: Prepared, seconds: Sequence[float]) -> float:
     """The metric, from what two microbatches take in every pipeline stage beside the hops, or before these."""
-    sent = [
-        with_point_to_point(one, 2.0 * hop, ready.hides_hops) for one, hop in zip(seconds, ready.hops, strict=True)
-    ]
+    sent = [with_point_to_point(one, 2.0 * hop, ready.hides_hops) for one, hop in zip(seconds, ready.hops, strict=True)]
     return ready.metric.value(sent, ready.constants)
 
 

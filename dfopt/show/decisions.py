@@ -40,7 +40,7 @@ def decisions(result: Result) -> Grid | None:
     rows.append(("sequence parallelism", parts, how[result.assumptions.sequence_parallelism]))
     rows += _hidden(result)
     if seen := _seen(result):
-        rows.append(("attention scores", seen, "(the graph's: causal)"))
+        rows.append(("attention scores", seen, "(the model's: --param causal)"))
     return Grid("Decisions", {"option": "word", "decided": "text", "of": "text"}, rows)
 
 
