@@ -22,11 +22,12 @@ from unittest import mock
 
 
 def deepspeed(file: Path) -> str:
-    """What DeepSpeed reads, on as many data-parallel ranks as make up the batch."""
+    """What DeepSpeed reads, on as many ranks as make up the batch, and share its sequences."""
     from deepspeed.runtime import config
 
     said = json.loads(file.read_text(encoding="utf-8"))
-    ranks = said["train_batch_size"] // said["train_micro_batch_size_per_gpu"] // said["gradient_accumulation_steps"]
+    copies = said["train_batch_size"] // said["train_micro_batch_size_per_gpu"] // said["gradient_accumulation_steps"]
+    ranks = copies * said.get("sequence_parallel_size", 1)
     with mock.patch.multiple(config.dist, get_world_size=lambda *_: ranks, get_rank=lambda *_: 0):
         read = config.DeepSpeedConfig(said)
     types = {name: getattr(read, name).enabled for name in ("bfloat16_config", "float16_config")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,7 +83,15 @@ AssumeOpt = Annotated[
         metavar="PROFILE|FILE",
     ),
 ]
-SetOpt = Annotated[list[str] | None, under(WORKLOAD, "change one assumption", "--set", metavar="FIELD=VALUE")]
+SetOpt = Annotated[
+    list[str] | None,
+    under(
+        WORKLOAD,
+        "change one assumption, or field of the system such as network.node.size",
+        "--set",
+        metavar="FIELD=VALUE",
+    ),
+]
 PlaceOpt = Annotated[
     list[str] | None,
     under("Fixed by hand", "fix the memory of an item, of chips with several", metavar="weights|optimizer|...=NAME"),
@@ -206,11 +215,24 @@ def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None
 
 
 def assumed_by(name: str | Calibration, changes: list[str] | None, system: System) -> Assumed:
-    """What a profile, a file or a calibration says, with some fields changed, and the system as it is about it."""
-    from dfopt.machines.calibrations import assumed_on
+    """What a profile, a file or a calibration says, with some fields changed, and the system as it is about it.
 
+    Fields of the system, such as ``network.cluster.size``, are changed before.
+    """
+    from dfopt.documents.system import System
+    from dfopt.machines.calibrations import assumed_on
+    from dfopt.machines.replace import replaced
+
+    said = arguments.values(changes, "--set")
+    of_system = {path: value for path, value in said.items() if re.split(r"[.\[]", path)[0] in System.model_fields}
+    if of_system:
+        data = replaced(system.to_data(), of_system, "--set")
+        told = ", ".join(f"{path}={value}" for path, value in of_system.items())
+        data["description"] = f"{system.description or system.name} (changed: {told})"
+        system = System.from_data(data, "--set")
     found = assumed_on(name, system)
-    return found._replace(assumptions=found.assumptions.changed(arguments.values(changes, "--set"), "--set"))
+    rest = {path: value for path, value in said.items() if path not in of_system}
+    return found._replace(assumptions=found.assumptions.changed(rest, "--set"))
 
 
 def store_of(study: str, store: Path | None, share: str = "") -> Path:

@@ -74,3 +74,16 @@ def test_sequence_parallelism_is_forced_and_exported(tmp_path: Path) -> None:
 def test_what_cannot_be_is_one_line(words: list[str], told: str) -> None:
     code, _, err = run("solve", *STEP, *words)
     assert code in (2, 3) and told in err and "Traceback" not in err and len(err.strip().splitlines()) <= 2
+
+
+def test_fields_of_the_system_are_set_and_stored(tmp_path: Path) -> None:
+    words = ["--set", "network.nvlink.size=4", "--set", "chip.dram.bandwidth=1 TB/s", "--set", "bubble=stages"]
+    out = tmp_path / "r.json"
+    code, _, err = run("solve", *STEP, *words, "--json", "-o", str(out))
+    assert code == 0, err
+    result = Result.load(out)
+    assert (result.system.chips, result.system.chip.fastest.bandwidth) == (4, 1e12)
+    assert result.assumptions.bubble == "stages"
+    assert "network.nvlink.size=4" in (result.system.description or "")
+    code, said, err = run("solve", *STEP, "--set", "network.nvlin.size=4")
+    assert (code, said) == (3, "") and "there is no such network dim (did you mean 'nvlink'?)" in err
