@@ -198,7 +198,7 @@ def test_shipped_profiles_are_physical_and_name_the_committed_data(path: Path) -
 
 
 def test_calibrated_is_the_profile_of_the_chip() -> None:
-    asked = {"tp": 8, "time_limit": 20.0, "sensitivity": False}
+    asked = {"tp": 8, "gap": 0.1, "sensitivity": False}
     small = {"hidden": 512, "heads": 8, "head_dim": 64, "ffn": 2048, "vocab": 1000, "seq": 256, "layers": 2}
     graph = build(**small, mode="training", name="small")
     found = optimize(graph, "h100-8", assumptions="calibrated", **asked)
