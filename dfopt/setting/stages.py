@@ -44,10 +44,7 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     >>> [stage.runs for stage in pipeline_stages(graph, Plan(pp=4, layers_per_stage=5, first_layers=4, last_layers=2))]
     [((0, 4),), ((0, 5),), ((0, 2), (1, 1))]
     """
-    if not graph.folded:
-        return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
-    sizes = plan.stage_layers
-    return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)[0]
+    return _placed(graph, plan)[0]
 
 
 def stage_places(graph: Graph, plan: Plan) -> tuple[int, ...]:
@@ -63,17 +60,23 @@ def stage_places(graph: Graph, plan: Plan) -> tuple[int, ...]:
     >>> stage_places(graph, Plan(pp=4, layers_per_stage=5, first_layers=4, last_layers=2))
     (0, 1, 1, 2)
     """
+    return _placed(graph, plan)[1]
+
+
+def _placed(graph: Graph, plan: Plan) -> tuple[tuple[PipelineStage, ...], tuple[int, ...]]:
+    """The distinct stages, and which of them each one is."""
     if not graph.folded:
-        return tuple(range(plan.stages))
+        stages = (PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
+        return tuple(stages), tuple(range(plan.stages))
     sizes = plan.stage_layers
-    return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)[1]
+    return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)
 
 
 @lru_cache(maxsize=4096)  # thousands of plans differ in other things
 def _of_layers(
     layers: Layers, stages: int, sizes: tuple[int, int, int]
 ) -> tuple[tuple[PipelineStage, ...], tuple[int, ...]]:
-    """The distinct stages, and which of them each one is."""
+    """The same of layers that repeat."""
     if len(layers.kinds) == 1:
         return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),), (0,) * stages
     if stages == 1:
