@@ -15,7 +15,7 @@ from dfopt.calibration.numbers import applied, known_numbers, named
 from dfopt.calibration.row import TrainingRow
 from dfopt.calibration.rows import digest_of, read_rows
 from dfopt.calibration.steps import Step, row_machine, step_of
-from dfopt.calibration.tables import BETWEEN, Regime, kernel_rows, node_factors, with_rows
+from dfopt.calibration.tables import BETWEEN, Regime, in_order, kernel_rows, node_factors, with_rows
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.calibration import Calibration, Evidence, FittedNumber, SourceError
 from dfopt.documents.efficiency import EfficiencyRow
@@ -182,12 +182,7 @@ def with_attention(system: System) -> System:
     asked: tuple[Literal["matmul", "attention"], ...] = ("matmul", "attention")
     missing = [op for op in asked if not any(row.op == op for row in rows)]
     more = [EfficiencyRow(unit="matrix", op=op, share=top) for op in missing]
-    return system.model_copy(update={"chip": system.chip.model_copy(update={"efficiency": _in_order((*more, *rows))})})
-
-
-def _in_order(rows: Sequence[EfficiencyRow]) -> tuple[EfficiencyRow, ...]:
-    """Rows of attention first: those of all products would hide them."""
-    return tuple(sorted(rows, key=lambda row: row.op is None))
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"efficiency": in_order((*more, *rows))})})
 
 
 def taken_from(

@@ -11,7 +11,7 @@ from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.system import System
 from dfopt.errors import PlanError, did_you_mean
 
-__all__ = ["Number", "MOST_NUMBERS", "applied", "known_numbers", "named"]
+__all__ = ["Number", "MOST_NUMBERS", "applied", "known_numbers", "named", "number_of"]
 
 MOST_NUMBERS: Final = 12
 _UNITS: Final = ("matrix", "matmul", "attention", "vector", "memory", "optimizer")
@@ -44,13 +44,13 @@ class Number:
         return 1 / value if self.share else value
 
 
-def _number_of(row: EfficiencyRow) -> str:
+def number_of(row: EfficiencyRow) -> str:
     """The number that a row's share follows."""
     return row.op or row.unit
 
 
 def _top(rows: Sequence[EfficiencyRow], name: str) -> float | None:
-    return max((row.share for row in rows if _number_of(row) == name), default=None)
+    return max((row.share for row in rows if number_of(row) == name), default=None)
 
 
 def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]:
@@ -105,7 +105,7 @@ def applied(values: Mapping[str, float], system: System, assumptions: Assumption
         if top is not None:
             factor = value / top
             rows = tuple(
-                row.model_copy(update={"share": row.share * factor}) if _number_of(row) == name else row for row in rows
+                row.model_copy(update={"share": row.share * factor}) if number_of(row) == name else row for row in rows
             )
         dims = tuple(dim.model_copy(update={"efficiency": value}) if dim.name == name else dim for dim in dims)
     chip = system.chip.model_copy(update={"efficiency": rows})

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.calibration.numbers import number_of
 from dfopt.documents.communication import CollectiveKind
 from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.factors import CollectiveFactor
@@ -24,6 +25,7 @@ __all__ = [
     "Regime",
     "attention_rows",
     "gemm_rows",
+    "in_order",
     "kernel_rows",
     "memory_rows",
     "node_factors",
@@ -110,12 +112,21 @@ def _said(path: Path, regime: Regime) -> Regime | None:
 
 
 def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
-    """The system with other rows of a number; those of an op first, since those of all products would hide them."""
-    others = [row for row in system.chip.efficiency or () if (row.op or row.unit) != name]
+    """The system with other rows of a number."""
+    others = [row for row in system.chip.efficiency or () if number_of(row) != name]
     place = next((at for at, row in enumerate(others) if row.unit == "vector"), len(others))
     merged = [*others[:place], *rows, *others[place:]] if name != "memory" else [*others, *rows]
-    ordered = tuple(sorted(merged, key=lambda row: row.op is None))
-    return system.model_copy(update={"chip": system.chip.model_copy(update={"efficiency": ordered})})
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"efficiency": in_order(merged)})})
+
+
+def in_order(rows: Sequence[EfficiencyRow]) -> tuple[EfficiencyRow, ...]:
+    """Rows of an op first: those of all others would hide them."""
+    return tuple(sorted(rows, key=lambda row: row.op is None))
+
+
+def _by_bytes(system: System) -> list[EfficiencyRow]:
+    """The rows that a system has of the bandwidth of partitions."""
+    return [row for row in system.chip.efficiency or () if number_of(row) == "memory"]
 
 
 def gemm_rows(
@@ -137,7 +148,7 @@ def gemm_rows(
     peak, dram = system.chip.peak_flops, system.chip.dram
     if dram is None:
         refuse(system.name, "found several memories", "give a system whose chip has dram")
-    memory = [row for row in system.chip.efficiency or () if row.unit == "memory" and row.op is None]
+    memory = _by_bytes(system)
     shares: dict[float, list[float]] = {limit: [] for limit in LIMITS}
     whole: dict[float, list[float]] = {limit: [] for limit in LIMITS}  # as if its bytes took no time
     count = 0
@@ -226,7 +237,7 @@ def memory_rows(
     if not found:
         refuse(str(path), f"found no kernel of a system {label!r}", "give kernels of this chip")
     classes = dict(_medians(found, BYTES, str(path), system))
-    own = [row for row in system.chip.efficiency or () if row.unit == "memory" and row.op is None]
+    own = _by_bytes(system)
     rows, most = list[EfficiencyRow](), 1.0
     for limit in BYTES:
         most = min(most, classes.get(limit, one_bandwidth_share(own, limit)))

@@ -19,7 +19,10 @@ def calibrate(
     ] = None,
     kernels: Annotated[
         list[Path] | None,
-        option("measured GEMMs, attention or kernels bound by memory: they fix those shares", metavar="KERNELS.csv"),
+        option(
+            "GEMMs, attention, kernels bound by memory, optimizer steps, as measured: they fix those shares",
+            metavar="KERNELS.csv",
+        ),
     ] = None,
     collectives: Annotated[
         Path | None, option("measured collectives: they fix the share of a node's links", metavar="NCCL.csv")
