@@ -58,7 +58,7 @@ class PricedPlan:
     @property
     def hides_hops(self) -> bool:
         """Whether stages work while they send to their neighbours."""
-        return self.assumptions.hides_hops_in(self.plan.interleave)
+        return self.instance.hides_hops
 
     @property
     def assumptions(self) -> Assumptions:

@@ -209,7 +209,7 @@ class JointAssignment:
         for place, (stage, hop) in enumerate(zip(instance.pipeline, self._hops(), strict=True)):
             T_of = T_s[[place]]
             times_p = sum(times / most * (self.stage_p == number) for number, times in stage.runs)
-            hidden = instance.assumptions.hides_hops_in(instance.plan.interleave)
+            hidden = instance.hides_hops
             sent: Terms = [(columns.reshape(1, -1), -np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
             work: Terms = [(T_of, 1.0), (self.time_p[None, :], -np.asarray(times_p)[None, :])]
             model.rows(f"stage_{stage.number}", work + ([] if hidden else sent), lower=0)

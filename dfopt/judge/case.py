@@ -159,6 +159,11 @@ class Case:
         return self._ranked[0]
 
     @property
+    def hides_hops(self) -> bool:
+        """Whether stages work while they send to their neighbours."""
+        return self.assume.hides_hops_in(self.plan.interleave)
+
+    @property
     def line(self) -> tuple[int, ...]:
         """Of every pipeline stage, in their order, its place in :attr:`ranks`."""
         return self._ranked[1]

@@ -30,7 +30,7 @@ def shown_s(case: Case, rank: Rank, partitions: Sequence[PartitionScore], hop_s:
     if case.assume.offload == "calculon":
         if len(rank.runs) > 1:
             raise PlanError("offload: found calculon, which is about layers that are all of one kind; leave it out")
-        if case.plan.stages > 1 and not case.assume.hides_hops_in(case.plan.interleave):
+        if case.plan.stages > 1 and not case.hides_hops:
             beside_s, lasts = hop_s / 2 / case.plan.interleave, case.plan.interleave
     ahead, back = list[float](), list[float]()
     for stage, times in rank.runs.items():

@@ -46,7 +46,7 @@ def exposed_s(
             waits = computed - math.fsum(math.fsum(ahead.get(kind, ())) for kind in order)
             first = weights[order[0]]
         work = stage.layers * stage.layer_time_s + stage.once_time_s + stage.offload_s
-        sent = 0.0 if case.assume.hides_hops_in(case.plan.interleave) else stage.time_s - work
+        sent = 0.0 if case.hides_hops else stage.time_s - work
         last = added[order[0]] + first if order else 0.0
         ends = max(waits + work + sent - passed + finished, stage.time_s + last)
         exposed = max(exposed, math.fsum(brought[kind] for kind in order) + often * (ends - slowest))

@@ -165,7 +165,7 @@ def _work(here: _Setting) -> StepWork:
         logic_j=model.logic_dynamic(here.activity),
         outward_j=model.outward_dynamic(here.activity),
         overlap=case.assume.overlap,
-        hides_hops=case.assume.hides_hops_in(case.plan.interleave),
+        hides_hops=case.hides_hops,
         chips=tuple(chips),
     )
 

@@ -266,7 +266,7 @@ def _stages(
             whole = turns.stage_s(case, rank, _computing(case, partitions, hidden), hidden)
         if case.plan.stages > 1:
             sent = case.plan.at_once * hops[rank.number]
-            whole = pipeline.with_point_to_point(whole, sent, case.assume.hides_hops_in(case.plan.interleave))
+            whole = pipeline.with_point_to_point(whole, sent, case.hides_hops)
         found.append(
             StageScore(
                 stage=rank.number,

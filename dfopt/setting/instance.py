@@ -159,6 +159,11 @@ class Instance:
         """The conventions, resolved."""
         return self.setting.assumptions
 
+    @property
+    def hides_hops(self) -> bool:
+        """Whether stages work while they send to their neighbours."""
+        return self.assumptions.hides_hops_in(self.plan.interleave)
+
     @cached_property
     def counted(self) -> Counted:
         """How bytes of what lies in slower memories count."""

@@ -45,7 +45,7 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
 def hop_beside_s(instance: Instance, sent_s: float) -> float:
     """Seconds of the message to the next stage, of those that a stage sends, beside the last layer of a chunk."""
     assumptions, plan = instance.assumptions, instance.plan
-    if assumptions.offload != "calculon" or plan.stages == 1 or assumptions.hides_hops_in(plan.interleave):
+    if assumptions.offload != "calculon" or plan.stages == 1 or instance.hides_hops:
         return 0.0
     return sent_s / (2 * plan.interleave)
 
