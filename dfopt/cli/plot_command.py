@@ -106,18 +106,10 @@ def _of_cells(kind: str, runs: Any, x: str | None, y: str | None, value: str | N
 def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: int | None) -> Any:
     from dfopt.show import plots
 
-    if kind in _SEVERAL:
-        return {"breakdown": plots.latency_breakdown, "step": plots.step}[kind](*found)
-    draw: dict[str, tuple[Any, dict[str, Any]]] = {
-        "roofline": (plots.roofline, {}),
-        "timeline": (plots.timeline, {"stage": stage or 0}),
-        "schedule": (plots.schedule, {"microbatches": microbatches}),
-        "progress": (plots.progress, {}),
-        "dataflow": (plots.dataflow, {}),
-        "temperature": (plots.stack_temperature, {"stage": stage}),
-    }
-    function, options = draw[kind]
-    return function(found[0], **options)
+    options: dict[str, dict[str, Any]] = {
+        "timeline": {"stage": stage or 0}, "temperature": {"stage": stage}, "schedule": {"microbatches": microbatches}
+    }  # fmt: skip
+    return getattr(plots, kind)(*found, **options.get(kind, {}))
 
 
 def _loaded(source: str, kind: str) -> Any:

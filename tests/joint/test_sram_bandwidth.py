@@ -86,6 +86,6 @@ def test_a_zoo_machine_waits_for_its_sram(system: str) -> None:
     assert 0.5 * result.step_time <= bound <= result.step_time  # before anything is solved
     said = df.verify(result)
     assert said.ok, said
-    for kind in ("latency_breakdown", "timeline", "roofline"):
+    for kind in ("breakdown", "timeline", "roofline"):
         drawn = getattr(df.plot, kind)(result)
         assert "SRAM" in {text.get_text().removeprefix("bound by ") for text in drawn.figure.legends[0].get_texts()}

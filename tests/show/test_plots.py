@@ -22,6 +22,7 @@ from matplotlib.text import Text
 from plot_cases import CASES, colours, overlapping, result, texts, with_plan
 
 import dfopt as df
+from dfopt.cli.plot_command import KINDS as PLOT_KINDS
 from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.mapping import Pause
 from dfopt.errors import DocumentError, PlanError
@@ -35,7 +36,7 @@ from dfopt.show.plots.timeline import timeline
 
 KINDS: dict[str, Callable[..., Any]] = {
     "roofline": df.plot.roofline,
-    "breakdown": df.plot.latency_breakdown,
+    "breakdown": df.plot.breakdown,
     "step": df.plot.step,
     "timeline": df.plot.timeline,
     "schedule": df.plot.schedule,
@@ -127,11 +128,16 @@ def test_the_suffix_decides(suffix: str, tmp_path: Path) -> None:
     assert path.read_bytes()[:5] in (b"<?xml", b"\x89PNG\r", b"%PDF-")
 
 
+@pytest.mark.parametrize("kind", PLOT_KINDS)
+def test_every_kind_of_the_command_is_a_function_of_its_name(kind: str) -> None:
+    name = kind.replace("-", "_")
+    assert callable(getattr(df.plot, name)) and name in df.plot.__all__
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_axes_may_be_the_callers(kind: str) -> None:
-    function = df.plot.latency_breakdown if kind == "breakdown" else getattr(df.plot, kind)
     _, ax = plt.subplots()
-    assert function(result("pipeline"), ax=ax) is ax
+    assert getattr(df.plot, kind)(result("pipeline"), ax=ax) is ax
     assert ax.get_title(loc="left")
     assert len(plt.get_fignums()) == 1
 
@@ -206,7 +212,7 @@ def test_every_part_of_a_step_is_drawn() -> None:
 
 
 def test_several_results_are_compared_by_their_steps() -> None:
-    ax = df.plot.latency_breakdown(result("pipeline"), result("chunks"))
+    ax = df.plot.breakdown(result("pipeline"), result("chunks"))
     assert [label.get_text().split("\n")[0] for label in ax.get_yticklabels()] == ["gpt2-small on sn10-8-ring"] * 2
     assert overlapping(ax) == []
 
@@ -240,15 +246,15 @@ def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda: df.plot.latency_breakdown(), "found no result, expected one or more"),
-        (lambda: df.plot.latency_breakdown(result("fused"), result("fused"), of="partitions"), "found 2 results"),
+        (lambda: df.plot.breakdown(), "found no result, expected one or more"),
+        (lambda: df.plot.breakdown(result("fused"), result("fused"), of="partitions"), "found 2 results"),
         (lambda: df.plot.timeline(result("fused"), stage=3), "found stage 3, expected one of 0"),
         (lambda: df.plot.schedule(result("fused"), microbatches=0), "found 0, expected 1 or more"),
         (lambda: df.plot.schedule(with_plan(result("chunks"), interleave=2)), "multiple of 2 chunks"),
         (lambda: df.plot.progress(result("one-by-one"), problem="intrachip"), "no solve of the intrachip problem"),
         (lambda: df.plot.dataflow(result("fused"), layout="circle"), "expected one of auto, dot, layered"),  # type: ignore[arg-type]
         (lambda: df.plot.dataflow(result("fused"), limit=1), "expected 2 or more boxes"),
-        (lambda: df.plot.stack_temperature(result("fused")), "without figures on a stack"),
+        (lambda: df.plot.temperature(result("fused")), "without figures on a stack"),
         (lambda: df.plot.save(df.plot.timeline(result("fused")), "figure.gif"), "ends in .svg, .png, .pdf"),
     ],
 )

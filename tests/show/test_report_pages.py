@@ -143,7 +143,7 @@ def test_a_step_that_its_stack_changes_is_said_at_the_top(stacked: Result) -> No
         one = stacked.model_copy(update={"score": stacked.score.model_copy(update={"physical": other})})
         page = result_report(one)
         assert ("step time on its stack" in page) == said
-        for draws in (df.plot.latency_breakdown, df.plot.roofline, df.plot.timeline):
+        for draws in (df.plot.breakdown, df.plot.roofline, df.plot.timeline):
             title = draws(one).figure.texts[0].get_text()
             assert (f"modelled; on its stack {physical.stack}" in title and "(1.25 x)" in title) == said
     plt.close("all")

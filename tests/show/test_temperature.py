@@ -46,7 +46,7 @@ def hot(name: str = "hybrid-4", peak: int = 5) -> PhysicalScore:
 @pytest.mark.parametrize("name", ["ddr5", "hybrid-4", "hybrid-16"])
 def test_every_tile_is_drawn_once_and_texts_do_not_overlap(name: str) -> None:
     stack = load_stack(name)
-    ax = df.plot.stack_temperature(hot(name), stack=stack)
+    ax = df.plot.temperature(hot(name), stack=stack)
     filled = [patch for patch in ax.patches if isinstance(patch, Rectangle) and patch.get_fill()]
     assert len(filled) == len(stack.tiles)
     area = sum(patch.get_width() * patch.get_height() for patch in filled)
@@ -58,7 +58,7 @@ def test_every_tile_is_drawn_once_and_texts_do_not_overlap(name: str) -> None:
 
 def test_the_hottest_tile_is_framed_and_named() -> None:
     stack = load_stack("hybrid-4")
-    ax = df.plot.stack_temperature(hot(peak=7), stack=stack)
+    ax = df.plot.temperature(hot(peak=7), stack=stack)
     die, tile = stack.tiles[7]
     frames = [patch for patch in ax.patches if isinstance(patch, Rectangle) and not patch.get_fill()]
     assert frames and all(patch.get_width() == pytest.approx(tile.width) for patch in frames)
@@ -71,9 +71,9 @@ def test_the_limits_are_said() -> None:
     stack = load_stack("hybrid-4")
     assert stack.limits.logic is not None and stack.limits.dram is not None
     words = f"logic {stack.limits.logic - 273.15:.4g} °C, DRAM {stack.limits.dram - 273.15:.4g} °C"
-    assert words in df.plot.stack_temperature(hot(), stack=stack).figure.texts[0].get_text()
+    assert words in df.plot.temperature(hot(), stack=stack).figure.texts[0].get_text()
     free = stack.model_copy(update={"limits": stack.limits.model_copy(update={"logic": None, "dram": None})})
-    assert "limits" not in df.plot.stack_temperature(hot(), stack=free).figure.texts[0].get_text()
+    assert "limits" not in df.plot.temperature(hot(), stack=free).figure.texts[0].get_text()
     plt.close("all")
 
 
@@ -81,7 +81,7 @@ def test_a_result_on_a_stack_is_drawn_as_the_judge_has_it() -> None:
     system = with_stack(df.load_system("h100-8"), load_stack("hybrid-4"))
     one = df.optimize(df.load_graph("gpt2-small"), system, tp=8, sensitivity=False)
     assert one.score.physical is not None
-    ax = df.plot.stack_temperature(one)
+    ax = df.plot.temperature(one)
     hottest = one.score.physical.hottest_tiles(1)[0]
     assert f"{hottest.tile} of {hottest.die}, {hottest.mean_c:.1f}" in ax.figure.texts[0].get_text()
     assert overlapping(ax) == []
@@ -90,8 +90,8 @@ def test_a_result_on_a_stack_is_drawn_as_the_judge_has_it() -> None:
 
 def test_figures_and_stack_must_belong_together() -> None:
     with pytest.raises(PlanError, match="found no stack"):
-        df.plot.stack_temperature(hot())
+        df.plot.temperature(hot())
     with pytest.raises(PlanError, match="which stack ddr5 does not have; give the stack that was judged"):
-        df.plot.stack_temperature(hot(), stack=load_stack("ddr5"))
+        df.plot.temperature(hot(), stack=load_stack("ddr5"))
     with pytest.raises(PlanError, match="found stage 9, expected one of 0"):
-        df.plot.stack_temperature(hot(), stack=load_stack("hybrid-4"), stage=9)
+        df.plot.temperature(hot(), stack=load_stack("hybrid-4"), stage=9)

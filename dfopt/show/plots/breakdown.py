@@ -15,7 +15,7 @@ from dfopt.physics.schedule import TERMS, terms_of
 from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, entry, head, on_stack, panels, patch, scale, short
 from dfopt.units import format as show_unit
 
-__all__ = ["latency_breakdown", "longest", "step_parts"]
+__all__ = ["breakdown", "longest", "step_parts"]
 
 _MOST = 60  # bars of partitions in one picture
 _ORDER = (*TERMS, "pause", "point_to_point", "fill", "gradient")
@@ -47,9 +47,7 @@ def step_parts(result: Result) -> dict[str, float]:
 
 
 @drawn
-def latency_breakdown(
-    *results: Result, ax: Axes | None = None, of: Literal["partitions", "step"] | None = None
-) -> Axes:
+def breakdown(*results: Result, ax: Axes | None = None, of: Literal["partitions", "step"] | None = None) -> Axes:
     """Draw stacked bars of compute, DRAM and network time, of the partitions of one result or of the steps of several.
 
     Bars of partitions stack the busy times of the three resources; a black mark says what the partition takes, which is
@@ -61,14 +59,14 @@ def latency_breakdown(
     --------
     >>> import dfopt as df
     >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-    >>> df.plot.latency_breakdown(result, of="step").get_xlabel()
+    >>> df.plot.breakdown(result, of="step").get_xlabel()
     'time of a step (ms)'
     """
     if not results:
-        raise PlanError("latency_breakdown: found no result, expected one or more")
+        raise PlanError("breakdown: found no result, expected one or more")
     if of == "partitions" and len(results) > 1:
         found = f"found {len(results)} results"
-        raise PlanError(f"latency_breakdown: {found}, expected one of which to draw the partitions")
+        raise PlanError(f"breakdown: {found}, expected one of which to draw the partitions")
     if of == "step" or len(results) > 1:
         ax = axes(ax, 7.2, 0.9 + 0.42 * len(results))
         _steps(results, ax)

@@ -12,7 +12,7 @@ from dfopt.errors import PlanError
 from dfopt.show.plots.style import Axes, axes, colour_bar, drawn, head, on
 from dfopt.units import format as show_unit
 
-__all__ = ["stack_temperature"]
+__all__ = ["temperature"]
 
 _COLOURS: Final = "inferno"  # of even lightness, so that it reads in grey and with any colour vision
 _SIDE: Final = 1.9  # inches of a die's longer side
@@ -21,7 +21,7 @@ _TITLE: Final = 5.4  # inches that the lines of the title take
 
 
 @drawn
-def stack_temperature(
+def temperature(
     what: PhysicalScore | Result, ax: Axes | None = None, stack: Stack | None = None, stage: int | None = None
 ) -> Axes:
     """Draw a map of every die of a chip, from the far face to the sink, with the mean temperature of each tile.
@@ -93,15 +93,15 @@ def _inputs(what: PhysicalScore | Result, stack: Stack | None, stage: int | None
     physical = what.score.physical if isinstance(what, Result) else what
     if physical is None:
         raise PlanError(
-            "stack_temperature: found a result without figures on a stack, expected some;"
+            "temperature: found a result without figures on a stack, expected some;"
             " solve or score on a system that has a stack, see `dfopt list stacks`"
         )
     stack = stack or (what.system.stack if isinstance(what, Result) else None)
     if stack is None:
-        raise PlanError("stack_temperature: found no stack, expected the one that was judged; give it as stack=")
+        raise PlanError("temperature: found no stack, expected the one that was judged; give it as stack=")
     chips = {chip.stage: chip for chip in physical.chips}
     if stage is not None and stage not in chips:
-        raise PlanError(f"stack_temperature: found stage {stage}, expected one of {', '.join(map(str, chips))}")
+        raise PlanError(f"temperature: found stage {stage}, expected one of {', '.join(map(str, chips))}")
     return physical.hottest_chip if stage is None else chips[stage], stack
 
 
@@ -111,7 +111,7 @@ def _places(stack: Stack, tiles: Iterable[TileHeat]) -> dict[tuple[str, str], tu
     missing = [(one.die, one.tile) for one in tiles if (one.die, one.tile) not in found]
     if missing:
         raise PlanError(
-            f"stack_temperature: found tile {missing[0][1]!r} of die {missing[0][0]!r}, which stack {stack.name} does"
+            f"temperature: found tile {missing[0][1]!r} of die {missing[0][0]!r}, which stack {stack.name} does"
             " not have; give the stack that was judged"
         )
     return found

@@ -124,7 +124,7 @@ def _time(result: Result) -> Section:
             "breakdown",
             "Busy time of compute, DRAM and network of every partition; the upright mark is the time that it takes."
             " Below: what takes the time of a step.",
-            plots.latency_breakdown, result,
+            plots.breakdown, result,
         ),
         draw(
             "step",
@@ -253,7 +253,7 @@ def _on_stack(result: Result) -> Section | None:
     return Section("heat", "On the stack", [
         *_broken(physical.violations),
         facts(physical_facts(physical, per)),
-        draw("temperature", caption, plots.stack_temperature, result, paper=True),
+        draw("temperature", caption, plots.temperature, result, paper=True),
         *(table(one.title, one.names, one.rows) for one in physical_tables(physical, _HOTTEST, per)),
     ])  # fmt: skip
 
