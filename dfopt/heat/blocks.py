@@ -41,10 +41,13 @@ class KernelHeat:
         Of what a block sends once for some of its kernels.
     own_s_k, write_s_g, read_s_g : float
         Seconds of the same traffic, each stream at its own bandwidth.
-    reads_k, writes_k : bool, shape (kernels,)
-        Whether a kernel's own traffic reads, and writes.
-    turn : float
-        Share of the bandwidth that is left where a block both reads and writes.
+    own_bytes_dk : float, shape (2, kernels)
+        Bytes that a kernel's own traffic reads, and writes.
+    write_bytes_g, read_bytes_g : float
+        Bytes of a group's tensor.
+    turning : float
+        Time that turning the bus adds where a block reads as much as it writes, as a share of that without; else in
+        proportion to the fewer bytes.
     """
 
     local_k: Floats
@@ -55,9 +58,10 @@ class KernelHeat:
     own_s_k: Floats
     write_s_g: Floats
     read_s_g: Floats
-    reads_k: Bools
-    writes_k: Bools
-    turn: float
+    own_bytes_dk: Floats
+    write_bytes_g: Floats
+    read_bytes_g: Floats
+    turning: float
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,10 @@ class HotStage:
             local = self.place(tiles_of(self.tables, part), part * heat.local_k)
             energy.append(np.concatenate([local, other], axis=1))
             alone = part @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
-            reads = (part & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
-            writes = (part & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
-            memory, prices = np.where(reads & writes, alone / heat.turn, alone), price_blocks(self.tables, part)
+            moved = [part @ own for own in heat.own_bytes_dk]
+            reads, writes = moved[0] + read @ heat.read_bytes_g, moved[1] + stored @ heat.write_bytes_g
+            fewer = 2 * np.minimum(reads, writes) / np.maximum(reads + writes, 1e-300)  # 1 where as much is read
+            memory, prices = alone * (1 + heat.turning * fewer), price_blocks(self.tables, part)
             # SRAM has the clock of compute
             clocked = [term[:, None] / self.frequency_l for term in (prices.compute, *prices.terms[len(RESOURCES) :])]
             terms = [clocked[0], memory[:, None], prices.network[:, None], *clocked[1:]]

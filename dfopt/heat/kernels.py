@@ -5,6 +5,7 @@ What single kernels do is worked out once (`dfopt.heat.spending`); blocks of ker
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -100,9 +101,10 @@ class KernelsOnStack:
             own_s_k=np.array([self._alone_s(flows, rate) for flows in own]),
             write_s_g=np.array([self._alone_s(flows, rate) for flows in written]),
             read_s_g=np.array([self._alone_s(flows, rate) for flows in read]),
-            reads_k=np.array([any(not flow.write for flow in flows) for flows in own], dtype=bool),
-            writes_k=np.array([any(flow.write for flow in flows) for flows in own], dtype=bool),
-            turn=self._turn(rate),
+            own_bytes_dk=np.array([[_moved(flows, write) for flows in own] for write in (False, True)]),
+            write_bytes_g=np.array([_moved(flows, write=True) for flows in written]),
+            read_bytes_g=np.array([_moved(flows, write=False) for flows in read]),
+            turning=self._turning(rate),
         )
 
     def _joules(self, each: Sequence[Sequence[Flow]]) -> Floats:
@@ -126,20 +128,23 @@ class KernelsOnStack:
         """All flows of the plan."""
         return [flow for flows in (*self.spends.own, *(pair or () for pair in self.spends.fans)) for flow in flows]
 
-    def _turn(self, rate: float) -> float:
-        """Share of the bandwidth that is left where reads and writes take turns: the same for all mixes."""
-        every = self._every()
-        read = next((flow for flow in every if not flow.write), None)
-        write = next((flow for flow in every if flow.write), None)
-        if read is None or write is None:
-            return 1.0
-        both = self._seconds([read, write], rate)
-        return (self._alone_s([read], rate) + self._alone_s([write], rate)) / both
+    def _turning(self, rate: float) -> float:
+        """Time that turning the bus adds where as much is read as written, as a share of that without."""
+        flow = next(iter(self._every()), None)
+        if flow is None:
+            return 0.0
+        both = [flow._replace(write=write) for write in (False, True)]
+        return self._seconds(both, rate) / self._alone_s(both, rate) - 1.0
 
     def fastest(self, rate: float) -> float:
         """Bytes per second that no mix of the plan's streams exceeds."""
         best = [flow.bytes / self._alone_s([flow], rate) for flow in self._every()]
         return max(best, default=self.stack.dram.peak)
+
+
+def _moved(flows: Sequence[Flow], write: bool) -> float:
+    """Bytes that are written, or read."""
+    return math.fsum(flow.bytes for flow in flows if flow.write == write)
 
 
 def _groups(ready: PricedPlan, members: Ints) -> list[int]:

@@ -123,8 +123,8 @@ class Memory:
     """The DRAM of a stack, asked for the flows of partitions.
 
     A partition's flows share the time: it is the sum over them of bytes / bandwidth, all channels alike. Where a
-    partition reads and writes, the bus turns round after as many bursts as a channel can have outstanding (a
-    controller serves what waits in one direction, then in the other).
+    partition reads and writes, a controller lets the direction with fewer bursts wait until half of what a channel can
+    have outstanding are of it, and turns the bus for these, so that turns are in proportion to them.
     """
 
     def __init__(self, stack: Stack) -> None:
@@ -183,8 +183,14 @@ class Memory:
         missing = list(self._patterns)[len(known) :] if len(known) < len(self._patterns) else []
         if missing:
             dram = self._dram
-            alike = (dram.buffers.round_trip, dram.buffers.requests, dram.buffers.requests)
-            rows = [(one.bursts, dram.banks, dram.bank_groups, one.scattered, one.reads, *alike) for one in missing]
+            requests = dram.buffers.requests
+            rows = [
+                (
+                    one.bursts, dram.banks, dram.bank_groups, one.scattered, one.reads, dram.buffers.round_trip,
+                    _bursts_per_turn(one.reads, requests), requests,
+                )
+                for one in missing
+            ]  # fmt: skip
             found = bounds_of_streams(rows, dram.timings, dram.burst, rate)
             if not found.bandwidth.min() > 0:
                 message = f"at {rate:.6g} times the normal refresh rate the DRAM does nothing but refresh"
@@ -196,3 +202,15 @@ class Memory:
             names = [LIMITS[each] for each in binding.tolist()]
             known.extend(map(_Channel, found.bandwidth.tolist(), names, found.turnaround.tolist()))
         return known
+
+
+def _bursts_per_turn(reads: float, requests: float) -> float:
+    """Bursts from one turn of the bus to the next, by the share of reads and what a channel can have outstanding.
+
+    Examples
+    --------
+    >>> _bursts_per_turn(0.5, 128), _bursts_per_turn(0.75, 128), _bursts_per_turn(1.0, 128)
+    (128.0, 256.0, inf)
+    """
+    fewer = min(reads, 1 - reads)
+    return requests / 2 / fewer if fewer > 0 else math.inf

@@ -75,3 +75,15 @@ def test_what_binds_is_named() -> None:
 def test_no_traffic_takes_no_time() -> None:
     found = serve(Memory(stack()), [])
     assert (found.seconds, found.binding) == (0.0, "none")
+
+
+def test_turns_of_the_bus_are_in_proportion_to_the_fewer_bursts() -> None:
+    memory_of = Memory(stack(dram=memory(refresh=())))
+    # by hand, in clocks of 0.01: there CL 5 + tBL 2 - CWL 3 + 2, back CWL 3 + tBL 2 + tWTR 4, less two bursts of 2
+    lost = 11.0
+    for reads, writes in ((3e6, 3e6), (3e6, 3e4), (3e6, 300.0), (3e4, 3e6)):
+        mixed = [Flow(reads, reads, write=False), Flow(writes, writes, write=True)]
+        apart = sum(serve(memory_of, [flow]).seconds for flow in mixed)
+        # half of the 32 requests that a channel can have are of the fewer: a turn there and back for each 16 of those
+        bursts, turns = (reads + writes) / 2, min(reads, writes) / 2 / 16
+        assert serve(memory_of, mixed).seconds / apart == pytest.approx(1 + turns * lost / (2 * bursts), rel=1e-12)
