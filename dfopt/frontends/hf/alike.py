@@ -58,9 +58,10 @@ ALIKE_FAMILIES: Final[Mapping[str, Family]] = {
             "use_qk_norm",
         ),
         unused=("intermediate_size",),
+        names={"num_local_experts": "num_experts"},
     ),
     "gemma": Family(
         left_out={"tie_word_embeddings": True, "attention_bias": False, "hidden_act": "gelu_pytorch_tanh"},
-        also=("hidden_activation",),
+        also=("hidden_activation", "use_bidirectional_attention"),
     ),
 }

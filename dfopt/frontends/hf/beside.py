@@ -179,7 +179,7 @@ BESIDE_FAMILIES: Final[Mapping[str, Family]] = {
     "chatglm": _CHATGLM,
     "exaone": Family(
         left_out={"tie_word_embeddings": False, "num_key_value_heads": heads_of, "head_dim": head_dim_of},
-        fields=rows("head_dim"),
+        fields=rows("head_dim", attention_bias=NO_BIAS, mlp_bias=NO_BIAS),
         names={"activation_function": "hidden_act", "num_layers": "num_hidden_layers"},
         words=_OF_TRAINING,
         stack=made_by(),

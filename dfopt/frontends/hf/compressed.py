@@ -67,6 +67,7 @@ _DEEPSEEK_V4: Final = Family(
         "num_nextn_predict_layers": natural("predicts", needed=False),
         "num_key_value_heads": one_of("1: a key is the same for all heads", {1: NOTHING}, needed=True),
         "attention_bias": NO_BIAS,
+        "mlp_bias": NO_BIAS,
         "hidden_act": SILU,
         "q_lora_rank": count("query_rank"),
         "o_groups": count("output_groups"),
@@ -84,8 +85,8 @@ _DEEPSEEK_V4: Final = Family(
     unused=("intermediate_size",),
     # positions, constants of the router's formula and of streams
     words=frozenset({
-        "compress_rope_theta", "hc_eps", "qk_rope_head_dim", "routed_scaling_factor", "scoring_func", "swiglu_limit",
-        "topk_method",
+        "compress_rope_theta", "hc_eps", "partial_rotary_factor", "qk_rope_head_dim", "routed_scaling_factor",
+        "scoring_func", "swiglu_limit", "topk_method",
     }),
     left={
         "num_hash_layers": "the table of experts by token of hashed layers",

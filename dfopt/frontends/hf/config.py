@@ -38,6 +38,7 @@ from dfopt.frontends.hf.mamba import MAMBA_FAMILIES
 from dfopt.frontends.hf.not_drawn import NOT_DRAWN
 from dfopt.frontends.hf.quantization import quantization_of
 from dfopt.frontends.hf.rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
+from dfopt.frontends.hf.saved import as_published
 from dfopt.frontends.hf.stacks import LATENT_FAMILIES
 from dfopt.frontends.hf.types import typed, words
 from dfopt.frontends.hf.windows import WINDOW_FAMILIES
@@ -114,7 +115,7 @@ def recipe(
     """
     file = os.fspath(path)
     _check_type(data, file)
-    text = text_of(data, file)
+    text = as_published(text_of(data, file))
     family = FAMILIES[text.data["model_type"]]
     found = _Found(text, family)
     found.read()
@@ -164,9 +165,14 @@ class _Found:
         before = dict[str, str]()
         for written, value in self.text.data.items():
             name = {**_OTHER_NAMES, **self.family.names}.get(written, written)
-            if name in self.data and (type(self.data[name]) is not type(value) or self.data[name] != value):
+            if value is None and self.data.get(name) is not None:
+                continue  # null says nothing beside another name of the field
+            if self.data.get(name) is not None and (
+                type(self.data[name]) is not type(value) or self.data[name] != value
+            ):
                 self.refuse(written, f"found {shown(value)}, but {before[name]} says {shown(self.data[name])}")
             self.data[name], before[name] = value, written
+            self.empty.discard(name)
             self.read_field(name, written, value)
         for name, value in self.left_out.items():
             said = self.data.get("hidden_activation") is not None and name == "hidden_act"
@@ -318,6 +324,7 @@ def _notes(found: _Found, parameters: Mapping[str, Any]) -> Iterator[str]:
     """What the graph leaves out, and what the config does."""
     if found.text.left:
         yield f"{' and '.join(found.text.left)} left out: only the {found.text.what} is drawn and counted"
+    yield from found.text.notes
     for modules, what in ((_predicting(parameters), "not counted"), (found.predicted, "left out: of other types")):
         if modules:
             yield f"{modules} module{'s' * (modules > 1)} that predict{'s' * (modules == 1)} further tokens {what}"

@@ -162,6 +162,7 @@ _KIMI_LINEAR: Final = Family(
         "num_shared_experts": natural("shared"),
         "moe_intermediate_size": count("expert_ffn"),
         "moe_layer_freq": one_of("1: every layer behind the dense ones has experts", {1: NOTHING}),
+        "attention_bias": NO_BIAS,
         "kv_lora_rank": count("rank"),
         "qk_nope_head_dim": count("nope_dim"),
         "qk_rope_head_dim": count("rotary_dim"),
@@ -173,7 +174,7 @@ _KIMI_LINEAR: Final = Family(
     },
     # of latent attention the parts of a head count; those that carry its position are there, if it carries any or not
     words=frozenset({
-        "head_dim", "mla_use_nope", "moe_renormalize", "moe_router_activation_func", "num_expert_group",
+        "head_dim", "mla_use_nope", "moe_renormalize", "moe_router_activation_func", "num_expert_group", "qk_head_dim",
         "routed_scaling_factor", "topk_group", "use_grouped_topk",
     }),
     names={"model_max_length": "max_position_embeddings"},

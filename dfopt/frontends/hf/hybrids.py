@@ -121,6 +121,7 @@ _BAMBA: Final = Family(
         **_OF_MAMBA,
         attn_layer_indices=_places("places"),
         attn_rotary_emb=count("rotary_dim", needed=False),
+        partial_rotary_factor=one_of("0.5: half of a head", {0.5: NOTHING}),
     ),
     words=SCAN_WORDS | {"embedding_multiplier", "initializer_cfg", "z_loss_coefficient"},
     stack=_bamba,

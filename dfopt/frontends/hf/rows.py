@@ -61,13 +61,14 @@ FIELDS: Final[Mapping[str, Field]] = {
     "qkv_bias": one_of("false: biases of the type are not counted", {False: NOTHING}),
     "quantization_config": one_of("null, or a mapping", {None: NOTHING}),
     "shared_expert_intermediate_size": one_of("0: it has no shared expert", {0: NOTHING}),
+    "use_bidirectional_attention": one_of("null or false: text is causal", {None: NOTHING, False: NOTHING}),
     "use_qk_norm": one_of("true: the type has them", {True: NOTHING}),
 }
 """Of decoders whose layers are all alike, as far as a type has them."""
 BY_FAMILY: Final = frozenset({
     "decoder_sparse_step", "hidden_activation", "layer_types", "mlp_bias", "mlp_only_layers", "moe_intermediate_size",
     "num_experts", "num_experts_per_tok", "num_local_experts", "qkv_bias", "shared_expert_intermediate_size",
-    "sliding_window", "use_qk_norm", "use_sliding_window",
+    "sliding_window", "use_bidirectional_attention", "use_qk_norm", "use_sliding_window",
 })  # fmt: skip
 """Those of them that only some types have."""
 ATTENTIONS: Final = {"sliding_attention": "local", "full_attention": "global"}
@@ -112,6 +113,7 @@ EVERYWHERE: Final[Mapping[str, Field]] = {
     "chunk_size_feed_forward": one_of("0", {0: NOTHING}),
     "cross_attention_hidden_size": one_of("null", {None: NOTHING}),
     "is_encoder_decoder": one_of("false", {False: NOTHING}),
+    "partial_rotary_factor": one_of("1.0: a part of the features is not drawn", {1.0: NOTHING}),
     "pruned_heads": Field(lambda value: NOTHING if value in ({}, None) else None, "none"),
     "tie_encoder_decoder": one_of("false", {False: NOTHING}),
     "top_k": one_of("50, as of sampling", {50: NOTHING}),

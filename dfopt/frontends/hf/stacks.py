@@ -25,6 +25,7 @@ from dfopt.frontends.hf.fields import (
     natural,
     one_of,
     optional,
+    unless,
 )
 from dfopt.frontends.hf.layers import Given, dense_first, made_by
 from dfopt.frontends.hf.rows import NOTHING, rows
@@ -83,9 +84,13 @@ _INDEXED: Final = {
     "index_head_dim": count("index_dim"),
     "index_topk": count("top_k"),
 }
+_KINDS: Final = {
+    "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True}),
+    "layer_types": listed("all_alike", {"deepseek_sparse_attention": "alike", "indexed_attention": "alike"}),
+}
 _SPARSE_FAMILY: Final = replace(
     _LATENT_FAMILY,
-    fields=_INDEXED,
+    fields={**_INDEXED, **_KINDS},
     modules=replace(
         _LATENT_MODULES,
         mixer=(*_LATENT_MODULES.mixer, "self_attn.indexer.wq_b", "self_attn.indexer.wk"),
@@ -116,8 +121,7 @@ _GLM_DSA: Final = replace(
             "null, or which layers have an indexer",
         ),
         "index_skip_topk_offset": natural("index_offset", needed=False),
-        "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True}),
-        "layer_types": listed("all_alike", {"deepseek_sparse_attention": "alike", "indexed_attention": "alike"}),
+        **_KINDS,
     },
     words=_LATENT_WORDS | {"index_share_for_mtp_iteration", "moe_router_dtype"},
     names={"num_experts": "n_routed_experts"},
@@ -133,7 +137,7 @@ _GPT_OSS: Final = Family(
         "attention_bias": one_of("true: all projections have one", {True: NOTHING}, needed=True),
         "layer_types": listed("types", {name: kind for kind, name in _WINDOWS.items()}, needed=True),
     },
-    words=frozenset({"initial_context_length", "swiglu_limit"}),
+    words=frozenset({"initial_context_length", "swiglu_alpha", "swiglu_limit"}),
     names={"experts_per_token": "num_experts_per_tok"},
     stack=made_by(),
     modules=Modules(experts=("mlp.experts.gate_up_proj", "mlp.experts.down_proj"), few=("mlp.router",)),
@@ -177,7 +181,12 @@ LATENT_FAMILIES: Final[Mapping[str, Family]] = {
     "glm_moe_dsa": _GLM_DSA,
     "glm4_moe_lite": replace(
         _LATENT_FAMILY,
-        fields={**_LATENT, "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True})},
+        left_out={**_LATENT_FAMILY.left_out, "first_k_dense_replace": unless("mlp_layer_types", 1)},
+        fields={
+            **_LATENT,
+            "first_k_dense_replace": natural("dense", needed=False),
+            "mlp_layer_types": _KINDS["mlp_layer_types"],
+        },
     ),
     "minicpm3": replace(_DENSE, left_out={**_DENSE.left_out, "v_head_dim": _values_of_heads}),
     "mistral4": replace(

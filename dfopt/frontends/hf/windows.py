@@ -7,6 +7,7 @@ Phi-3, Cohere 2, OLMo 3, EXAONE 4, SmolLM3; ``configuration_mimo.py`` beside MiM
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import (
@@ -258,7 +259,7 @@ WINDOW_FAMILIES: Final[Mapping[str, Family]] = {
     "llama4_text": _LLAMA_4,
     "minimax_m2": _MINIMAX_2,
     "minimax_m3": _MINIMAX_3,
-    "minimax_m3_vl_text": _MINIMAX_3,
+    "minimax_m3_vl_text": replace(_MINIMAX_3, left_out={**_MINIMAX_3.left_out, "n_shared_experts": 1}),
     "mimo": Family(
         always={"bias": "qkv"},
         left_out={

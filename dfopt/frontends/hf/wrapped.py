@@ -22,15 +22,16 @@ _INHERITED: Final = ("tie_word_embeddings", "torch_dtype", "dtype", "quantizatio
 FRONTS: Final = ("model.language_model.", "language_model.model.", "language_model.")
 """What the names of the text model's weights begin with, instead of ``model.``."""
 _WORDS: Final = frozenset({
-    "audio_token_id", "boa_token_id", "boi_token_id", "boi_token_index", "eoa_token_id", "eoa_token_index",
-    "eoi_token_id", "eoi_token_index", "ignore_index", "image_end_token_id", "image_seq_length", "image_start_token_id",
-    "image_token_id", "image_token_index", "media_placeholder_token_id", "mm_tokens_per_image", "processor_class",
-    "spatial_merge_size", "use_unified_vision_chunk", "video_end_token_id", "video_placeholder",
+    "audio_token_id", "audio_token_index", "boa_token_id", "boi_token_id", "boi_token_index", "eoa_token_id",
+    "eoa_token_index", "eoi_token_id", "eoi_token_index", "ignore_index", "image_end_token_id", "image_seq_length",
+    "image_start_token_id", "image_token_id", "image_token_index", "media_placeholder_token_id", "mm_tokens_per_image",
+    "processor_class", "spatial_merge_size", "use_unified_vision_chunk", "video_end_token_id", "video_placeholder",
     "video_start_token_id", "video_token_id", "video_token_index", "vision_end_token_id", "vision_feature_layer",
     "vision_feature_select_strategy", "vision_soft_tokens_per_image", "vision_start_token_id", "vision_token_id",
     # how an image is cut into patches, and projections of their features
     "adapter_layer_norm_eps", "alignment_intermediate_size", "downsample_factor", "downsample_ratio",
-    "image_grid_pinpoints", "image_newline_dim", "multimodal_projector_bias", "projection_dim", "projector_bias",
+    "image_grid_pinpoints", "image_newline_dim", "merged_hidden_size", "multimodal_projector_bias", "projection_dim",
+    "projection_hidden_size", "projection_layer_norm_eps", "projector_bias",
     "projector_hidden_act", "projector_hidden_size", "projector_use_layernorm", "scale_factor",
     "use_image_newline_parameter", "vision_aspect_ratio",
 })  # fmt: skip
@@ -63,7 +64,7 @@ _QWEN: Final = ("qwen2", "qwen3", "qwen3_moe")
 _OF_LLAVA: Final = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3")
 _SMOL: Final = Wrapper(
     ("llama",),
-    words=frozenset({"use_reentrant_checkpointing", "vocab_size"}),
+    words=frozenset({"_pad_token_id", "use_reentrant_checkpointing", "vocab_size"}),
     drops=frozenset({
         "_flash_attn_2_enabled", "is_llama_config", "neftune_noise_alpha", "perceiver_config", "pixel_shuffle_factor",
         "transformers.js_config", "use_resampler", "rope_interleaved",
@@ -134,7 +135,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "mistral3": Wrapper(("mistral", "ministral3", "mistral4")),
     "paligemma": Wrapper(
         ("gemma", "gemma2"), words=frozenset({"hidden_size", "num_hidden_layers", "vocab_size"}),
-        drops=frozenset({"num_image_tokens"})
+        drops=frozenset({"num_image_tokens", "use_bidirectional_attention"})
     ),
     "phi3_v": Wrapper(("phi3",), parts=("embd_layer", "img_processor"), flat="phi3", words=frozenset({"num_crops"})),
     "phi4mm": Wrapper(
@@ -164,7 +165,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "step3p7": Wrapper(("step3p5",), flat="step3p5", words=frozenset({"understand_projector_stride"})),
     "video_llama_3": Wrapper(("qwen2",)),
     "vipllava": Wrapper(("llama",), words=frozenset({"projector_layernorm_eps", "vision_feature_layers"})),
-    "voxtral": Wrapper(("llama",), parts=("audio_config",)),
+    "voxtral": Wrapper(("llama",), parts=("audio_config",), words=frozenset({"hidden_size"})),
 }  # fmt: skip
 _SIZES: Final = {"hidden_act": "silu", "num_hidden_layers": 32, "num_attention_heads": 32}
 _OF_CLASSES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -202,6 +203,7 @@ class Text(NamedTuple):
     wrapped: bool = False
     what: str = "text model"
     left_out: Mapping[str, Any] = {}  # what its class takes for sizes that a config inside another one leaves out
+    notes: tuple[str, ...] = ()  # what is taken of two that differ
 
     def path(self, name: str) -> str:
         """Where a field stands, or would."""
@@ -244,8 +246,19 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
     paths = {name: f"{where}.{name}" for name in inner}
     above = [name for name in _INHERITED if name in data and inner.get(name) is None]
     merged = {**inner, **{name: data[name] for name in above}}
-    of_class = _OF_CLASSES.get(inner["model_type"], {})
-    return Text(merged, paths | {name: f"$.{name}" for name in above}, left, where, True, wrapper.what, of_class)
+    of_class, notes = _OF_CLASSES.get(inner["model_type"], {}), tuple[str, ...]()
+    if _ties_differ(data, inner):
+        merged["tie_word_embeddings"] = False
+        notes = ("tie_word_embeddings false: of two that differ, true is the default of a class",)
+    paths |= {name: f"$.{name}" for name in above}
+    return Text(merged, paths, left, where, True, wrapper.what, of_class, notes)
+
+
+def _ties_differ(data: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
+    """Whether only one of two configs ties embeddings in a file of transformers 5, which writes defaults into both."""
+    major = str(data.get("transformers_version")).partition(".")[0]
+    ties = [part.get("tie_word_embeddings") for part in (data, inner)]
+    return major.isdecimal() and int(major) >= 5 and True in ties and False in ties
 
 
 def _alike(one: Any, other: Any) -> bool:
@@ -270,7 +283,7 @@ def _thinking(
         issues.append(Issue(f"{front}.model_type", message))
     if issues:
         raise DocumentError(file, issues)
-    above = {name: data[name] for name in _INHERITED if name in data and name not in inner}
+    above = {name: data[name] for name in (*_INHERITED, "transformers_version") if name in data and name not in inner}
     try:
         found = text_of({**above, **inner, "model_type": wrapper.thinker}, file)
     except DocumentError as error:
@@ -298,6 +311,8 @@ def _issues(data: Mapping[str, Any], wrapper: Wrapper, inner: Any) -> Iterator[I
     if kind not in wrapper.texts:
         yield Issue(f"{where}.model_type", f"{'missing' if kind is None else f'found {shown(kind)}'}, {expected}")
     for name in _INHERITED:
+        if name == "tie_word_embeddings" and _ties_differ(data, inner):
+            continue
         if name in data and inner.get(name) is not None and not _alike(data[name], inner[name]):
             message = f"found {shown(inner[name])}, but {shown(data[name])} beside it ($.{name})"
             yield Issue(f"{where}.{name}", message)
