@@ -194,7 +194,7 @@ def test_what_contradicts_itself_is_refused(data: st.DataObject) -> None:
         ("deepseek v4: kinds of layers for ratios", {"compress_ratios": [0] * 44}, r"compress_rates: not understood"),
         ("deepseek v4: kinds of layers for ratios", {"mlp_layer_types": ["dense"]}, "mlp_layer_types"),
         ("minimax m3: an indexer's sizes beside the others", {"index_topk_blocks": 0}, r"\$\.layer_types: found"),
-        ("kimi linear: kinds of layers for their places", {"linear_num_heads": None}, r"\$\.layer_types: not understood"),
+        ("kimi linear: kinds of layers for their places", {"linear_num_heads": None}, r"layer_types: not understood"),
         ("dbrx: a config inside", {"num_key_value_heads": 4}, r"\$\.num_key_value_heads: not understood"),
         ("dots: a window that no layer has", {"layer_types": None}, r"\$\.sliding_window: found 4096"),
         ("phi 2: a share of features among those of positions", {"rope_parameters": {"partial_rotary_factor": 2}},
