@@ -181,7 +181,7 @@ def import_onnx(
 
 @importer.command("dfmodel")
 def import_dfmodel(
-    case: Annotated[Path, argument("CASE.json", "a DFModel setup and graph as JSON")],
+    case: Annotated[Path, argument("CASE", "a DFModel setup and graph as JSON, or its user_input/setup.txt")],
     output: Annotated[Path, option("folder for the documents", "-o", "--output", metavar="DIR")],
     overrides: Annotated[
         Path | None, option("a document of what the case leaves out", "--overrides", metavar="FILE")

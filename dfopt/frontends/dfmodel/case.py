@@ -33,6 +33,7 @@ _FIELDS = {
     "hpl": ("n",),
     "fft": ("length",),
     "training": ("num_layer", "seq_len", "num_config"),
+    "graph": (),  # of a setup without a workload: the graph alone
 }
 
 

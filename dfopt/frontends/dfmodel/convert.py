@@ -31,6 +31,7 @@ from dfopt.errors import DocumentError, Issue, refuse
 from dfopt.frontends.dfmodel import graph as graphs
 from dfopt.frontends.dfmodel import system as systems
 from dfopt.frontends.dfmodel.case import Data, ImportedCase, Unsupported, block_of, missing, overridden
+from dfopt.frontends.dfmodel.text import case_of
 
 _SHARDING: dict[str, Sharding] = {
     "OUTER_SHARDING": "outer", "M_SHARDING": "m", "K_SHARDING": "k", "N_SHARDING": "n", "NO_SHARDING": "none",
@@ -38,17 +39,24 @@ _SHARDING: dict[str, Sharding] = {
 _OVERLAP = {"PERFECT_OVERLAP": "perfect", "NO_OVERLAP": "none", "OVERLAP_COMPUTE_MEMORY": "compute_memory"}
 _PADDED = "shards are rounded up to whole rows, so the graph is padded; utilization counts the FLOP of the case"
 _GRADIENTS = "gradients: bytes taken for nanoseconds, as in the program; its data-parallel groups span all axes"
-_NOTES = {"dlrm": _GRADIENTS, "hpl": _PADDED, "fft": _PADDED}
+_ALONE = "no workload is said: one evaluation of the graph; an axis without one of TP, PP, DP is free"
+_NOTES = {"dlrm": _GRADIENTS, "hpl": _PADDED, "fft": _PADDED, "graph": _ALONE}
 
 
 def load_case(path: str | Path, overrides: str | Path | None = None) -> ImportedCase:
-    """Read a case, a JSON file.
+    """Read a case: a JSON file, or a setup in text format (any other suffix).
 
     ``overrides`` is a document that supplies what cases leave out, or the folder of one called ``overrides.yaml``.
     Raises `DocumentError` for what is no DFModel case, leaves out what the import needs, or uses a feature that is
     not there.
     """
-    return convert(load_strict(Path(path)), Path(path).stem, overrides)
+    path = Path(path)
+    if path.suffix.lower() in (".json", ".yaml", ".yml"):
+        return convert(load_strict(path), path.stem, overrides)
+    try:
+        return convert(case_of(path.read_text(encoding="utf-8"), str(path)), path.stem, overrides)
+    except (OSError, UnicodeDecodeError, KeyError) as error:
+        refuse(str(path), f"found no DFModel setup: {error}", "expected JSON, or text as in user_input/setup.txt")
 
 
 def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCase:
@@ -96,13 +104,14 @@ def _converted(data: Data, name: str) -> ImportedCase:
     if sharding:
         notes.append("sharding as the case records it")
     given = {k["name"]: k["config"] for k in drawn["kernels"] if not by_kernel and k.get("config", -1) >= 0}
+    unused = () if all(axis.carries for axis in axes) else None  # an axis that carries nothing may carry anything
     pins = Pins(
-        **{axis.dims_key: dims.get(axis.label, ()) for axis in AXES.values()},
+        **{axis.dims_key: dims.get(axis.label, unused) for axis in AXES.values()},
         p_max=None if by_kernel else int(partitions),
         sharding={kernel: _SHARDING[z] for kernel, z in zip(names, sharding, strict=bool(sharding))},
         partition=given,
     )
-    padding = _flop(graph.kernels) / _flop(map(graphs.kernel_of, drawn["kernels"])) if block in _NOTES else 1.0
+    padding = _flop(graph.kernels) / _flop(map(graphs.kernel_of, drawn["kernels"])) if block in ("hpl", "fft") else 1.0
     return ImportedCase(graph, system, assumptions, pins, tuple(notes), padding)
 
 
@@ -138,7 +147,7 @@ def _assumptions(setup: Data, execution: Data, block: str) -> Assumptions:
         overlap=_OVERLAP[overlap],
         compute_utilization=util,
         compute_model="fixed" if util else "cycle",
-        all_reduce_passes=2 if execution.get("separate_rs_ag_for_ar") or not any(fields) else 1,
+        all_reduce_passes=2 if execution.get("separate_rs_ag_for_ar") or not (any(fields) or block == "graph") else 1,
         weight_tiling="reread_all" if all(fields) else "free",
         weights_from_dram="topo" in setup["system"] and block != "training",
         **changes,

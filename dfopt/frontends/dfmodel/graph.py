@@ -62,7 +62,7 @@ def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], n
         word_bytes=word,
         kernels=tuple(kernels),
         tensors=tensors,
-        carried=_carried(kernels, tensors) if build is _layer else (),
+        carried=_carried(kernels, tensors) if "num_layer" in execution[block] else (),
         **fields,
     )
 
@@ -116,12 +116,13 @@ def _layer(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built
     kernels = [kernel_of(k, stream=streams.get(k.get("tiling", "N_TILING"), "none")) for k in drawn["kernels"]]
     caches = {k["id"] for k in drawn["kernels"] if _is_cache(k)}
     microbatch = int(block.get("micro_batch_size") or 1)  # left to their solver, which has none faster than 1
-    fields = {
-        "repeat": int(block["num_layer"]),
+    fields: Data = {
+        "repeat": int(block.get("num_layer", 1)),
         "microbatch": microbatch,
         "batch": int(block.get("global_batch_size", 1)),  # the first generation reports the time of one sample
-        "tokens": {"processed": microbatch * int(block["seq_len"])},
     }
+    if "seq_len" in block:
+        fields["tokens"] = {"processed": microbatch * int(block["seq_len"])}
     return kernels, lambda t: 0.0 if t.get("zero_out") or t["src"] in caches else float(t["bytes"]), fields
 
 

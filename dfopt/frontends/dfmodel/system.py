@@ -97,9 +97,10 @@ def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Pa
     core, memory = data["accelerator"], data.get("memory") or data["accelerator"]
     parallel: Parallel = {}
     for axis in axes:
-        if axis.carries not in ("TP", "PP", "DP"):
-            raise Unsupported(f"network axis {axis.name} carries {axis.carries or 'no parallelism'}")
-        parallel[axis.carries] = (*parallel.get(axis.carries, ()), axis.name)
+        if axis.carries not in ("TP", "PP", "DP", ""):
+            raise Unsupported(f"network axis {axis.name} carries {axis.carries}")
+        if axis.carries:
+            parallel[axis.carries] = (*parallel.get(axis.carries, ()), axis.name)
     latency = float(core.get("link_latency", 0.0)) * 1e-9
     chip = Chip(
         name=f"{name} accelerator",
