@@ -258,7 +258,7 @@ class JointAssignment:
             if assumptions.point_to_point == "per_step":
                 return found
             if assumptions.point_to_point == "per_microbatch":
-                return [self._handed_on("", (True, False), plan.interleave) for _ in found]
+                return [self._handed_on("", (True, False), plan.interleave)] * len(found)
             ways = [self._handed_on(name, (name == "_on",), 1) for name in ("_on", "_back")]
             for terms, stage in zip(found, instance.pipeline, strict=True):
                 often = messages(plan, assumptions, stage.number, all_alike=alone)

@@ -19,6 +19,7 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
+from dfopt.documents.sections import Section
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.milp import Solution, Termination, solve
@@ -211,6 +212,24 @@ def test_a_step_of_training_is_brute_force(repeat: int, overlap: str) -> None:
         assert free is not None
         for share_left in (2.0, *SQUEEZE):
             check(squeezed(world, free.score, "dram", share_left), {"p_max": 3})
+
+
+@pytest.mark.parametrize("messages", ["per_microbatch", "per_neighbour"])
+def test_stages_with_layers_of_several_kinds_are_brute_force(messages: str) -> None:
+    """Every stage sends what the slowest kind of layer hands on."""
+    sizes = {"m": 4, "n": 8}
+    kernels = (
+        Kernel(name="gemm", op="gemm", k=6, **sizes),
+        Kernel(name="narrow", op="elementwise", layer="other", **sizes),
+    )
+    carried = tuple(Tensor(src=name, dst=name) for name in ("gemm", "narrow"))
+    sections = (Section(layers=("layer", "other"), repeat=2),)
+    graph = Graph(name="g", kernels=kernels, carried=carried, sections=sections, batch=4)
+    chip = Chip(name="c", tiles=8, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
+    rings = tuple(NetworkDim(name=n, topology="ring", size=2, link_bandwidth=50.0, latency=0.05) for n in "xy")
+    chosen = resolve(Assumptions(tile_rows=1, point_to_point=messages), "dataflow", 0.9)
+    plan = Plan(tp=2, tp_dims=("x",), pp=2, pp_dims=("y",), microbatches=4, layers_per_stage=2)
+    check(World(graph, System(name="s", chip=chip, network=rings), plan, chosen), {"p_max": 2})
 
 
 @pytest.mark.parametrize("tensors_left", [2, 3])
