@@ -129,7 +129,7 @@ class Setting:
                 self._hiding[way] = self if chosen == self.assumptions else replace(self, assumptions=chosen)
             if (other := self._hiding[way]) is not self:
                 return other.seen(plan)
-        if plan.modules is None:
+        if plan.modules is None or self.of is not None:  # it is what one chip sees already
             return self
         key = plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size
         if key not in self._of_members:

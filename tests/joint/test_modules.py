@@ -154,13 +154,21 @@ def test_nothing_is_better_than_what_is_found_nightly(
     check_nothing_better(graph, chosen, data)
 
 
-def check_nothing_better(graph: Graph, chosen: df.Assumptions, data: st.DataObject) -> None:
+@share(0.15)
+@given(models(most=4), assumptions(sharding_objective="joint", tile_rows=1, gradient_overlap=None), st.data())
+def test_one_milp_is_brute_force(graph: Graph, chosen: df.Assumptions, data: st.DataObject) -> None:
+    check_nothing_better(graph, chosen, data, formulation="assignment", p_max=2)
+
+
+def check_nothing_better(graph: Graph, chosen: df.Assumptions, data: st.DataObject, **more: Any) -> None:
     """Over plans, schemes of modules, shardings and fusions; infeasible exactly when brute force finds nothing."""
     model = chosen.compute_model
     system = data.draw(systems(graph, cycle=model == "cycle", efficiency=model == "efficiency"))
     degrees = [n for n in (2, 3, 4) if system.chips % n == 0]
     assume(len(graph.kernels) <= 6 and degrees)
-    asked: dict[str, Any] = {"mp": data.draw(st.sampled_from(degrees)), "dp": 1, "pp": 1}
+    asked: dict[str, Any] = {"mp": data.draw(st.sampled_from(degrees)), "dp": 1, "pp": 1} | more
+    if chosen.execution == "kernel_by_kernel":
+        asked.pop("p_max", None)
     if chosen.empty_partitions == "forbid" and chosen.execution != "kernel_by_kernel":
         asked["p_max"] = 2
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
