@@ -230,6 +230,10 @@ def _check(setting: Setting, request: Request) -> None:
             f"operand_traffic: found {assumptions.operand_traffic} beside heat: aware, which knows tensors only; use"
             " heat: ignore"
         )
+    if request.formulation == "assignment" and request.heat == "aware":
+        raise PlanError(
+            "heat: found aware beside formulation: assignment, which lists no blocks to cool; use formulation: auto"
+        )
     if assumptions.bubble == "stages" and request.heat == "aware":
         raise PlanError(
             "bubble: found stages beside heat: aware, which knows the slowest stage only; use bubble: one_f_one_b, or"

@@ -455,7 +455,7 @@ def test_errors_say_what_to_do() -> None:
         chosen = Assumptions(sharding_objective=how)
         with pytest.raises(Infeasible, match="above its limit while the chip rests"):
             df.optimize(pair, system, assumptions=chosen, tp=8, heat="aware", stack=scorched)
-    with pytest.raises(PlanError, match="at most 20000 down-sets in a stage"):
+    with pytest.raises(PlanError, match="heat: found aware beside formulation: assignment"):
         df.optimize(
             graph, system, tp=8, heat="aware", stack=df.load_stack("hybrid-vault"), formulation="assignment", p_max=2
         )
