@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dfopt as df
 from dfopt.arguments import ratio
@@ -28,11 +29,16 @@ from dfopt.documents.system import System
 from dfopt.errors import DfoptError
 from dfopt.frontends.calculon import load_case
 from dfopt.search.verify import verify
-from dfopt.workloads import expand, load_graph
+from dfopt.workloads import expand, load_graph, parameters_of
 from dfopt.workloads.executions import load_executions
 
 FILES = Path(__file__).parents[1] / "tests" / "golden" / "calculon"
 WAYS = ("none", "attention", "full")
+
+
+def layers_of(model: str) -> dict[str, Any]:
+    """Parameters of a training step of the layers alone, without embedding, logits and loss."""
+    return {"mode": "training"} | ({"ends": False} if "ends" in parameters_of(model)[0] else {})
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,10 @@ class Space:
     def drawn(self) -> tuple[list[Graph], System, Assumptions | str]:
         """The workload in every microbatch and way to compute, the machine, and what is taken for granted."""
         if self.chips is None and self.calibrated:
-            graphs = [*load_executions(self.model, mode="training", batch=self.batch)]
+            graphs = [*load_executions(self.model, **layers_of(self.model), batch=self.batch)]
             return graphs, df.load_system(self.system), "calibrated"
         if self.chips is None:
-            sizes = {"mode": "training", "batch": self.batch}
+            sizes = layers_of(self.model) | {"batch": self.batch}
             graphs = [load_graph(self.model, **sizes, recompute=how) for how in WAYS]
             return graphs, df.load_system(self.system), "ideal"
         case = load_case(

@@ -30,7 +30,7 @@ SAME = 1e-6
 PAIRS = [
     "gpt3-175b:sn10-8-torus",
     "gpt3-1t:sn30-1024-2dtorus",
-    "llama-3.1-70b:h100-256:mode=training",
+    "llama-3.1-70b:h100-256:mode=training,ends=false",
     "llama-3.2-3b:groq-lpu-v1-8:batch=1,microbatch=1",
     "gpt3-175b:sn10-8-ring",
     "gpt3-175b:sn10-8-ring:mode=training",

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from executions import layers_of
+
 import dfopt as df
 from dfopt.errors import DfoptError
 from dfopt.workloads.executions import WAYS, load_executions
@@ -55,7 +57,7 @@ def rows(name: str, limit: float) -> Iterator[str]:
     """A line for the search and for every run."""
     model, machine, nodes, batch, runs = SPACES[name]
     system = df.load_system(machine, {"network.cluster.size": nodes})
-    sizes, began = {"mode": "training", "batch": batch}, time.process_time()
+    sizes, began = layers_of(model) | {"batch": batch}, time.process_time()
     first, *others = load_executions(model, **sizes)
     best = df.optimize(first, system, variants=others, time_limit=limit, sensitivity=False)
     spent = time.process_time() - began

@@ -20,6 +20,7 @@ from dfopt.physics import ops
 NEAR = 1e-6  # of the least capacity: so much more works, so much less does not
 SAME = 1e-9
 MODEL, MACHINE = "llama-3.1-70b", "h100-256"
+TRAINED = {"mode": "training", "ends": False}
 Degrees = tuple[int, int, int, int]
 
 
@@ -100,13 +101,13 @@ def infeasible(asked: Asked) -> Iterator[Row]:
     """The least DRAM that works against a MILP for every plan, and what a model that fits nowhere lacks."""
     warm()
     for rules in (ALONE, {"execution": "kernel_by_kernel"}):
-        free = Case(MODEL, with_bytes(None), {"mode": "training"}, rules)
+        free = Case(MODEL, with_bytes(None), TRAINED, rules)
         result, _ = free.solved(asked.seconds)
         least, plan, count = over_plans(result)
         said = f"{MODEL} training, {MACHINE}, {', '.join(f'{key}={value}' for key, value in rules.items())}"
         seen, met = [f"{count} MILPs: {least / 1e9:.6f} GB ({plan.label})"], True
         for share, fits in ((1 - NEAR, False), (1 + NEAR, True)):
-            case = Case(MODEL, with_bytes(least * share), {"mode": "training"}, rules)
+            case = Case(MODEL, with_bytes(least * share), TRAINED, rules)
             try:
                 answer, seconds = case.solved(asked.seconds)
                 most = max(stage.dram_bytes for stage in answer.score.stages)
@@ -125,7 +126,7 @@ def infeasible(asked: Asked) -> Iterator[Row]:
 def largest(asked: Asked) -> Row:
     """Llama 3.1 405B as it was trained, on chips too small for it: degrees of arXiv 2407.21783, table 4."""
     network = {"topology": "dgx_2", "sizes": [8, 2048], "links": ["nvlink-4-450", "infiniband-ndr"]}
-    sizes = {"mode": "training", "batch": 2048, "causal": True, "recompute": "attention"}
+    sizes = TRAINED | {"batch": 2048, "causal": True, "recompute": "attention"}
     degrees = {"tp": 8, "pp": 16, "dp": 128}
     case = Case("llama-3.1-405b", compose(chip="h100-sxm", network=network), sizes, {}, degrees)
     try:

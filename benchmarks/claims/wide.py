@@ -101,7 +101,8 @@ def wide_training(asked: Asked) -> Iterator[Row]:
         file = Path(folder) / "h800-2048.yaml"
         df.with_fields(df.load_system("h800-2048"), UNLIMITED).dump(file)
         for given, limit in ((["--pp", PIPELINES], 30.0), ([], 60.0)):
-            words = ["--param", "mode=training", "--batch", "15360", "--microbatch", "64", *given]
+            layers = ["--param", "mode=training", "--param", "ends=false"]
+            words = [*layers, "--batch", "15360", "--microbatch", "64", *given]
             found = asked_of(str(file), *words, limit=limit)
             said = "h800-2048, DRAM without limit:"
             met = found.proven(limit) and found.wide

@@ -44,7 +44,14 @@ STATES = ("weights", "tables", "gradients", "optimizer")
 _RECOMPUTE = {"none": "none", "attn_only": "attention", "full": "full"}
 _SMALL: dict[str, dict[str, Any]] = {
     "transformer": {},
-    "decoder": {"vocab": 51200, "rotary": False, "gated_mlp": False, "norm": "layernorm", "scores_dropout": True},
+    "decoder": {
+        "vocab": 51200,
+        "ends": False,
+        "rotary": False,
+        "gated_mlp": False,
+        "norm": "layernorm",
+        "scores_dropout": True,
+    },
 }
 Row = dict[str, str]
 

@@ -155,8 +155,8 @@ class ServingParameters(StepParameters):
 
     ends: bool | None = Field(
         default=None,
-        description="draw embedding, final norm and logits too; they load the first and last stage. none = in serving,"
-        " that is with a phase",
+        description="draw embedding, final norm, logits and in training the loss; they load the first and last stage."
+        " none = in serving, that is with a phase, and in training",
     )
     phase: Literal["prefill", "decode", "verify", "mixed"] | Phase | None = Field(
         default=None,
@@ -210,7 +210,7 @@ class ServingParameters(StepParameters):
     @property
     def drawn_ends(self) -> bool:
         """Whether embedding, final norm and logits are drawn."""
-        return self.keeps if self.ends is None else self.ends
+        return self.keeps or self.mode == "training" if self.ends is None else self.ends
 
     @property
     def evaluation(self) -> Phase:

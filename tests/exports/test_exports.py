@@ -254,10 +254,13 @@ def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPath
     assert sizes_of(run.graph) == replace(model, dropout=model.dropout and plain)
 
 
-@pytest.mark.parametrize(("name", "by_tokens"), [("gpt3-175b", True), ("llama-3.1-8b", False), ("mixtral-8x7b", True)])
-def test_shardings_send_what_megatron_sends(name: str, by_tokens: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "more", "by_tokens"),
+    [("gpt3-175b", {}, True), ("llama-3.1-8b", {"ends": False}, False), ("mixtral-8x7b", {"ends": False}, True)],
+)
+def test_shardings_send_what_megatron_sends(name: str, more: dict[str, bool], by_tokens: bool) -> None:
     """Two all-reduces in the forward pass of a layer, or two reduce-scatters and two gathers (Korthikanti et al.)."""
-    graph = load_graph(name, mode="training", batch=64)
+    graph = load_graph(name, mode="training", batch=64, **more)
     pins = megatron_shardings(graph, 8, by_tokens)
     assert set(pins) == set(graph.index())
     found = df.optimize(

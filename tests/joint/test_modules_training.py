@@ -312,9 +312,12 @@ def test_a_share_of_a_gradient_is_of_a_gradient() -> None:
 @pytest.mark.parametrize("recompute", ["attention", "full+attention", "op+attention"])
 def test_tokens_of_a_sequence_are_shared_whatever_runs_again(recompute: str) -> None:
     """Keys are gathered once more for what runs again, and its gradients are those of what it stands for."""
-    sizes = {"hidden": 64, "heads": 8, "kv_heads": 2, "head_dim": 8, "ffn": 96, "vocab": 100, "seq": 32, "layers": 4}
-    graph = df.load_graph("llama-3.1-8b", mode="training", recompute=recompute, batch=8, **sizes)
-    whole = df.load_graph("llama-3.1-8b", mode="training", batch=8, **sizes)
+    sizes = {
+        "hidden": 64, "heads": 8, "kv_heads": 2, "head_dim": 8, "ffn": 96, "vocab": 100, "seq": 32, "layers": 4,
+        "mode": "training", "ends": False, "batch": 8,
+    }  # fmt: skip
+    graph = df.load_graph("llama-3.1-8b", recompute=recompute, **sizes)
+    whole = df.load_graph("llama-3.1-8b", **sizes)
     parts = {}
     for each in (graph, whole):
         plan = Plan(mp=2, mp_dims=("nvlink",), modules=Modules(stream="context", mixer="context", dense="n"))

@@ -29,7 +29,9 @@ from dfopt.show.stages import stage_facts
 from dfopt.workloads import WORKLOADS
 from dfopt.workloads.recompute import recomputed, some_recomputed
 
-SIZES = {"hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 64, "mode": "training"}
+SIZES = {
+    "hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 64, "mode": "training", "ends": False,
+}  # fmt: skip
 BY_KERNEL = Assumptions(execution="kernel_by_kernel")
 
 

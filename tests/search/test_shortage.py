@@ -47,7 +47,7 @@ def machine(*sizes: int, dram: float) -> System:
 
 
 def refused(graph: str, system: System, batch: int = 32, **asked: Any) -> Infeasible:
-    drawn = load_graph(graph, mode="training", batch=batch, causal=True, recompute="attention")
+    drawn = load_graph(graph, mode="training", ends=False, batch=batch, causal=True, recompute="attention")
     with pytest.raises(Infeasible) as error:
         optimize(drawn, system, assumptions=JOINT, **asked)
     return error.value
@@ -124,10 +124,10 @@ def test_the_fullest_stage_and_what_copies_share() -> None:
     assert least.alike == {"weights": 200.0}
 
 
-@pytest.mark.parametrize("name", ["gpt3-175b", "llama-3.2-1b"])
-def test_the_leanest_schemes_hold_what_every_sharding_holds_at_least(name: str) -> None:
+@pytest.mark.parametrize(("name", "more"), [("gpt3-175b", {}), ("llama-3.2-1b", {"ends": False})])
+def test_the_leanest_schemes_hold_what_every_sharding_holds_at_least(name: str, more: dict[str, bool]) -> None:
     """Where DRAM is short the search starts from them."""
-    graph, system = load_graph(name, mode="training"), h100s(1)
+    graph, system = load_graph(name, mode="training", **more), h100s(1)
     setting = Setting(graph, system, resolve(JOINT, "kernel_by_kernel", 0.8))
     (plan,), _ = asked_plans(graph, system, Request(tp=8), setting.assumptions)
     nodes = Nodes(replace(setting, system=h100s(1, 1e6)), options_of())

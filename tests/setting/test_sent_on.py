@@ -15,7 +15,10 @@ from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Setting
 from dfopt.workloads import WORKLOADS
 
-SIZES = {"hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 64, "mode": "training", "layers": 4}
+SIZES = {
+    "hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 64, "layers": 4,
+    "mode": "training", "ends": False,
+}  # fmt: skip
 BY_KERNEL = df.Assumptions(execution="kernel_by_kernel")
 STREAM = 2.0 * 64 * 64  # bytes of what a layer hands on
 

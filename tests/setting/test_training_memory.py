@@ -28,8 +28,10 @@ from dfopt.workloads.recompute import RECOMPUTES
 
 WORKLOAD: dict[str, dict[str, Any]] = {
     "transformer": {},
-    "decoder": {"vocab": 50, "rotary": False, "gated_mlp": False, "norm": "layernorm", "scores_dropout": True},
-}
+    "decoder": {
+        "vocab": 50, "ends": False, "rotary": False, "gated_mlp": False, "norm": "layernorm", "scores_dropout": True,
+    },
+}  # fmt: skip
 HIDDEN, HEADS, SEQ, LAYERS, MICROBATCH = 64, 8, 16, 6, 2
 
 

@@ -19,8 +19,8 @@ def changed(graph: Graph, **fields: object) -> Graph:
 @pytest.mark.parametrize("name", ["gpt2-small", "llama-3.1-8b"])
 def test_the_layer_is_the_one_that_is_drawn_once(name: str, drawn: int, mode: str) -> None:
     """Drawn once or several times, it is the same document but for the names of its kernels."""
-    layers = {"gpt2-small": 12, "llama-3.1-8b": 24}[name]
-    once, several = (df.load_graph(name, mode=mode, layers=layers, drawn=many) for many in (1, drawn))
+    asked = {"gpt2-small": {"layers": 12}, "llama-3.1-8b": {"layers": 24, "ends": False}}[name]
+    once, several = (df.load_graph(name, mode=mode, **asked, drawn=many) for many in (1, drawn))
     found = unrolled(several)
     assert found is not None and unrolled(once) is None
     assert found.layer.repeat == once.repeat == drawn * several.repeat

@@ -57,7 +57,7 @@ def decoders(draw: Any) -> dict[str, Any]:
         "post_norm": draw(st.booleans()), "microbatch": draw(st.integers(1, 3)), "seq": draw(st.integers(1, 9)),
         "vocab": draw(st.integers(1, 40)), "tie_embeddings": draw(st.booleans()), "layers": layers,
         "learned_positions": draw(st.integers(0, 9)), "word_bytes": draw(st.integers(1, 4)),
-        "drawn": draw(st.sampled_from([1, layers])), "mode": "training",
+        "drawn": draw(st.sampled_from([1, layers])), "mode": "training", "ends": False,
     }  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def test_gradients_are_as_large_as_what_they_are_of(p: dict[str, Any]) -> None:
 
 
 def test_wiring() -> None:
-    found = reads(build(**SMALL, mode="training"))
+    found = reads(build(**SMALL, mode="training", ends=False))
     assert {name: sources for name, sources in found.items() if "_bwd" in name} == {
         "Down_Proj_bwd": ["Add_2_bwd"],
         "Act_Mul_bwd_gate": ["Down_Proj_bwd", "Gate_Proj", "Up_Proj"],
@@ -201,7 +201,7 @@ def test_operands_of_the_backward_products(kv_heads: int) -> None:
 def test_a_plain_layer_does_the_products_of_the_transformer() -> None:
     """Against DFModel's list: the same backward and update products, but for how Q_bwd and K_bwd are cut in heads."""
     sizes: dict[str, Any] = {"hidden": 24, "heads": 4, "head_dim": 6, "ffn": 96, "seq": 7, "microbatch": 2}
-    ours = build(**sizes, **PLAIN | {"kv_heads": 4}, vocab=100, mode="training")
+    ours = build(**sizes, **PLAIN | {"kv_heads": 4}, vocab=100, mode="training", ends=False)
     theirs = WORKLOADS["transformer"](**sizes, mode="training")
     for op in ("gemm", "matmul", "weight_update"):
         flops = [sorted(flop(k) for k in graph.kernels if k.op == op) for graph in (ours, theirs)]
@@ -226,9 +226,7 @@ def test_serving_drops_nothing() -> None:
 
 
 def test_a_loss_of_several_kernels_moves_its_bytes_for_every_logit() -> None:
-    once, many = (
-        build(**SMALL, layers=1, mode="training", batch=8, ends=True, **m) for m in ({}, {"loss_bytes": 44.0})
-    )
+    once, many = (build(**SMALL, layers=1, mode="training", batch=8, **m) for m in ({}, {"loss_bytes": 44.0}))
     changed = [(k.name, k.dram_bytes) for k in many.kernels if k != by_name(once)[k.name]]
     assert changed == [("Loss", 44.0 * SMALL["vocab"] * SMALL["seq"])]
     system = load_system("h100-8")
@@ -239,7 +237,7 @@ def test_a_loss_of_several_kernels_moves_its_bytes_for_every_logit() -> None:
         moved = [sum(part.dram_bytes for part in parts) for parts in (before, after)]
         assert moved[1] - moved[0] == pytest.approx(changed[0][1] / tp)
     with pytest.raises(ValueError, match="found it without a loss"):
-        build(**SMALL, layers=1, mode="training", loss_bytes=44.0)
+        build(**SMALL, layers=1, mode="training", ends=False, loss_bytes=44.0)
 
 
 def test_gradients_go_to_the_layer_in_front() -> None:
@@ -252,6 +250,15 @@ def test_gradients_go_to_the_layer_in_front() -> None:
 
 
 # --- ends ---------------------------------------------------------------------------------------------------
+
+
+def test_a_training_step_has_its_ends_unless_they_are_left_out() -> None:
+    """As a served one; of a whole sample that is only evaluated they have to be asked for."""
+    ends = [{}, {"ends": True}, {"ends": False}]
+    default, drawn, without = (build(**SMALL, layers=2, mode="training", **each) for each in ends)
+    assert default == drawn and reads(default)["Loss"] == ["Logits"]
+    assert {kernel.module for kernel in default.kernels} - {kernel.module for kernel in without.kernels} == {"ends"}
+    assert build(**SMALL, layers=2) == build(**SMALL, layers=2, ends=False)
 
 
 @given(decoders())
@@ -269,7 +276,7 @@ def test_with_ends_every_parameter_but_norms_is_drawn(p: dict[str, Any]) -> None
 @given(decoders())
 def test_ends_cost_their_lookups_and_logits(p: dict[str, Any]) -> None:
     p = p | {"drawn": p["layers"]}
-    inner, graph = build(**p), build(**p, ends=True)
+    inner, graph = build(**p), build(**p | {"ends": True})
     tokens = p["seq"] * p["microbatch"]
     logits = 2 * p["hidden"] * p["vocab"] * tokens
     assert products(graph, "forward") == products(inner, "forward") + logits
@@ -281,7 +288,7 @@ def test_ends_cost_their_lookups_and_logits(p: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_wiring_of_the_ends(layers: int) -> None:
-    graph = build(**SMALL, layers=layers, drawn=layers, ends=True, mode="training")
+    graph = build(**SMALL, layers=layers, drawn=layers, mode="training")
     found = reads(graph)
     first, last = (".0", ".1") if layers == 2 else ("", "")
     assert found[f"Residual_In{first}"] == ["Embedding"]
@@ -299,8 +306,8 @@ def test_wiring_of_the_ends(layers: int) -> None:
 @given(decoders())
 def test_ends_of_layers_that_repeat_are_drawn_once(p: dict[str, Any]) -> None:
     """The same kernels, FLOP and weights; what passes between ends and layers is DRAM traffic of the ends."""
-    p = p | {"layers": 6, "drawn": 2}
-    graph, whole = build(**p, ends=True), build(**p | {"drawn": 6}, ends=True)
+    p = p | {"layers": 6, "drawn": 2, "ends": True}
+    graph, whole = build(**p), build(**p | {"drawn": 6})
     ends = {k.name: k for k in graph.kernels if k.layer}
     assert graph.repeat == 3
     assert graph.carried
@@ -338,14 +345,16 @@ def test_the_models_of_the_zoo_with_their_ends(name: str) -> None:
 
 # --- solving ------------------------------------------------------------------------------------------------
 
+MEGATRONS = {"all_reduce.forward": 2, "all_reduce.backward": 2}
+
 
 @pytest.mark.parametrize(
     ("name", "change", "plan", "collectives"),
     [
         # Forward, the sums behind O_Proj and Down_Proj; backward, those of what Q, K, V and gate, up have read.
-        ("llama-3.1-8b", {"batch": 2}, {"tp": 8}, {"all_reduce.forward": 2, "all_reduce.backward": 2}),
-        ("gemma-2-9b", {"batch": 2, "seq": 1024}, {"tp": 8}, {"all_reduce.forward": 2, "all_reduce.backward": 2}),
-        ("llama-68m", {"batch": 8, "ends": True, "drawn": 2}, {"tp": 4, "dp": 2}, None),
+        ("llama-3.1-8b", {"batch": 2, "ends": False}, {"tp": 8}, MEGATRONS),
+        ("gemma-2-9b", {"batch": 2, "seq": 1024, "ends": False}, {"tp": 8}, MEGATRONS),
+        ("llama-68m", {"batch": 8, "drawn": 2}, {"tp": 4, "dp": 2}, None),
     ],
 )
 def test_a_training_step_solves(
