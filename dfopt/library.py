@@ -24,6 +24,7 @@ from dfopt.machines.compose import expand_system
 from dfopt.machines.designs import expand_design, load_design
 from dfopt.machines.fields import with_fields
 from dfopt.machines.replace import replaced
+from dfopt.machines.sizes import sized, split_size
 from dfopt.machines.stacks import expand_stack
 from dfopt.machines.technologies import expand_part, expand_technology
 from dfopt.technology.as_system import derived_system
@@ -61,6 +62,8 @@ def load_sized(name_or_path: str, overrides: dict[str, Any] | None = None) -> tu
     >>> parameters.computed, parameters.published
     (8030261248, 8030000000)
     """
+    if split_size(name_or_path)[1] is not None and not overrides:
+        return load_system(name_or_path), ()
     kind, path, data = _found(name_or_path)
     if overrides and kind != "graph":
         message = f"a document of kind {kind} has no parameters, found {', '.join(overrides)}"
@@ -105,8 +108,14 @@ def as_graphs(given: Graph | str | os.PathLike[str]) -> tuple[Graph, ...]:
     return (given,) if isinstance(given, Graph) else load_variants(_named(given, "graph"))
 
 
-def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> System:
-    """Load a system from the zoo or a file, or the system that a design makes.
+def load_system(
+    name_or_path: str | os.PathLike[str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    chips: int | None = None,
+    nodes: int | None = None,
+) -> System:
+    """Load a system from the zoo or a file, or the system that a design makes; also in another size.
 
     Parameters
     ----------
@@ -116,6 +125,9 @@ def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, An
     overrides
         Fields of the system with their values, see `dfopt.machines.fields.with_fields`; those of a design begin with
         ``design.``, such as ``design.budgets.power``.
+    chips, nodes
+        Size of the system, as in `dfopt.machines.sizes.sized`. A name may say it too: ``h100-256:64``, or ``h100:64``
+        of a family.
 
     Raises
     ------
@@ -129,8 +141,13 @@ def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, An
     8
     >>> load_system("sn10-8-ring", {"network.ring.size": 16}).chips
     16
+    >>> load_system("h100:64").chips, load_system("h100-8", nodes=2).chips
+    (64, 16)
     """
-    return system_from(load_source(name_or_path), overrides or {}, os.fspath(name_or_path))
+    name, own = split_size(name_or_path)
+    if own is not None and chips is not None:
+        refuse(os.fspath(name_or_path), f"found a size beside {chips} chips", "give one of them")
+    return system_from(load_source(name), overrides or {}, name, own if chips is None else chips, nodes)
 
 
 def load_source(name_or_path: str | os.PathLike[str]) -> System | Design:
@@ -144,13 +161,23 @@ def load_source(name_or_path: str | os.PathLike[str]) -> System | Design:
     return expand_design(data, path) if is_design else expand_system(data, path)
 
 
-def system_from(source: System | Design, fields: Mapping[str, Any], name: str) -> System:
-    """The system of a source, with some fields replaced as in `load_system`; ``name`` is what errors call it.
+def system_from(
+    source: System | Design,
+    fields: Mapping[str, Any],
+    name: str,
+    chips: int | None = None,
+    nodes: int | None = None,
+) -> System:
+    """The system of a source, in a size and with some fields replaced as in `load_system`; errors call it ``name``.
+
+    Where a field is the size of a dim, the others make up the chips or nodes that are asked for.
 
     Examples
     --------
     >>> system_from(load_source("sn10-8-ring"), {"chip.dram.bandwidth": "1 TB/s"}, "mine").chip.dram.bandwidth
     1000000000000.0
+    >>> [dim.size for dim in system_from(load_source("h100-256"), {"network.node.size": 4}, "mine", 64).network]
+    [4, 16]
     """
     of_design = {key.removeprefix(_OF_DESIGN): value for key, value in fields.items() if key.startswith(_OF_DESIGN)}
     rest = {key: value for key, value in fields.items() if not key.startswith(_OF_DESIGN)}
@@ -165,7 +192,16 @@ def system_from(source: System | Design, fields: Mapping[str, Any], name: str) -
             system = derived_system(design)
         except SystemSpecError as error:  # which does not know the file
             raise SystemSpecError(name, error.issues) from None
-    return with_fields(system, rest, name) if rest else system
+    system = sized(system, chips, nodes)
+    if not rest:
+        return system
+    changed = with_fields(system, rest, name)
+    if (chips or nodes) and changed.chips != system.chips:
+        changed = sized(changed, chips, nodes)
+        if with_fields(changed, rest, name) != changed:
+            message = f"found {system.chips} chips beside {', '.join(rest)}, which make another number"
+            refuse(name, message, "leave one of them out")
+    return changed
 
 
 def as_system(given: System | Design | str | os.PathLike[str]) -> System:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from dfopt.documents.graph import CollectiveKind
 from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
 Tier = Literal["package", "node", "rack", "cluster"]
+Wiring = Literal["ring", "line", "switch", "fully_connected"]
 # What fields of a link are called in a dim of a network; the others have the same name there.
 IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s"}
 
@@ -33,6 +34,13 @@ class Link(Part):
     switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
 
 
+class Slices(Part):
+    """Sizes of the dims of a network that can be had with one wiring, such as the slices of a pod of TPUs."""
+
+    topology: tuple[Wiring, ...] = Field(min_length=1, max_length=8, description="of each dim")
+    sizes: tuple[tuple[Annotated[int, Field(ge=1, le=10**7)], ...], ...] = Field(min_length=1, max_length=1000)
+
+
 class NetworkDim(Part):
     """One dimension of the network: every chip is in one group of ``size`` chips of this dim.
 
@@ -41,7 +49,7 @@ class NetworkDim(Part):
     """
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
-    topology: Literal["ring", "line", "switch", "fully_connected"]
+    topology: Wiring
     size: int = Field(ge=1, le=10**7)
     link_bandwidth: Bandwidth = Field(gt=0)
     efficiency: Ratio | None = Field(

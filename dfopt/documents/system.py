@@ -23,6 +23,7 @@ from dfopt.documents.memories import check_order
 from dfopt.documents.network import IN_A_DIM as IN_A_DIM
 from dfopt.documents.network import Link as Link
 from dfopt.documents.network import NetworkDim as NetworkDim
+from dfopt.documents.network import Slices
 from dfopt.documents.network import Tier as Tier
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError, repeated
@@ -176,6 +177,12 @@ class System(Named):
 
     chip: Chip
     network: tuple[NetworkDim, ...] = Field(default=(), max_length=8)
+    slices: tuple[Slices, ...] | None = Field(
+        default=None, max_length=8, description="sizes that its maker sells; none = any, but of rings and lines its own"
+    )
+    scale_out: Link | None = Field(
+        default=None, description="of each chip, to a switch between several of this system; none = there are no larger"
+    )
     collective_overhead: Seconds = Field(default=0.0, ge=0, description="of software, to start collectives of any size")
     stack: ChipStack | None = Field(default=None, description="the chip as a stack of dies; none = no physics of it")
 
@@ -232,7 +239,11 @@ class System(Named):
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         rows, memories = self.chip.efficiency, [one.name for one in self.chip.memories or ()]
-        issues = [*_dim_issues(self.network), *(efficiency_issues(rows, memories) if rows is not None else ())]
+        issues = [
+            *_dim_issues(self.network),
+            *_slice_issues(self),
+            *(efficiency_issues(rows, memories) if rows is not None else ()),
+        ]
         if self.stack is not None and len(self.chip.tiers) > 1:
             message = f"found beside {len(self.chip.tiers)} memories of the chip, expected one: that of the stack"
             issues.append(Issue("$.stack", message, "leave the stack out, or give the chip one memory"))
@@ -245,3 +256,10 @@ def _dim_issues(network: tuple[NetworkDim, ...]) -> Iterator[Issue]:
     for position, name, first in repeated(dim.name for dim in network):
         message = f"network dim {name!r} is named twice, first as $.network[{first}]"
         yield Issue(f"$.network[{position}].name", message, "plans name dims, so each needs a name of its own")
+
+
+def _slice_issues(system: System) -> Iterator[Issue]:
+    for position, slices in enumerate(system.slices or ()):
+        if {len(slices.topology), *map(len, slices.sizes)} != {len(system.network)}:
+            message = f"expected a wiring and a size for each of the {len(system.network)} dims"
+            yield Issue(f"$.slices[{position}]", message, "a dim that a slice does not have has size 1 there")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import NotInZoo, close_matches, did_you_mean, refuse
 
 Kind = Literal[
@@ -34,6 +36,12 @@ def one(kind: Kind) -> str:
 def zoo(kind: Kind) -> list[str]:
     """The names in the zoo, sorted."""
     return sorted(path.stem for path in _zoo_folder(kind).glob("*.yaml"))
+
+
+@cache
+def families() -> dict[str, str]:
+    """The system that stands for a family where a size is given, such as ``h100-256`` for ``h100:64``."""
+    return load_strict(_zoo_folder("systems") / "tables" / "families.yaml")
 
 
 def is_path(text: str) -> bool:
@@ -67,6 +75,8 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
         close = did_you_mean(text, names)  # such as a system for the name of its chip
         remedy = f"{close} `dfopt list {kind}` lists them all" if close else f"`dfopt list {kind}`"
         remedy = "the order is GRAPH SYSTEM" if {kind, other} == {"graphs", "systems"} else remedy
+        if kind == "systems" and text in families():
+            remedy += f"; {text}:N is {families()[text]} with N chips"
         if kind == "systems" and text in zoo("designs"):
             remedy += f"; the design of this name is designs/{text}"
         refuse(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)

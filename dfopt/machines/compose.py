@@ -8,6 +8,7 @@ A composed system file::
     memory: ddr4                        # or {part: hbm3-stack, count: 5}; may be left out if the chip has a dram
     network: {topology: torus, sizes: [4, 2], links: pcie-4}
     stack: hybrid-vault                 # or {part: hybrid-vault, ambient: 35 degC}; its memory, if none is given here
+    scale_out: infiniband-ndr           # the link of each chip to a switch between nodes, for sizes beyond this one
 
 ``network`` is a topology, or the part of one (``{part: torus-2d-1024, links: pcie-4}``), or a list of dims, each
 with its fields or with a ``link``. ``links`` is one for all dims, a list with one for each, or, for a topology
@@ -26,6 +27,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field, create_model
 
 from dfopt.documents.base import Document, Part, schema_of_forms
+from dfopt.documents.network import Slices
 from dfopt.documents.parts import Size
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
@@ -50,6 +52,8 @@ class _Composed(Document):
     description: str = ""
     source: str = ""
     collective_overhead: Seconds = Field(default=0.0, ge=0)
+    slices: tuple[Slices, ...] | None = None
+    scale_out: Link | None = None
 
 
 class _ChipForm(ChipBody):
@@ -129,6 +133,8 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
     for key, resolve in (("memory", resolver.memory), ("network", resolver.network)):
         if key in whole:
             whole[key] = resolve(whole[key], f"$.{key}")
+    if "scale_out" in whole:
+        whole["scale_out"] = resolver.part("links", whole["scale_out"], "$.scale_out")
     if "stack" in whole:
         whole["stack"] = stack_data(resolver, whole["stack"], "$.stack", file)
     if resolver.issues:
@@ -142,6 +148,8 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
             source=form.source,
             chip=Chip(**{**dict(form.chip), **memories}),
             network=_dims(form.network, file),
+            slices=form.slices,
+            scale_out=form.scale_out,
             collective_overhead=form.collective_overhead,
             stack=form.stack,
         )
@@ -200,6 +208,7 @@ def system_schema() -> dict[str, Any]:
         memory=(reference | None, None),
         network=(reference | list[dict[str, Any]], []),
         stack=(reference | None, None),
+        scale_out=(reference | None, None),
     )
     return schema_of_forms("System", System, composed)
 
@@ -216,6 +225,7 @@ def _is_composed(data: Mapping[str, Any]) -> bool:
         or "memory" in data
         or "memories" in data
         or isinstance(network, str | Mapping)
+        or isinstance(data.get("scale_out"), str)
         or any(isinstance(dim, Mapping) and "link" in dim for dim in dims)
     )
 

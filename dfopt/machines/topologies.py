@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from dfopt.documents.system import IN_A_DIM, Link, NetworkDim
+from dfopt.documents.network import IN_A_DIM, Link, NetworkDim, Wiring
 from dfopt.errors import Issue, SystemSpecError, did_you_mean
 
 __all__ = ["MOST", "TOPOLOGIES", "NamedTopology", "expand"]
 
-Wiring = Literal["ring", "line", "switch", "fully_connected"]
 MOST = 8  # dims of a system
 
 

@@ -17,6 +17,7 @@ from dfopt.documents.system import System
 from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path
 from dfopt.library import load_source, system_from
 from dfopt.machines.compose import compose
+from dfopt.machines.sizes import split_size
 
 __all__ = ["Machine", "machines", "of_study"]
 
@@ -81,11 +82,12 @@ def _same(one: Machine, other: Machine) -> bool:
 
 
 def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Iterator[Machine]:
-    beside = folder / entry.system
     label = entry.label or entry.system
+    name, chips = split_size(entry.system)
+    beside = folder / name
     with of_study(path, where, f"system {label}"):
-        source = load_source(beside if beside.is_file() else entry.system)
-        system = system_from(source, entry.set, entry.system)
+        source = load_source(beside if beside.is_file() else name)
+        system = system_from(source, entry.set, entry.system, chips)
     shape = " x ".join(f"{dim.topology} {dim.size}" for dim in system.network) or "one chip"
     stack = None if system.stack is None else system.stack.name
     labels = {"system": label, "chip": system.chip.name, "memory": None, "stack": stack, "link": None}

@@ -35,6 +35,7 @@ def without_prices(system: System) -> dict[str, Any]:
         dim.pop("tier", None)
         dim.pop("name")
     data["chip"].pop("efficiency", None)
+    data.pop("scale_out", None)
     return data
 
 
