@@ -84,7 +84,8 @@ class Plan(Document, OnAxes):
         return math.prod(extra.get(axis.name, 1) for axis in AXES.values() if axis.splits == splits)
 
     def _dims(self, splits: Splits) -> Dims:
-        return tuple(name for axis, _, dims in self.axes if axis.splits == splits for name in dims)
+        extra = self.__pydantic_extra__
+        return tuple(name for axis in AXES.values() if axis.splits == splits for name in extra.get(axis.dims_key, ()))
 
     @cached_property
     def shards(self) -> int:

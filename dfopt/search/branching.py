@@ -81,7 +81,8 @@ class Search:
         setting = self.setting
         try:
             with uncollected():
-                found, rejected = asked_plans(setting.graph, setting.system, self.options.request, setting.assumptions)
+                of = setting.graph, setting.system, self.options.request, setting.assumptions
+                found, rejected = asked_plans(*of, self.check_time)
         except PlanError as error:
             self.refused = error
             return []
@@ -138,8 +139,13 @@ class Search:
 
     def _bound_all(self, legal: list[Plan]) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
-        self.tables, self.bounds, self.used = self.plan_bounds.tables(legal), dict[Plan, float](), dict[Plan, float]()
+        self.tables, self.bounds, self.used = (
+            self.plan_bounds.tables(legal, self.check_time),
+            dict[Plan, float](),
+            dict[Plan, float](),
+        )
         for table in self.tables:
+            self.check_time()
             self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
             self.used.update(zip(table.plans, table.used_i.tolist(), strict=True))
 
@@ -157,6 +163,9 @@ class Search:
     def _out_of_time(self, something: bool) -> bool:
         """Whether to stop; while there is nothing to return a little later than was asked for."""
         return self.stopped or time.perf_counter() > self.options.deadline + (0.0 if something else _GRACE_S)
+
+    def check_time(self) -> None:
+        """Called while plans are listed and bounded, which here takes as long as it takes."""
 
     def _stop(self) -> None:
         """Ctrl-C: what is still solved from here on returns its start at once."""

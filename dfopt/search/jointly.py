@@ -23,14 +23,13 @@ from dfopt.search.branching import Search
 from dfopt.search.families import Families
 from dfopt.search.hiding import Hiding
 from dfopt.search.known import KnownSearch
-from dfopt.search.matrices import by_matrices, solved_together
+from dfopt.search.matrices import solved_together
 from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.placing import Placing, place
 from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Solved
-from dfopt.setting.instance import Instance
 from dfopt.setting.roofline import least_step
 from dfopt.setting.tables import Ints
 
@@ -69,7 +68,8 @@ class JointSearch(KnownSearch):
     def run_all(cls, searches: Sequence[Self]) -> None:
         """Go over the legal plans of several searches: always a step of the one with the least bound."""
         largest = max(searches, key=lambda one: one.setting.graph.microbatch)
-        race(searches, [search._all_steps() for search in searches], len(largest.legal) * len(searches))
+        plans = 0 if largest.found else largest._count_plans() * len(searches)
+        race(searches, [search._all_steps() for search in searches], plans)
         for search in searches:
             if search.levelled:  # their stages are chosen with the sharding
                 Search.run(search, search.levelled)
@@ -83,16 +83,19 @@ class JointSearch(KnownSearch):
         """Its steps; all plans are given up together, and not even listed, where all chips have too much to do."""
         graph, request = self.setting.graph, self.options.request
         self.levelled: list[Plan] = []  # whose stages are chosen with the sharding
+        low = least_step(self.setting)
         if self.as_whole:
-            yield False, (low := least_step(self.setting))
-            goal, late = self.incumbent * (1 - max(request.gap, SAME)), self._out_of_time(bool(self.found))
-            if late or low >= goal:
-                given_up = Found(low=low, late=late)
-                self.apart = given_up.of_graph(graph, goal, self.incumbent, request.gap, self.stopped)
+            yield False, low
+            late = self._out_of_time(bool(self.found))
+            if late or low >= self.incumbent * (1 - max(request.gap, SAME)):
+                self._give_up_graph(low, late)
                 return
-        joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
-        self.levelled = [plan for plan in self.legal if not joint[plan]]
-        yield from self._steps([plan for plan in self.legal if joint[plan]])
+        try:
+            joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
+            self.levelled = [plan for plan in self.legal if not joint[plan]]
+            yield from self._steps([plan for plan in self.legal if joint[plan]])
+        except OutOfTime:  # before all plans had a bound
+            self._give_up_graph(low, late=True)
 
     def together(self, legal: list[Plan]) -> None:
         """Those whose schemes and fusions are chosen together."""
@@ -152,12 +155,15 @@ class JointSearch(KnownSearch):
         """Take a step with what has the least bound."""
         unit = self._unit(entry.what)
         beaten = entry.bound >= self._goal(unit)
-        raised = self.families.raised(entry.what, entry.bound) if isinstance(entry.what, Plan) and not beaten else 0.0
+        late = not beaten and self._out_of_time(bool(self.found))
+        raised = 0.0
+        if isinstance(entry.what, Plan) and not beaten and not late:
+            raised = self.families.raised(entry.what, entry.bound)
         if raised > entry.bound:
             self._push(raised, entry.what)
             return
-        if beaten or self._out_of_time(bool(self.found)):
-            self._give_up(unit, entry.bound, late=not beaten)
+        if beaten or late:
+            self._give_up(unit, entry.bound, late=late)
             if isinstance(entry.what, Plan) and np.isfinite(self.units[unit].value):
                 self.units[unit].agreed |= self.families.agreed(entry.what)
             return
@@ -337,21 +343,6 @@ class JointSearch(KnownSearch):
         unit = self._unit(node)
         if self.levels and self._looks(unit) and node.bound < self._cut(unit) and not self._out_of_time(True):
             self._first(node)
-
-    def _by_matrices(self, instance: Instance) -> None:
-        """One MILP per tile count: as asked for, or where the stages of kernels that are drawn once are open too."""
-        plan = instance.plan
-
-        def cut() -> float:
-            return self._to_beat((plan, None))
-
-        for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, start=self._looks((plan, None))):
-            if isinstance(outcome, Solved):
-                self._keep((plan, tiles), outcome)
-            late = outcome.limited if isinstance(outcome, Solved) else outcome.bound < cut()
-            self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound), late=late)
-            if self.stopped:
-                raise KeyboardInterrupt
 
     def _fitting(self, node: Node, unit: Unit, options_k: Ints, cut: float) -> tuple[float, Ints]:
         """Where the best schemes do not fit: the value of those that do, if it is known, and schemes to split by."""

@@ -9,10 +9,13 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution
+from dfopt.fusion.clock import OutOfTime
 from dfopt.search.branching import Search
+from dfopt.search.matrices import by_matrices
 from dfopt.search.node import SAME, Found, Node, Unit
 from dfopt.search.nodes import Nodes
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
+from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Ints
 
 
@@ -51,6 +54,24 @@ class KnownSearch(Search):
         found.low, found.every = min(found.low, bound), min(found.every, bound, every)
         found.late |= late
 
+    def _give_up_graph(self, low: float, late: bool) -> None:
+        """Leave all plans together, with a bound that holds under each."""
+        request, self.records = self.options.request, []
+        goal = self.incumbent * (1 - max(request.gap, SAME))
+        given_up = Found(low=low, late=late)
+        self.apart = given_up.of_graph(self.setting.graph, goal, self.incumbent, request.gap, self.stopped)
+
+    def _count_plans(self) -> int:
+        try:
+            return len(self.legal)
+        except OutOfTime:
+            return 0
+
+    def check_time(self) -> None:
+        """Give up listing and bounding plans when the time is up."""
+        if self._out_of_time(bool(self.found)):
+            raise OutOfTime
+
     def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
         """Fuse such schemes, if there are any and they were not tried yet: a mapping, if not yet the best."""
         if options_k is None or tuple(options_k.tolist()) in node.tried:
@@ -69,6 +90,21 @@ class KnownSearch(Search):
         found = by_levels(node.ready.instance, self.options, self.memo, tiles, self._to_beat(unit))
         if found is not None:
             self._keep(unit, found)
+
+    def _by_matrices(self, instance: Instance) -> None:
+        """One MILP per tile count: as asked for, or where the stages of kernels that are drawn once are open too."""
+        plan = instance.plan
+
+        def cut() -> float:
+            return self._to_beat((plan, None))
+
+        for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, start=self._looks((plan, None))):
+            if isinstance(outcome, Solved):
+                self._keep((plan, tiles), outcome)
+            late = outcome.limited if isinstance(outcome, Solved) else outcome.bound < cut()
+            self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound), late=late)
+            if self.stopped:
+                raise KeyboardInterrupt
 
     def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
         """The best mapping under schemes of all kernels, as :meth:`Nodes.exact` finds it."""

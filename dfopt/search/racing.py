@@ -64,7 +64,7 @@ def _dive(searches: Sequence[Search], steps: Sequence[Steps]) -> None:
     """Look for a first mapping; others than those that have begun may never have to, once something is known."""
     if begun := [search for search in searches if hasattr(search, "units")]:
         dive(cast("Sequence[JointSearch]", begun))
-    if not searches[0].found:
+    if not searches[0].found and not searches[0]._out_of_time(False):
         begun = [search for search, steps_of in zip(searches, steps, strict=True) if _begin(search, steps_of)]
         dive(cast("Sequence[JointSearch]", begun))
 
@@ -74,7 +74,7 @@ def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entr
     taken, dived = 0, False
     while open_ and time.perf_counter() < end:
         taken += 1
-        if taken > _PATIENCE and not dived and not searches[0].found:
+        if taken > _PATIENCE and not dived and not searches[0].found and not searches[0]._out_of_time(False):
             dived = True
             _dive(searches, steps)
         _, number = heapq.heappop(open_)

@@ -85,15 +85,15 @@ def search_space(
 
 
 def together(spaces: Sequence[Space]) -> Space:
-    """The space of several searches, such as those of several microbatch sizes."""
+    """The space of several searches, such as those of several microbatch sizes; empty where no plan was listed."""
     return Space(
         plans=sum(space.plans for space in spaces),
-        log10_shardings=max(space.log10_shardings for space in spaces),
-        log10_stages=max(space.log10_stages for space in spaces),
-        log10_fusions=max(space.log10_fusions for space in spaces),
-        tile_counts=max(space.tile_counts for space in spaces),
-        log10_total=_log10_sum(np.array([space.log10_total for space in spaces])),
-        exact=all(space.exact for space in spaces),
+        log10_shardings=max((space.log10_shardings for space in spaces), default=0.0),
+        log10_stages=max((space.log10_stages for space in spaces), default=0.0),
+        log10_fusions=max((space.log10_fusions for space in spaces), default=0.0),
+        tile_counts=max((space.tile_counts for space in spaces), default=1),
+        log10_total=_log10_sum(np.array([space.log10_total for space in spaces])) if spaces else 0.0,
+        exact=bool(spaces) and all(space.exact for space in spaces),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ def plans(
     interleaved: bool = False,
     schemes: Mapping[str, str] | None = None,
     place: Mapping[Item, str] | None = None,
+    check_time: Callable[[], None] = lambda: None,
     **asked: Any,
 ) -> tuple[list[Plan], list[Rejected]]:
     """All plans: every network dim carries one axis, or shares its chips out among several.
@@ -89,6 +90,8 @@ def plans(
         with experts has one, and only with schemes that are no other axis's, see :mod:`dfopt.setting.module_menu`.
     place
         Memories of the chips that are asked for, by item.
+    check_time
+        Called again and again, so that it may end what takes too long by an exception.
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.
@@ -123,6 +126,7 @@ def plans(
             continue
         if any(set(shared[axis]) != set(parts_of(names)) for axis, names in dims.items()):
             continue
+        check_time()
         for order in orders.of(shared | dims, fixed=dims):
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
             legal, reason = _of_order(graph, plan, interleave, interleaved, ends)
@@ -155,7 +159,11 @@ def plans(
 
 
 def asked_plans(
-    graph: Graph, system: System, asked: Request, assumptions: Assumptions
+    graph: Graph,
+    system: System,
+    asked: Request,
+    assumptions: Assumptions,
+    check_time: Callable[[], None] = lambda: None,
 ) -> tuple[list[Plan], list[Rejected]]:
     """The plans that a request leaves free under given assumptions, see :func:`plans`."""
     on_axes, schemes = asked.shared_out
@@ -170,13 +178,15 @@ def asked_plans(
         interleaved=graph.trains and assumptions.schedule == "one_f_one_b" and assumptions.bubble != "interleaved",
         schemes=schemes,
         place=asked.place,
+        check_time=check_time,
         **on_axes,
     )
     found = of_schedule(_with_rows(found, assumptions), graph, asked)
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
-    found = shared_out(with_recomputed(found, graph, asked.recomputed), graph, system, assumptions, asked)
+    found = with_recomputed(found, graph, asked.recomputed)
+    found = shared_out(found, graph, system, assumptions, asked, check_time)
     if asked.offload is not None:
         free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
         free = free[:1] if looked_at_later(graph, assumptions) else free

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -17,7 +17,14 @@ from dfopt.setting.shares import divisors
 __all__ = ["shared_out"]
 
 
-def shared_out(found: list[Plan], graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Plan]:
+def shared_out(
+    found: list[Plan],
+    graph: Graph,
+    system: System,
+    assumptions: Assumptions,
+    asked: Request,
+    check_time: Callable[[], None] = lambda: None,
+) -> list[Plan]:
     """The plans with every level that is asked for, where it can be; with no copies there is nothing to share out.
 
     So many groups of copies as are asked for as well, each of which holds all: those that the dims can be cut into
@@ -38,6 +45,7 @@ def shared_out(found: list[Plan], graph: Graph, system: System, assumptions: Ass
         raise PlanError(f"zero: {graph.name} keeps no gradients that copies could share out; drop {told}")
     kept, reasons = list[Plan](), dict[str, None]()
     for plan in found:
+        check_time()
         if plan.copies == 1:
             kept.append(plan)
             continue

@@ -15,13 +15,17 @@ import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.plan import Plan
 from dfopt.documents.result import TOO_WIDE, Result, status_words
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
+from dfopt.fusion.clock import OutOfTime
 from dfopt.milp import Solution, Termination, worker
-from dfopt.search import candidate, nodes
+from dfopt.search import candidate, families, nodes
 from dfopt.search.branching import Search, failure_of
+from dfopt.search.jointly import JointSearch
+from dfopt.search.space import together
 from dfopt.search.verify import verify
 from dfopt.sharding import interchip
 
@@ -204,3 +208,49 @@ def test_no_size_fits_only_if_that_is_known_of_each() -> None:
     assert failure_of([failed(too_big), failed(Infeasible("too wide"))]) is too_big
     assert failure_of([failed(too_big), failed(later), failed(sooner)]) is sooner
     assert isinstance(failure_of([failed(too_big), failed(later), failed(KeyboardInterrupt())]), KeyboardInterrupt)
+
+
+def test_the_clock_is_asked_before_more_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When time is up no plan is looked at again, however many are left, and each keeps its bound."""
+    late, real = [False], families.Families.raised
+
+    def raised(own: families.Families, plan: Plan, low: float = 0.0) -> float:
+        assert not late[0]
+        return real(own, plan, low)
+
+    def out_of_time(search: JointSearch, something: bool) -> bool:
+        late[0] |= bool(search.found)
+        return late[0]
+
+    monkeypatch.setattr(families.Families, "raised", raised)
+    monkeypatch.setattr(JointSearch, "_out_of_time", out_of_time)
+    result = df.optimize("llama-3.1-8b", "h100-8", sensitivity=False)
+    assert late[0] and result.status == "limit_with_solution" and 0 < result.gap < 1
+    assert {record.note for record in result.plans if record.status == "limit"} >= {"time limit"}
+
+
+@pytest.mark.parametrize("checks", [0, 1, 10**6])
+def test_a_graph_whose_plans_are_not_all_bounded_in_time_is_given_up_whole(checks, monkeypatch) -> None:
+    """Wherever the time ends: with a bound that holds, no record of single plans, and a space of what was listed."""
+    real, left = JointSearch.check_time, [checks]
+
+    def check_time(search: JointSearch) -> None:
+        if search.setting.graph.microbatch == 1:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OutOfTime
+        real(search)
+
+    monkeypatch.setattr(JointSearch, "check_time", check_time)
+    drawn = [df.load_graph("llama-3.1-8b", batch=2, microbatch=size) for size in (2, 1)]
+    result = df.optimize(drawn[0], "h100-8", variants=drawn[1:], sensitivity=False, tp=8)
+    alone = df.optimize(drawn[0], "h100-8", sensitivity=False, tp=8)
+    assert result.value == pytest.approx(alone.value, rel=1e-12)
+    given_up = {(one.microbatch, one.status): one.bound for one in result.apart or ()}
+    assert len(given_up) == (checks < 10**6)
+    assert all(0 < low <= alone.value for low in given_up.values())
+    assert verify(result).ok, verify(result)
+
+
+def test_no_plan_listed_is_an_empty_space() -> None:
+    assert (together([]).plans, together([]).log10_total, together([]).exact) == (0, 0.0, False)

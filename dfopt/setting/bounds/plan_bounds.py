@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dfopt.documents.plan import Plan
 from dfopt.physics.efficiency import most_sustained
@@ -34,13 +34,18 @@ class PlanBounds:
             self._known[setting] = LeastWork(setting, self._of_kernels)
         return self._known[setting]
 
-    def tables(self, plans: Iterable[Plan]) -> list[PlanTable]:
-        """Some plans as arrays, one of them for each graph that chips see."""
+    def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
+        """Some plans as arrays, one for each graph that chips see; ``check_time`` may end it by an exception."""
         alike: dict[Setting, list[Plan]] = {}
         for plan in plans:
+            check_time()
             setting = self.setting.seen(plan)
             alike.setdefault(setting, []).append(plan)
-        return [PlanTable(self._of(setting), mine) for setting, mine in alike.items()]
+        tables = []
+        for setting, members in alike.items():
+            check_time()
+            tables.append(PlanTable(self._of(setting), members))
+        return tables
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
