@@ -224,7 +224,7 @@ def changed(model: onnx.ModelProto, what: str, pick: Callable[[int], int]) -> by
     if what == "drop":
         graph.node.remove(node)
     elif what == "op":
-        node.op_type = (*sorted(OPERATORS), "LSTM", "Odd")[pick(len(OPERATORS) + 2)]
+        node.op_type = (*sorted(OPERATORS), "SequenceAt", "Odd")[pick(len(OPERATORS) + 2)]
     elif what == "input":
         other = graph.node[pick(len(graph.node))].output[0]
         node.input[pick(len(node.input))] = ("", other, tensor.name, "odd")[pick(4)]

@@ -72,6 +72,7 @@ def read(
     from dfopt.frontends.onnx.canvas import Canvas
     from dfopt.frontends.onnx.model import STANDARD, read_model
     from dfopt.frontends.onnx.parts import draw_parts
+    from dfopt.frontends.onnx.recurrent import CELLS
 
     model = read_model(path, dims or {}, SHAPES)
     table = {**DOMAINS, **dict.fromkeys(STANDARD, DOMAINS[""])}
@@ -101,7 +102,9 @@ def read(
     if run is not None:
         drawn, run = with_entrances(drawn, run)
     alike = f", {run.repeat} layers alike" if run is not None else ""
-    said = f"ONNX model with {canvas.parameters / 1e6:.4g} million parameters{alike}{canvas.notes()}"
+    cells = sorted({node.op for node in model.nodes if node.op in CELLS})
+    once = f"; matrices and state of {' and '.join(cells)} stay on the chip from token to token" if cells else ""
+    said = f"ONNX model with {canvas.parameters / 1e6:.4g} million parameters{alike}{canvas.notes()}{once}"
     described = drawn.model_copy(update={"description": said})
     if run is None or folded is False or (folded is None and 2 * run.saved < len(drawn.kernels)):
         return described

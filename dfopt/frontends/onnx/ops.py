@@ -18,6 +18,7 @@ from dfopt.documents.graph import Role
 from dfopt.frontends.onnx.cache import draw_cache
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import Node
+from dfopt.frontends.onnx.recurrent import CELLS, draw_cells
 from dfopt.frontends.onnx.values import Axes, Value, broadcast, normalized, one_each, regrouped, resized
 
 __all__ = ["Draw", "OPERATORS"]
@@ -381,4 +382,5 @@ OPERATORS: Final[dict[str, Draw]] = {
     "Gemm": _gemm,
     "Einsum": _einsum,
     **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
+    **dict.fromkeys(CELLS, draw_cells),
 }
