@@ -154,7 +154,7 @@ class JointSearch(KnownSearch):
     def _next(self, entry: Entry) -> None:
         """Take a step with what has the least bound."""
         unit = self._unit(entry.what)
-        beaten = entry.bound >= self._goal(unit)
+        beaten = entry.bound >= self._goal(unit) and self._unstated(entry.what) is None
         late = not beaten and self._out_of_time(bool(self.found))
         raised = 0.0
         if isinstance(entry.what, Plan) and not beaten and not late:
@@ -273,6 +273,9 @@ class JointSearch(KnownSearch):
             place(self, plan, entry.bound)
             return
         if not self._fits(plan):
+            return
+        if self._unstated(plan):
+            self._open(plan)
             return
         if self.families.heard(plan):
             low = self.families.raised(plan)

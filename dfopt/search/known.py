@@ -91,18 +91,27 @@ class KnownSearch(Search):
         if found is not None:
             self._keep(unit, found)
 
+    def _unstated(self, what: Plan | Node) -> Solved | None:
+        """The best mapping, if it is of a plan whose matrices were asked for and are not solved yet."""
+        best, asked = self.best, self.options.request.formulation == "assignment"
+        return best if asked and best and best.plan == what and best.graph is self.setting.model else None
+
     def _by_matrices(self, instance: Instance) -> None:
         """One MILP per tile count: as asked for, or where the stages of kernels that are drawn once are open too."""
         plan = instance.plan
+        best, looks, values = self._unstated(plan), self._looks((plan, None)), [np.inf]
 
-        def cut() -> float:
-            return self._to_beat((plan, None))
+        def cut() -> float:  # the matrices show by themselves what is known of the best
+            return self._to_beat((plan, None)) if best is None else min(values)
 
-        for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, start=self._looks((plan, None))):
+        for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, looks, best):
             if isinstance(outcome, Solved):
                 self._keep((plan, tiles), outcome)
+                values.append(outcome.value)
             late = outcome.limited if isinstance(outcome, Solved) else outcome.bound < cut()
             self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound), late=late)
+            if best is not None:
+                self.units[plan, tiles].solves = outcome.records
             if self.stopped:
                 raise KeyboardInterrupt
 

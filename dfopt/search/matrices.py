@@ -43,7 +43,12 @@ def solved_together(graph: Graph, plan: Plan, request: Request) -> bool:
 
 
 def by_matrices(
-    instance: Instance, options: Options, memo: Memo, incumbent: Callable[[], float], start: bool = True
+    instance: Instance,
+    options: Options,
+    memo: Memo,
+    incumbent: Callable[[], float],
+    start: bool = True,
+    best: Solved | None = None,
 ) -> Iterator[tuple[int | None, Solved | Pruned]]:
     """Solve a plan for every tile count.
 
@@ -57,6 +62,8 @@ def by_matrices(
         Value that a mapping must beat to be of interest.
     start : bool
         Whether to look for a mapping to start from first.
+    best : Solved, optional
+        One that is known.
 
     Yields
     ------
@@ -83,7 +90,8 @@ def by_matrices(
 
     for tiles in counts:
         try:
-            first = levels(_SHARE) if start else None
+            at_hand = best is not None and best.mapping.tile_count == tiles
+            first = best if at_hand else levels(_SHARE) if start else None
             left = options.left() * (_SHARE if start and first is None else 1.0)
             within = replace(options, deadline=time.perf_counter() + left)
             try:

@@ -281,6 +281,15 @@ def test_the_model_that_is_dumped_is_the_one_that_was_solved() -> None:
     assert solve(model).objective == pytest.approx(solve(model, solver="pulp:CBC").objective)
 
 
+def test_matrices_are_solved_also_where_a_start_meets_the_bound() -> None:
+    result = df.optimize("llama-3.1-8b", "sn10-8-ring", tp=8, assumptions=WHOLE, formulation="assignment")
+    (solve,) = (one for record in result.plans for one in record.solves if one.problem == "joint")
+    assert solve.rows > 0 and solve.termination == "optimal"
+    assert solve.objective == pytest.approx(result.value) and solve.bound == pytest.approx(result.value)
+    assert (result.status, len(result.plans)) == ("optimal", 1)
+    assert verify(result).ok
+
+
 def test_a_claim_of_a_better_bound_is_refused() -> None:
     chosen = WHOLE
     apart = df.optimize("gpt3-175b", "h100-8", tp=8, assumptions=chosen.with_(sharding_objective="seconds"))
