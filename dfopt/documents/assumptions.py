@@ -72,6 +72,11 @@ class Assumptions(Document):
         description="of the dfmodel table only: messages of c chips that a cut carries, those that cross it one way"
         " (c^2/4) or all (c^2), as in the version behind DFModel's FFT runs of Fig. 6",
     )
+    all_to_all_dims: Literal["together", "in_turn"] = Field(
+        default="together",
+        description="of an all-to-all over several network dims, but for the dfmodel table: together = dims carry parts"
+        " of it at the same time, as direct messages do, and the slowest decides; in_turn = one dim after the other",
+    )
     stage_time: Literal["sum", "max"] = Field(default="sum", description="of compute, network and point-to-point time")
     weights_from_dram: bool = Field(default=True, description="whether a partition reads its weights from DRAM")
     layer_boundary: Literal["dram", "free"] = Field(

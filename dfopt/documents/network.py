@@ -70,6 +70,11 @@ class NetworkDim(Part):
         default=None, ge=0, description="for two_stage collectives: bytes that each packet carries beside its payload"
     )
 
+    port_of: str | None = Field(
+        default=None,
+        description="another dim whose links at a chip messages of this one take, too, as those of the upper levels"
+        " of a fat tree do: the two are not used at the same time; none = links of its own",
+    )
     processor_usage: float | None = Field(
         default=None,
         ge=0,

@@ -256,6 +256,12 @@ def _dim_issues(network: tuple[NetworkDim, ...]) -> Iterator[Issue]:
     for position, name, first in repeated(dim.name for dim in network):
         message = f"network dim {name!r} is named twice, first as $.network[{first}]"
         yield Issue(f"$.network[{position}].name", message, "plans name dims, so each needs a name of its own")
+    names = [dim.name for dim in network]
+    for position, dim in enumerate(network):
+        others = [name for name in names if name != dim.name]
+        if dim.port_of is not None and dim.port_of not in others:
+            message = f"found {dim.port_of!r}, expected another dim: {', '.join(others) or 'there is none'}"
+            yield Issue(f"$.network[{position}].port_of", message, "name that dim, or leave it out")
 
 
 def _slice_issues(system: System) -> Iterator[Issue]:

@@ -190,6 +190,8 @@ def expand(
             share = link.bandwidth / sizes[0] / bandwidth
             for key in ("link_usd_per_gb_s", "link_w_per_gb_s"):
                 fields[key] = None if fields[key] is None else share * fields[key]
+        if dims and known.name in _BUILD:  # up through the leaf, or over links of the group
+            fields["port_of"] = dims[0].name
         fields |= {"name": name, "topology": wiring, "size": size, "link_bandwidth": bandwidth, "latency": latency}
         dims.append(NetworkDim(**fields))
     return tuple(dims)

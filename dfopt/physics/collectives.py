@@ -47,12 +47,12 @@ messages; see `dfopt.physics.two_stage`.
 
 `CollectiveModel.DFMODEL`: the table of the DFModel authors, see `dfopt.physics.collectives_dfmodel`.
 
-Several dimensions (all models) are used one after the other; see `affine_cost`. An algorithm that keeps the links of
-all dimensions busy at once could be up to as many times faster as there are dimensions, and is that many times faster
-where they are equal, as in a torus with equal sides. An all-to-all is bound by the bytes that cross the narrowest cut
-between coordinates of one dimension; one dimension at a time takes the sum of the dimensions' own bounds. An
-all-gather takes (N-1)/N V/(2b) there, while the links of a chip, 2b in each of k dimensions, could bring its bytes in a
-k-th of that.
+Several dimensions are used one after the other, but for an all-to-all; see `affine_cost`. That is bound by the bytes
+that cross the narrowest cut between coordinates of one dimension, and attains the bound where parts of the tensor take
+all dimensions at the same time, as direct messages do. For the others an algorithm that keeps the links of all
+dimensions busy at once could be up to as many times faster as there are dimensions, and is that many times faster where
+they are equal, as in a torus with equal sides: an all-gather takes (N-1)/N V/(2b) there, while the links of a chip, 2b
+in each of k dimensions, could bring its bytes in a k-th of that.
 """
 
 from __future__ import annotations
@@ -74,11 +74,12 @@ def affine_cost(
     model: CollectiveModel = CollectiveModel.EXACT,
     all_reduce_passes: int = 2,
     messages: Messages = "crossing",
+    together: bool = True,
 ) -> Affine:
     r"""Coefficients of the (affine) time of a collective over the group spanned by `dims`.
 
     With sizes n_1, n_2, ... and N their product, the dimensions are used one after the other (BlueConnect,
-    reference 4 of `dfopt.physics.collectives_exact`):
+    reference 4 of `dfopt.physics.collectives_exact`), but for an all-to-all:
 
     * reduce_scatter: along `dims` in order, dimension i on V / (n_1 ... n_{i-1});
     * all_gather: the mirror image, last dimension first, so the same time;
@@ -87,7 +88,8 @@ def affine_cost(
       mostly as the last one), it is taken instead;
     * broadcast: likewise scatter, the rest on V / n_1, all-gather, or the first dimension on the whole tensor;
     * all_to_all: dimension i exchanges all V/N bytes of each chip within every group along it, which is
-      an all-to-all of a tensor of V n_i / N bytes;
+      an all-to-all of a tensor of V n_i / N bytes; all dimensions at once, each with other parts of the tensor, so
+      that the slowest decides, after the latencies of all;
     * point_to_point: one hop along the first dimension with more than one chip.
 
     The order of `dims` matters for all but all_to_all: the one with the most bandwidth per chip goes first. Where
@@ -101,6 +103,8 @@ def affine_cost(
     all_reduce_passes, messages
         `DFMODEL` only: all-gathers that an all-reduce is charged as, 1 or 2 (the authors' published figures use both),
         and messages of an all-to-all that a cut of c chips is charged (``crossing``: c^2/4, ``all``: c^2).
+    together
+        Not `DFMODEL`: whether dimensions carry parts of an all-to-all at the same time, or one after the other.
 
     Returns
     -------
@@ -127,4 +131,4 @@ def affine_cost(
         return NOTHING
     if model is CollectiveModel.DFMODEL:
         return dfmodel_cost(kind, used, all_reduce_passes, messages)
-    return exact_cost(kind, used, charged if model is CollectiveModel.TWO_STAGE else None)
+    return exact_cost(kind, used, charged if model is CollectiveModel.TWO_STAGE else None, together=together)

@@ -1,4 +1,4 @@
-r"""Alpha-beta time of collectives by real algorithms: one dimension, and several one after the other.
+r"""Alpha-beta time of collectives by real algorithms: one dimension, and several one after the other or at once.
 
 The conventions (volumes, links, latencies) and the table of results stand in `dfopt.physics.collectives`; here
 is why. V volume, n chips, b bandwidth of one link in one direction, a latency. Everything is checked by
@@ -26,8 +26,10 @@ derived in the docstrings.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.physics.collectives_types import Affine, Collective, Dim, Topology
 
 __all__ = ["exact_cost"]
@@ -200,9 +202,25 @@ def _nested(kind: Collective, dims: Sequence[Dim], priced: Sequence[Dim]) -> Aff
     return price
 
 
-def exact_cost(kind: Collective, dims: Sequence[Dim], charge: Callable[[Dim], Dim] | None = None) -> Affine:
+def _slowest(dims: Sequence[Dim], busy: Sequence[float]) -> float:
+    """The links that are busy longest, where dims carry parts of a tensor at the same time, each part along all dims.
+
+    Parts of one dim are on the same links, and so is what goes through a port of another dim.
+    """
+    links: dict[str, float] = defaultdict(float)
+    for dim, seconds in zip(dims, busy, strict=True):
+        port = [dim.port_of] if dim.port_of else []
+        for name in {*(split_part_name(part)[0] for part in parts_of([dim.name])), *port}:
+            links[name] += seconds
+    return max(links.values())
+
+
+def exact_cost(
+    kind: Collective, dims: Sequence[Dim], charge: Callable[[Dim], Dim] | None = None, *, together: bool = True
+) -> Affine:
     """Coefficients of the time of a collective over dims of two or more chips, by the algorithms of this module.
 
+    ``together``: whether dims carry parts of an all-to-all at the same time, or one after the other.
     ``charge`` gives for a dim the one to price in its place, with other figures and the same wiring: the algorithms
     remain those that are best on `dims`.
 
@@ -219,8 +237,8 @@ def exact_cost(kind: Collective, dims: Sequence[Dim], charge: Callable[[Dim], Di
     if kind is Collective.ALL_TO_ALL:
         chips = math.prod(dim.size for dim in priced)
         costs = [_measured(kind, dim, _all_to_all(dim)) for dim in priced]
-        per_byte = sum(dim.size / chips * cost.per_byte for dim, cost in zip(priced, costs, strict=True))
-        return Affine(per_byte, sum(cost.fixed for cost in costs))
+        busy = [dim.size / chips * cost.per_byte for dim, cost in zip(priced, costs, strict=True)]
+        return Affine(_slowest(priced, busy) if together else sum(busy), sum(cost.fixed for cost in costs))
     if kind in (Collective.ALL_REDUCE, Collective.BROADCAST):
         return _nested(kind, dims, priced)
     return _chain(kind, priced)

@@ -63,7 +63,7 @@ class Dim:
     Attributes
     ----------
     name
-        Label, not used in any formula.
+        Of the dim, or of a part of one: parts of one dim are on the same links.
     bandwidth
         Bytes per second *per link and direction*; `dfopt.physics.collectives` says which links a chip has.
     latency
@@ -75,6 +75,8 @@ class Dim:
     packet_payload, packet_header
         `CollectiveModel.TWO_STAGE` only: most bytes of a message in a packet (None: no packets), and bytes that each
         packet carries beside them.
+    port_of
+        The dim through whose links at a chip its messages go, if another one.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Dim:
     factors: tuple[Factor, ...] = ()
     packet_payload: float | None = None
     packet_header: float = 0.0
+    port_of: str | None = None
 
 
 class Affine(NamedTuple):

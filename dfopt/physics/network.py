@@ -28,6 +28,7 @@ def dim_of(dim: NetworkDim) -> Dim:
         factors,
         dim.packet_payload,
         dim.packet_header or 0.0,
+        dim.port_of,
     )
 
 
@@ -52,11 +53,14 @@ def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
 
 @lru_cache(maxsize=4096)
 def _cost(
-    kind: Collective, names: tuple[str, ...], key: Same[System], model: str, all_reduce_passes: int, messages: Messages
-) -> Affine:
+    kind: Collective, names: tuple[str, ...], key: Same[System], model: str, all_reduce_passes: int, messages: Messages,
+    together: bool,
+) -> Affine:  # fmt: skip
     """Coefficients of a collective: solvers ask for the same few all the time."""
-    dims = dims_of(key.document, names)
-    return affine_cost(kind, dims, model=CollectiveModel(model), all_reduce_passes=all_reduce_passes, messages=messages)
+    dims, table = dims_of(key.document, names), CollectiveModel(model)
+    return affine_cost(
+        kind, dims, model=table, all_reduce_passes=all_reduce_passes, messages=messages, together=together
+    )
 
 
 def communication_seconds(
@@ -93,7 +97,8 @@ def communication_seconds(
 def affine(kind: Collective, names: Sequence[str], system: System, assumptions: Assumptions) -> Affine:
     """Coefficients of a collective over some dims: seconds per byte and seconds, without the overhead of each one."""
     passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
-    return _cost(kind, tuple(names), Same(system), assumptions.collective_model, passes, messages)
+    together = assumptions.all_to_all_dims == "together"
+    return _cost(kind, tuple(names), Same(system), assumptions.collective_model, passes, messages, together)
 
 
 def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
