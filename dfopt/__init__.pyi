@@ -1,5 +1,6 @@
 """The names of the package and where they are: read by type checkers, and by the package itself."""
 
+from dfopt.api import collective as collective
 from dfopt.api import derive as derive
 from dfopt.api import evaluate as evaluate
 from dfopt.documents.assumptions import Assumptions as Assumptions

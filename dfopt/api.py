@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from dfopt import judge
 from dfopt.documents.assumptions import Assumptions
@@ -14,12 +15,58 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
+from dfopt.errors import PlanError, did_you_mean
 from dfopt.library import as_design, as_graph, as_system, load_mapping
 from dfopt.machines.calibrations import assumed_again, assumed_on
 from dfopt.machines.stacks import load_stack
+from dfopt.physics.collective_time import CollectiveTime, collective_time
+from dfopt.physics.collectives import Collective
 from dfopt.technology.derived_design import ON, DerivedDesign
 
-__all__ = ["derive", "evaluate"]
+__all__ = ["collective", "derive", "evaluate"]
+
+
+def collective(
+    kind: str,
+    system: System | Design | str | os.PathLike[str],
+    size: float,
+    dims: Sequence[str] = (),
+    assumptions: Assumptions | Calibration | str | None = None,
+) -> CollectiveTime:
+    """How long one collective takes.
+
+    Parameters
+    ----------
+    kind : str
+        ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``broadcast`` or ``point_to_point``.
+    system : System, name or path
+        A design stands for the system that it makes.
+    size : float
+        Bytes of the larger buffer of one chip, as nccl-tests counts.
+    dims : sequence of str
+        Network dims that the chips span, or parts of dims such as ``cluster[2]``, in the order in which a
+        reduce-scatter uses them; all if left out, the innermost first.
+    assumptions : Assumptions, Calibration or str, optional
+        Conventions, or the name of a profile, or ``calibrated``; the default profile if left out.
+
+    Raises
+    ------
+    DfoptError
+        For a kind, system, dim, size or profile that is none.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> gather = df.collective("all_gather", "h100-8", 1e9)
+    >>> f"{gather.time_s * 1e3:.3f} ms, {gather.bus_bandwidth / 1e9:.0f} GB/s"
+    '1.956 ms, 447 GB/s'
+    """
+    kinds = [one.value for one in Collective]
+    if kind not in kinds:
+        raise PlanError(f"kind: found {kind!r}, expected a collective; {did_you_mean(kind, kinds, ', '.join(kinds))}")
+    machine = as_system(system)
+    chosen, machine, _ = assumed_on("default" if assumptions is None else assumptions, machine)
+    return collective_time(Collective(kind), size, machine, dims, chosen)
 
 
 def evaluate(

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from dfopt.cli import (  # noqa: F401 - they register their commands
     calibrate_command,
+    collective_command,
     documents,
     export_command,
     mappings,

@@ -185,21 +185,21 @@ def _ways(kind: Collective, dim: Dim, rest: Affine) -> list[Affine]:
     return ways
 
 
-def _nested(kind: Collective, dims: Sequence[Dim], priced: Sequence[Dim]) -> Affine:
+def _nested(kind: Collective, dims: Sequence[Dim], priced: Sequence[Dim]) -> tuple[Affine, list[int]]:
     """All-reduce or broadcast: each dimension either splits the tensor for those after it, or works on it whole.
 
     Split: scatter along the dimension (an all-reduce: reduce-scatter), the rest on 1/n of the bytes in each of its
     n groups, all-gather along it. Whole: the collective along the dimension, then the rest on the same bytes. Of
     the two, from the last dimension to the first, the one with less time per byte is taken, on a tie the
     one with less latency: the best of all 2^k choices for large tensors, since the rest enters both linearly.
-    The choice is made for `dims`; what it costs is that of `priced`.
+    The choice is made for `dims`; what it costs is that of `priced`. Beside that, of every dim, 0 for split, else 1.
     """
-    best = price = Affine(0.0, 0.0)
+    best, price, taken = Affine(0.0, 0.0), Affine(0.0, 0.0), list[int]()
     for dim, paid in zip(reversed(dims), reversed(priced), strict=True):
         ways, prices = _ways(kind, dim, best), _ways(kind, paid, price)
         chosen = min(range(len(ways)), key=ways.__getitem__)
-        best, price = ways[chosen], prices[chosen]
-    return price
+        best, price, taken = ways[chosen], prices[chosen], [chosen, *taken]
+    return price, taken
 
 
 def _slowest(dims: Sequence[Dim], busy: Sequence[float]) -> float:
@@ -240,5 +240,38 @@ def exact_cost(
         busy = [dim.size / chips * cost.per_byte for dim, cost in zip(priced, costs, strict=True)]
         return Affine(_slowest(priced, busy) if together else sum(busy), sum(cost.fixed for cost in costs))
     if kind in (Collective.ALL_REDUCE, Collective.BROADCAST):
-        return _nested(kind, dims, priced)
+        return _nested(kind, dims, priced)[0]
     return _chain(kind, priced)
+
+
+_GATHERS = {Topology.RING: "ring", Topology.LINE: "line", Topology.SWITCH: "Bruck", Topology.FULLY_CONNECTED: "direct"}
+
+
+def algorithm(kind: Collective, dims: Sequence[Dim], *, together: bool = True) -> str:
+    """The algorithms that `exact_cost` prices, dim by dim.
+
+    Examples
+    --------
+    >>> dims = [Dim("node", Topology.SWITCH, 8, 450e9), Dim("rail", Topology.RING, 4, 50e9)]
+    >>> algorithm(Collective.ALL_REDUCE, dims)
+    'node: reduce-scatter and all-gather by Bruck; rail: reduce-scatter and all-gather by ring; one after the other'
+    """
+    used = [dim for dim in dims if dim.size > 1]
+    nested = kind in (Collective.ALL_REDUCE, Collective.BROADCAST)
+    taken = _nested(kind, used, used)[1] if nested else [0] * len(used)
+    told = []
+    for dim, whole in zip(used, taken, strict=True):
+        way = "through the switch" if dim.in_network_reduction else _GATHERS[dim.topology]
+        if kind is Collective.ALL_TO_ALL:
+            way = "shortest paths" if dim.topology in (Topology.RING, Topology.LINE) else "pairwise exchange"
+        elif nested:
+            first = "reduce-scatter" if kind is Collective.ALL_REDUCE else "scatter"
+            in_one = "through the switch" if dim.in_network_reduction else "along the links"
+            way = f"in one go, {in_one}" if whole else f"{first} and all-gather by {way}"
+        measured = " (measured)" if any(factor.kind is kind for factor in dim.factors) else ""
+        told.append(f"{dim.name}: {way}{measured}")
+    if kind is Collective.POINT_TO_POINT:
+        return f"one hop along {used[0].name}"
+    at_once = kind is Collective.ALL_TO_ALL and together
+    order = ["at the same time" if at_once else "one after the other"] if len(used) > 1 else []
+    return "; ".join([*told, *order])
