@@ -118,21 +118,27 @@ def capacities(chip: Chip) -> dict[str, float]:
 def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
     """Share of the heads of a state on the chip that has most of them.
 
-    Chips take matrices of ``outer`` in a row; ``outer / heads`` of them belong to one head. Split in any other way than
-    by ``outer``, every chip holds all heads.
+    ``outer / heads`` matrices belong to one head. Chips share them out head by head where no chip has more of them than
+    ``outer / degree`` then, and else take them in a row. Split in any other way than by ``outer``, every chip holds all
+    heads.
 
     Examples
     --------
-    Of 32 query heads on 16 chips two have the same one of 8 K/V heads; on 3 chips some have 11, of 4 K/V heads.
+    Of 32 query heads on 16 chips two have the same one of 8 K/V heads; on 3 chips some have 11, of 4 of them. Of 28 on
+    8 chips two have the same one of 4 K/V heads: 4 of its query heads, and 3.
 
     >>> head_share(32, 8, "outer", 4), head_share(32, 8, "outer", 16), head_share(32, 8, "outer", 3)
     (0.25, 0.125, 0.5)
+    >>> head_share(28, 4, "outer", 8)
+    0.25
     """
     if scheme == "even":
         return 1.0 / degree
     if scheme != "outer" or degree == 1:
         return 1.0
     each, group = -(-outer // degree), outer // heads
+    if heads * -(-group // each) <= degree:
+        return 1.0 / heads
     chips = range(-(-outer // each))
     most = max((min((chip + 1) * each, outer) - 1) // group - chip * each // group + 1 for chip in chips)
     return most / heads

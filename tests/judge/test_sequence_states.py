@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from judge_cases import PLAIN, closed, machine, place, ring
 from pydantic import ValidationError
 
+import dfopt as df
+from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Kernel, SequenceState
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
@@ -58,11 +60,21 @@ def test_copies_have_sequences_of_their_own() -> None:
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 40))
 def test_the_heads_of_a_chip_are_those_of_a_loop(heads: int, group: int, chips: int) -> None:
-    """Chips take query heads in a row; each needs the K/V heads that these belong to."""
+    """Chips take the query heads of a K/V head, if there are enough chips for that; else all in a row."""
     outer = heads * group
     each = -(-outer // chips)
-    mine = [{q // group for q in range(chip * each, min((chip + 1) * each, outer))} for chip in range(chips)]
-    assert head_share(outer, heads, "outer", chips) == max(map(len, mine)) / heads
+    by_head = [place for head in range(heads) for place in range(head * group, (head + 1) * group, each)]
+    owned = [{q // group for q in range(chip * each, min((chip + 1) * each, outer))} for chip in range(chips)]
+    most = 1 if len(by_head) <= chips else max(map(len, owned))
+    assert head_share(outer, heads, "outer", chips) == most / heads
+
+
+def test_a_chip_needs_one_head_of_keys_where_query_heads_do_not_divide() -> None:
+    """Qwen 2.5 7B on eight chips: 28 query heads, of which a chip has 4 or 3, all of one of 4 K/V heads."""
+    graph = df.load_graph("qwen2.5-7b", phase="decode", batch=16, context=4096)
+    result = optimize(graph, df.load_system("h100-8"), tp=8, pp=1, dp=1, assumptions=profile("ideal"))
+    layers, keys_and_values, tokens, features = 28, 2, 16 * (4096 + 1), 128
+    assert result.score.stages[0].states["dram"]["caches"] == layers * keys_and_values * tokens * features * 2
 
 
 @given(st.sampled_from(["none", "m", "k", "n"]), st.integers(1, 9))
