@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -78,8 +78,8 @@ class Drawing(Sketch):
         Whether states are kept of it.
     trains : bool
         Whether a backward pass follows.
-    drops : bool
-        Whether a kernel drops some scores, in training.
+    drops : frozenset of str
+        What is dropped in training: scores by a kernel of its own, hidden features by that which adds them.
     forms : tuple of str, optional
         How latent attention is computed in every segment where a layer leaves it open.
     places : tuple of int
@@ -113,12 +113,12 @@ class Drawing(Sketch):
         keeps: bool = False,
         page: int = 1,
         trains: bool = False,
-        drops: bool = False,
+        drops: Collection[str] = (),
         forms: tuple[Form, ...] | None = None,
         routing: Routing | None = None,
     ) -> None:
         super().__init__()
-        self.drops = drops and trains
+        self.drops = frozenset(drops if trains else ())
         self.trains, self.forms, self.routing = trains, forms, routing or Routing()
         self.words, self.keeps, self.page = words, keeps, page
         self.segments, self.places, self.suffix = tuple(segments), tuple(range(len(segments))), ""

@@ -350,7 +350,7 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
 
     def add(number: int, *summands: str) -> str:
         added = drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated.get(number, ()), role="residual")
-        if drawing.drops:  # of hidden features, in the same kernel
+        if "hidden" in drawing.drops:  # in the same kernel
             drawing.masked(added)
         return added
 

@@ -192,8 +192,12 @@ class ServingParameters(StepParameters):
 
     scores_dropout: bool = Field(
         default=False,
-        description="training: a kernel behind the softmax of scores drops some; what drops hidden features is part of"
-        " the kernel that adds them to the residual, as in Megatron-LM, and not drawn; both keep masks of a byte",
+        description="training: a kernel behind the softmax of scores drops some, and keeps a mask of a byte",
+    )
+    hidden_dropout: bool | None = Field(
+        default=None,
+        description="training: some hidden features are dropped by the kernel that adds them to the residual, as in"
+        " Megatron-LM, which keeps a mask of a byte; none = as scores_dropout says",
     )
     loss_bytes: Bytes | None = Field(
         default=None,

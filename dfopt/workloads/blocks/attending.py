@@ -137,7 +137,7 @@ def attend(
         "Softmax": Gradient(reads=("Softmax",)),
         "AV": (Gradient("AV_bwd_scores"), Gradient("AV_bwd_values", turned=False)),
     }
-    if drawing.drops:
+    if "scores" in drawing.drops:
         weights = drawing.draw(scores.pointwise("Scores_Dropout", "scores_dropout"), weights)
         drawing.masked(weights)
         # what it has kept says which elements pass, as the mask of a byte does, which is not drawn

@@ -176,11 +176,12 @@ class EndsParameters(ServingParameters):
 
     def drawing(self) -> Drawing:
         """An empty drawing of a layer."""
+        hidden = self.scores_dropout if self.hidden_dropout is None else self.hidden_dropout
         shape: dict[str, Any] = {
             "keeps": self.keeps,
             "page": self.page,
             "trains": self.mode == "training",
-            "drops": self.scores_dropout,
+            "drops": [name for name, drops in (("scores", self.scores_dropout), ("hidden", hidden)) if drops],
             "routing": self.routing,
         }
         return Drawing(self.evaluation.segments, self.words, **shape)
