@@ -12,7 +12,8 @@ from dfopt.errors import DocumentError, Issue, PlanError, did_you_mean, shown
 from dfopt.exports.decisions import decisions_of
 from dfopt.exports.tool import Exported, exported
 from dfopt.exports.tools import TOOLS
-from dfopt.frontends.megatron.files import Arguments, option, read, words_of
+from dfopt.frontends.megatron.arguments import Arguments
+from dfopt.frontends.megatron.files import option, read, words_of
 
 __all__ = ["LEFT_OUT", "again", "export", "write_again", "write_export"]
 
@@ -76,7 +77,7 @@ def again(arguments: str | Path, path: str | Path) -> Result:
     """
     read(arguments)
     result = Result.load(path)
-    told, made = words_of(arguments), export(result, "megatron", str(path)).arguments
+    (told, _), made = words_of(arguments), export(result, "megatron", str(path)).arguments
     read_here = {option(field).removeprefix("--") for field in Arguments.model_fields}
     names = [*made, *(name for name in told if name in read_here and name not in made)]
     remedy = "leave --result out: then what the arguments do not say is searched"

@@ -9,12 +9,13 @@ from dfopt.exports.decisions import BIASES, Decisions
 from dfopt.exports.tool import Arguments, Lacks, Tool
 from dfopt.workloads.recompute import PARTS, ways_of
 
-__all__ = ["CONVERTED", "FP8", "MEGATRON", "MODULES", "UNEVEN", "UNEVEN_CHUNKS", "recomputation"]
+__all__ = ["ALWAYS_BEHIND", "CONVERTED", "FP8", "MEGATRON", "MODULES", "UNEVEN", "UNEVEN_CHUNKS", "recomputation"]
 
 FP8: Final = {"fp8": "tensorwise", "mxfp8": "mxfp8", "fp8_1x128": "blockwise"}
 """Recipes for products in eight bits, by the type of the operands."""
 UNEVEN: Final = "stages have equally many layers, or the first and the last fewer"
 UNEVEN_CHUNKS: Final = "in chunks an embedding and a loss count as a layer each, or not"
+ALWAYS_BEHIND: Final = "two stages of several chunks always work while they send"
 ONE: Final = "whole layers, or scores, not both"
 CONVERTED: Final = "products in eight bits keep what they take, converted (saved: as operands)"
 MODULES: Final = {"attention": "core_attn"}
@@ -44,8 +45,8 @@ def _model(d: Decisions) -> Arguments | Lacks:
     if s.experts is not None:
         found |= {"num-experts": s.experts, "moe-router-topk": s.chosen, "moe-ffn-hidden-size": s.ffn}
         found["moe-grouped-gemm"] = True
-    if not s.dropout:
-        found |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
+    found |= {} if s.attention_dropout else {"attention-dropout": 0.0}
+    found |= {} if s.hidden_dropout else {"hidden-dropout": 0.0}
     return found
 
 
@@ -123,6 +124,8 @@ def _sending(d: Decisions) -> Arguments | Lacks:
         found = {} if d.sends_behind else {"no-overlap-p2p-communication": True}
     if d.sends_behind and d.virtual == 1:
         return Lacks("only stages of several chunks work while they send", found)
+    if found and d.pipeline == 2:
+        return Lacks(ALWAYS_BEHIND)
     return Lacks("what chips hold whole is sent whole", found) if d.sends_in_parts else found
 
 

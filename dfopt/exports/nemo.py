@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.exports.decisions import BIASES, Decisions
-from dfopt.exports.megatron import CONVERTED, FP8, UNEVEN, UNEVEN_CHUNKS, recomputation
+from dfopt.exports.megatron import ALWAYS_BEHIND, CONVERTED, FP8, UNEVEN, UNEVEN_CHUNKS, recomputation
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
 
@@ -39,8 +39,8 @@ def _model(d: Decisions) -> Arguments | Lacks:
     if s.experts is not None:
         found |= {"model.num_moe_experts": s.experts, "model.moe_router_topk": s.chosen}
         found |= {"model.moe_ffn_hidden_size": s.ffn, "model.moe_grouped_gemm": True}
-    if not s.dropout:
-        found |= {"model.attention_dropout": 0.0, "model.hidden_dropout": 0.0}
+    found |= {} if s.attention_dropout else {"model.attention_dropout": 0.0}
+    found |= {} if s.hidden_dropout else {"model.hidden_dropout": 0.0}
     return found
 
 
@@ -106,9 +106,11 @@ def _sending(d: Decisions) -> Arguments | Lacks:
     """Messages of chunks are hidden by default; those of stages that have one cannot be."""
     found: Arguments = {}
     if d.virtual > 1:
-        found = {"model.overlap_p2p_comm": True} if d.sends_behind else {"model.overlap_p2p_comm": False}
+        found = {"model.overlap_p2p_comm": d.sends_behind or d.pipeline == 2}
     if d.sends_behind and d.virtual == 1:
         return Lacks("only stages of several chunks work while they send", found)
+    if d.virtual > 1 and d.pipeline == 2 and not d.sends_behind:
+        return Lacks(ALWAYS_BEHIND, found)
     return Lacks("what chips hold whole is sent whole", found) if d.sends_in_parts else found
 
 

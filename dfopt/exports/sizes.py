@@ -30,7 +30,8 @@ class Sizes:
     seq: int
     gated: bool
     rotary: bool
-    dropout: bool
+    attention_dropout: bool
+    hidden_dropout: bool
     vocab: int | None = None
     experts: int | None = None
     chosen: int = 1
@@ -49,7 +50,7 @@ def sizes_of(graph: Graph) -> Sizes:
     >>> from dfopt.workloads import load_graph
     >>> sizes_of(load_graph("llama-3.1-405b", mode="training", ends=True))
     Sizes(layers=126, hidden=16384, heads=128, kv_heads=8, head_dim=128, ffn=53248, seq=8192, gated=True, rotary=True,
-          dropout=False, vocab=128256, experts=None, chosen=1)
+          attention_dropout=False, hidden_dropout=False, vocab=128256, experts=None, chosen=1)
     """
     forward = [kernel for kernel in graph.kernels if kernel.pass_ == "forward"]
     scores = [kernel for kernel in forward if kernel.role == "scores"]
@@ -73,9 +74,7 @@ def sizes_of(graph: Graph) -> Sizes:
         raise Unlike("experts that are not all routed alike")
     chosen = 1 if experts is None else experts.chosen
     roles = {kernel.role for kernel in forward}
-    dropouts = {"dropout", "scores_dropout"} & roles
-    if len(dropouts) == 1:
-        raise Unlike(f"{dropouts.pop()} alone")
+    masked = any(kernel.mask_bytes for kernel in graph.kernels if kernel.role == "residual")
     ends = [kernel for kernel in forward if kernel.module == "ends" and kernel.op == "gemm"]
     return Sizes(
         layers=layers,
@@ -87,7 +86,8 @@ def sizes_of(graph: Graph) -> Sizes:
         seq=_one((kernel.n for kernel in scores), "lengths of a sequence"),
         gated="gate" in roles,
         rotary=bool(_one(paths, "ways to queries and keys")),
-        dropout=bool(dropouts),
+        attention_dropout="scores_dropout" in roles,
+        hidden_dropout="dropout" in roles or masked,
         vocab=_one((kernel.m for kernel in ends), "vocabularies") if ends else None,
         experts=None if experts is None else experts.count,
         chosen=chosen,

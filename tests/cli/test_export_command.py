@@ -24,12 +24,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"tp_dims": ("node",), "pp_dims": ("cluster[8]",), "dp_dims": ("cluster[8@8]",)},
     ),
     "llama-3.1-405b": (
-        {"batch": 512, "recompute": "full", "ends": True},
+        {"batch": 512, "recompute": "full", "ends": True, "vocab": 129024},  # 126 x 128 x 8
         {"tp": 8, "pp": 64, "interleave": 1},
         {"tp_dims": ("node",), "pp_dims": ("cluster",)},
     ),
     "mixtral-8x7b": (
-        {"batch": 256, "microbatch": 8, "recompute": "full"},
+        {"batch": 256, "microbatch": 8, "recompute": "full", "vocab": 32256},  # 63 x 128 x 4
         {"tp": 4, "mp": 8, "pp": 4, "zero": (1,), "interleave": 2}
         | {"modules": {"stream": "n", "mixer": "n", "dense": "n", "experts": "outer"}},
         {"tp_dims": ("node[4]",), "mp_dims": ("node[2@4]", "cluster[4]"), "pp_dims": ("cluster[4@4]",)}

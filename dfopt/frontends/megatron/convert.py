@@ -11,7 +11,8 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Pins
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.errors import DocumentError, Issue
-from dfopt.frontends.megatron.files import Arguments, read
+from dfopt.frontends.megatron.arguments import Arguments
+from dfopt.frontends.megatron.files import read
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import expand
 from dfopt.workloads.recompute import recompute_of
@@ -29,7 +30,6 @@ _RECOMPUTE: Final = {
 """What is computed again, by granularity and by whether attention keeps no scores (FlashAttention)."""
 _ZERO: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _OPERANDS: Final = {"tensorwise": "fp8", "delayed": "fp8", "mxfp8": "mxfp8", "blockwise": "fp8_1x128"}
-_FLASH: Final = ("flash", "fused", "auto")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def load_run(path: str | Path) -> Run:
     DocumentError
         For what is missing, cannot be, or asks for something that is not modelled: every option at once.
     """
-    a, unread = read(path)
+    a, notes, free = read(path)
     axis = max(a.context_parallel_size, a.expert_model_parallel_size)
     each = a.micro_batch_size * (axis if a.context_parallel_size == 1 else 1)  # sequences that chips of the axis share
     if a.global_batch_size % each:
@@ -90,7 +90,7 @@ def load_run(path: str | Path) -> Run:
     tensor = a.tensor_model_parallel_size
     degrees: dict[str, Any] = {"tp": tensor, "pp": a.pipeline_model_parallel_size, "mp": axis}
     pins = Pins(**degrees, sharding=megatron_shardings(graph, tensor, a.sequence_parallel))
-    fixed: dict[str, Any] = {"interleave": _chunks(a), "zero": (_zero(a),), "modules": _modules(a)}
+    fixed: dict[str, Any] = {"interleave": a.chunks, "zero": (_zero(a),), "modules": _modules(a)}
     if fixed["zero"] != (0,) and a.num_distributed_optimizer_instances > 1:
         fixed["zero_replicas"] = (a.num_distributed_optimizer_instances,)
     fixed |= _ends(a)
@@ -104,12 +104,12 @@ def load_run(path: str | Path) -> Run:
         fixed["parameter_overlap"] = "forward" if a.overlap_param_gather else "none"
     if fixed["interleave"] > 1:
         fixed["point_to_point_overlap"] = "none" if a.no_overlap_p2p_communication else "interleaved"
-    return Run(recipe, graph, pins, fixed, tuple(_notes(a, unread)))
+    return Run(recipe, graph, pins, fixed, (*notes, *_notes(a), *free))
 
 
 def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
-    keeps_no_scores = a.attention_backend in _FLASH or a.use_flash_attn
-    rotary = a.position_embedding_type == "rope" or a.use_rotary_position_embeddings
+    keeps_no_scores = a.attention_backend in ("flash", "fused") or a.use_flash_attn or _chosen(a)
+    rotary = a.position_embedding_type in ("rope", "mrope")
     groups = a.num_query_groups if a.group_query_attention else a.num_attention_heads
     parameters: dict[str, Any] = {
         "hidden": a.hidden_size,
@@ -127,16 +127,19 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
     if a.checkpoint_every > 1:
         parameters["checkpoint_every"] = a.checkpoint_every
     workload = "transformer"
-    plain = not (rotary or a.swiglu or groups < a.num_attention_heads or _modules_again(a))
-    if not plain or a.num_experts or not _drops(a) or a.vocab_size:
+    gated = a.swiglu or a.quick_geglu
+    plain = not (rotary or gated or groups < a.num_attention_heads or _modules_again(a))
+    if not plain or a.num_experts or not (a.attention_dropout and a.hidden_dropout) or a.vocab:
         workload = "decoder"
         parameters |= {
             "kv_heads": groups,
             "rotary": rotary,
-            "gated_mlp": a.swiglu,
+            "gated_mlp": gated,
             "norm": a.normalization.lower(),
-            "vocab": a.vocab_size or 1,
-            "ends": a.vocab_size is not None,
+            "scores_dropout": a.attention_dropout > 0,
+            "hidden_dropout": a.hidden_dropout > 0,
+            "vocab": a.vocab or 1,
+            "ends": a.vocab is not None,
             "tie_embeddings": not a.untie_embeddings_and_output_weights,
         }
         parameters |= {} if a.num_experts is None else {"experts": a.num_experts, "chosen": a.moe_router_topk}
@@ -144,6 +147,11 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
     return {
         "schema": Graph.SCHEMA, "name": name, "description": about, "workload": workload, "parameters": parameters
     }  # fmt: skip
+
+
+def _chosen(a: Arguments) -> bool:
+    """Whether Transformer Engine chooses the kernel of attention."""
+    return a.attention_backend == "auto" and a.transformer_impl == "transformer_engine" and not a.use_flash_attn
 
 
 def _recompute(a: Arguments, keeps_no_scores: bool) -> str:
@@ -165,11 +173,7 @@ def _modules_again(a: Arguments) -> list[str]:
 
 def _recomputed(a: Arguments) -> int:
     """Layers of a stage that are computed again whole, by the block method: as many of every chunk."""
-    return (a.recompute_num_layers or 1) * _chunks(a)
-
-
-def _drops(a: Arguments) -> bool:
-    return a.attention_dropout > 0 and a.hidden_dropout > 0
+    return (a.recompute_num_layers or 1) * a.chunks
 
 
 def _types(a: Arguments) -> dict[str, Any]:
@@ -193,15 +197,8 @@ def _ends(a: Arguments) -> dict[str, int]:
         return {"first_layers": first, "last_layers": a.stage_layers - a.account_for_loss_in_pipeline_split}
     said = {"first_layers": a.decoder_first_pipeline_num_layers, "last_layers": a.decoder_last_pipeline_num_layers}
     # in chunks that program takes layers from all of them, not from the first and the last; without ends none are drawn
-    usual = a.vocab_size is not None and _chunks(a) == 1 and a.pipeline_model_parallel_size > 1
+    usual = a.vocab is not None and a.chunks == 1 and a.pipeline_model_parallel_size > 1
     return {name: layers for name, layers in said.items() if layers is not None and usual}
-
-
-def _chunks(a: Arguments) -> int:
-    """Chunks of layers in a stage."""
-    if a.num_layers_per_virtual_pipeline_stage is not None:
-        return a.stage_layers // a.num_layers_per_virtual_pipeline_stage
-    return a.num_virtual_stages_per_pipeline_rank or 1
 
 
 def _zero(a: Arguments) -> int:
@@ -218,21 +215,23 @@ def _modules(a: Arguments) -> dict[str, str]:
     found = {"stream": shared, "mixer": shared, "dense": "n"}  # a router is dense too
     if a.num_experts is not None:
         found["experts"] = "outer" if a.expert_model_parallel_size > 1 else "n"
-    return found | ({"ends": "n"} if a.vocab_size is not None else {})
+    return found | ({"ends": "n"} if a.vocab is not None else {})
 
 
-def _notes(a: Arguments, unread: list[str]) -> list[str]:
+def _notes(a: Arguments) -> list[str]:
     found = []
-    if unread:
-        found.append(f"not read: {', '.join(unread)}")
-    if a.vocab_size is None:
+    if a.vocab is None:
         found.append("no --vocab-size: embedding and logits are not drawn, nor counted among the parameters")
+    if a.vocab not in (None, a.vocab_size):
+        found.append(f"vocabulary of {a.vocab_size or 'unknown size'} padded to {a.vocab}")
+    if _chosen(a):
+        found.append("attention that the tool chooses keeps no scores here; --attention-backend unfused keeps them")
+    if a.expert_model_parallel_size > 1 and a.moe_token_dispatcher_type == "allgather":
+        found.append("tokens that every chip gathers (allgather, the default) are counted as sent (alltoall)")
     if (a.decoder_first_pipeline_num_layers or a.decoder_last_pipeline_num_layers) and not _ends(a):
         found.append("layers of the first and of the last stage are chosen by the solve, not fixed")
     if a.context_parallel_size > 1 and a.cp_comm_type == "p2p":
         found.append("keys and values that go round from chip to chip (p2p) are counted as gathered")
-    if a.attention_dropout or a.hidden_dropout:
-        found += [] if _drops(a) and not a.swiglu else ["dropout is not drawn"]
     found.append("scores are counted in full: --param causal=true counts those below the diagonal")
     if a.sequence_parallel and a.num_experts is not None:
         found.append("a router works on all tokens on every chip: sequence parallelism is in the pins, not forced")
