@@ -38,15 +38,19 @@ Dtype = Literal[
 
 
 class Format(NamedTuple):
-    """How an element is held: its bytes, those of the scales included, and the arithmetic that takes it as it is."""
+    """How an element is held: its bytes, those of the scales included, and the arithmetic that takes it as it is.
+
+    ``block``: rows and depth of a product's weights that share a scale.
+    """
 
     bytes: Fraction
     arithmetic: Arithmetic
+    block: tuple[int, int] = (1, 1)
 
 
-def _blocks(of: Arithmetic, bits: int, elements: int, beside: int) -> Format:
+def _blocks(of: Arithmetic, bits: int, depth: int, beside: int, rows: int = 1) -> Format:
     """Elements of some bits, and so many bits beside for every block of them."""
-    return Format(Fraction(bits, 8) + Fraction(beside, 8 * elements), of)
+    return Format(Fraction(bits, 8) + Fraction(beside, 8 * rows * depth), of, (rows, depth))
 
 
 FORMATS: Final[dict[Dtype, Format]] = {
@@ -59,8 +63,8 @@ FORMATS: Final[dict[Dtype, Format]] = {
     "fp4": Format(Fraction(1, 2), "fp4"),
     "int8": Format(Fraction(1), "int8"),
     "int4": Format(Fraction(1, 2), "int4"),
-    "fp8_128x128": _blocks("fp8", 8, 128 * 128, 32),
-    "fp8_128x128_ue8m0": _blocks("fp8", 8, 128 * 128, 8),
+    "fp8_128x128": _blocks("fp8", 8, 128, 32, rows=128),
+    "fp8_128x128_ue8m0": _blocks("fp8", 8, 128, 8, rows=128),
     "fp8_1x128": _blocks("fp8", 8, 128, 32),
     "fp8_1x128_ue8m0": _blocks("fp8", 8, 128, 8),
     "mxfp8": _blocks("fp8", 8, 32, 8),

@@ -10,7 +10,7 @@ from dfopt.documents.formulas import FORMULAS
 from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
-from dfopt.judge import ledger, network, offload, overlap, traffic, turns, types, window
+from dfopt.judge import ledger, network, offload, overlap, runtimes, traffic, turns, types, window
 from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
 from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
 from dfopt.judge.limits import violations
@@ -97,7 +97,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         memory=tuple(ledger.memory(booked[rank.number]) for rank in case.ranks),
         formulas=dict(FORMULAS),
         violations=violations(case, tiling, sram, held),
-        notes=tuple(types.notes(graph, system.chip)) or None,
+        notes=(*types.notes(graph, system.chip), *runtimes.refused(case)) or None,
     )
 
 

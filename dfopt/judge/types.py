@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, get_args
 
 from dfopt.documents.dtypes import FORMATS, Arithmetic, DataClass, Dtype, Peaks
@@ -52,6 +52,11 @@ def optimizer_words(graph: Graph, stated: float) -> tuple[float, int]:
     own = (main or "fp32") == held  # the weights themselves are updated: read and written
     each = [] if own else [main or "fp32"]
     return sum(float(FORMATS[one].bytes) for one in (*each, *2 * [moments or "fp32"])), 1 + own
+
+
+def type_of_weight(graph: Graph, kernel: Kernel) -> Dtype | None:
+    """What a kernel's weights are said to be."""
+    return _type(graph, _held(kernel))
 
 
 def weight_word(graph: Graph, kernel: Kernel) -> float:
@@ -133,5 +138,9 @@ def notes(graph: Graph, chip: Chip) -> Iterator[str]:
         if wanted != found:
             wider[wanted, found].append(kernel.name)
     for (wanted, found), names in wider.items():
-        listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        yield f"{chip.name} has no {wanted}: {listed} compute{'s' if len(names) == 1 else ''} in {found}"
+        yield f"{chip.name} has no {wanted}: {listed(names)} compute{'s' if len(names) == 1 else ''} in {found}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for people to read, four at most."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
