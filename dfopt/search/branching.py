@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -137,15 +137,12 @@ class Search:
                 continue
             self._finish(variant)
 
-    def _bound_all(self, legal: list[Plan]) -> None:
+    def _bound_all(self, legal: list[Plan], check_time: Callable[[], None] = lambda: None) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
-        self.tables, self.bounds, self.used = (
-            self.plan_bounds.tables(legal, self.check_time),
-            dict[Plan, float](),
-            dict[Plan, float](),
-        )
+        self.tables = self.plan_bounds.tables(legal, check_time)
+        self.bounds, self.used = dict[Plan, float](), dict[Plan, float]()
         for table in self.tables:
-            self.check_time()
+            check_time()
             self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
             self.used.update(zip(table.plans, table.used_i.tolist(), strict=True))
 

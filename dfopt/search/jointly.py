@@ -105,7 +105,7 @@ class JointSearch(KnownSearch):
     def _steps(self, legal: list[Plan]) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
-        self._bound_all(legal)
+        self._bound_all(legal, self.check_time)
         self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)
         self.units: dict[Unit, Found] = {}
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
