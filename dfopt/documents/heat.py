@@ -43,7 +43,7 @@ class SlowedPartition(Part):
 HEAT_WORDS = {
     "optimal_per_level": "optimal for this plan, its sharding and the stack's limits",
     "gap_reached": "stopped at the gap that was asked for",
-    "limit_with_solution": "stopped by the time limit",
+    "limit_with_solution": "stopped by a limit on time or on rounds",
 }
 
 

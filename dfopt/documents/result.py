@@ -342,9 +342,15 @@ OF_EARLIER = "as an earlier version said: "
 """Before the sentence of proof of a result that it wrote: its words were others."""
 TOO_WIDE = "too many down-sets to list, nothing more can be proven"
 """The note of a plan whose schemes are chosen with a fusion that was bounded without them."""
+LOOSE = "all was searched, nothing more can be proven"
+"""The note of a plan of which nothing is left to search, though its bound is below its best mapping."""
+NEAR = "as near to the best as was asked for"
+"""The note of a plan that could be better by no more than the gap that was asked for."""
+_SPENT = 0.4  # share of the time limit: the least after which it can have ended a search, as a sharding has half of it
 STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
     "optimal": "optimal: no mapping in the space is better",
     "optimal_per_level": "optimal per level",
+    "limit_with_solution": "stopped by the time limit",
     "interrupted_with_solution": "stopped by Ctrl-C",
 }
 
@@ -354,10 +360,18 @@ def status_words(result: Result) -> str:
     words = STATUS_WORDS[result.status]
     if result.status == "optimal":
         return words
-    open_ = {record.note for record in result.plans if record.status in ("limit", "not_reached")}
-    if result.status == "limit_with_solution" and open_ == {TOO_WIDE}:
-        words = TOO_WIDE
+    if result.status == "limit_with_solution":
+        words = _ended(result, words)
     if result.assumptions.sharding_objective == "joint" and result.gap == result.level_gap:
         return f"{words}; no mapping in the space is more than {100 * result.gap:.3g} % faster"
     level = f", gap {100 * result.level_gap:.3g} %" if result.status != "optimal_per_level" else ""
     return f"{words}{level}; another sharding could be up to {100 * result.gap:.3g} % faster"
+
+
+def _ended(result: Result, late: str) -> str:
+    """What ended a search without the proof that was asked for: time, or that nothing is left to do."""
+    records: list[PlanRecord | GraphRecord] = [*result.plans, *(result.apart or ())]
+    notes = {record.note for record in records if record.status in ("limit", "not_reached")}
+    if notes - {TOO_WIDE, LOOSE, NEAR} and result.seconds >= _SPENT * result.request.time_limit:
+        return late
+    return TOO_WIDE if TOO_WIDE in notes else LOOSE

@@ -11,6 +11,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.request import Request
 from dfopt.documents.result import (
+    LOOSE,
     TOO_WIDE,
     Alternative,
     GraphRecord,
@@ -91,6 +92,7 @@ _WORDS = {
     "limit": "left open by the gap or a limit",
     "not_reached": "not reached",
     TOO_WIDE: "open with too many down-sets to list",
+    LOOSE: "open with nothing left to search",
 }
 
 
@@ -126,7 +128,7 @@ def proof_of(
     request: Request,
 ) -> str:
     """One sentence on what was done with every plan, and what was taken for granted."""
-    kinds = [TOO_WIDE if record.note == TOO_WIDE else record.status for record in records]
+    kinds = [record.note if record.note in (TOO_WIDE, LOOSE) else record.status for record in records]
     counts = [(kinds.count(kind), word) for kind, word in _WORDS.items()]
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
     for verb, state in (("excluded", "pruned_by_bound"), ("left open", "limit")):

@@ -273,6 +273,7 @@ class Search:
             gap=(value - level) / value,
             seconds=seconds,
             solves=outcome.records,
+            note="time limit" if outcome.limited else "",
         )
         if value < self.incumbent:
             # a stable sort: of equally good ones the first found stays first

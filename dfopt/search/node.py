@@ -9,7 +9,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import TOO_WIDE, GraphRecord, SolveRecord
+from dfopt.documents.result import LOOSE, NEAR, TOO_WIDE, GraphRecord, SolveRecord
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Bools
 
@@ -98,11 +98,10 @@ class Found:
         if np.isfinite(self.value):
             low = min(self.low, self.value)
             short = low < self.value * (1 - max(gap, CLOSE))
-            wide = self.wide and not self.late and low < goal
-            status = "limit" if short and (self.late or wide) else "solved"
-            note = TOO_WIDE if short and wide else ""
-            return {"status": status, "value": self.value, "gap": (self.value - low) / self.value, "note": note}
+            late, wide = "Ctrl-C" if stopped else "time limit", TOO_WIDE if self.wide and low < goal else LOOSE
+            gap, note = (self.value - low) / self.value, (late if self.late else wide) if short else ""
+            return {"status": "limit" if short else "solved", "value": self.value, "gap": gap, "note": note}
         beaten, near = self.low >= beat * (1 - SAME), self.low >= beat * (1 - gap)
         why = "Ctrl-C" if stopped else "time limit" if self.late else TOO_WIDE
-        note = "" if beaten else "as near to the best as was asked for" if near else why
+        note = "" if beaten else NEAR if near else why
         return {"status": "pruned_by_bound" if beaten else "limit", "note": note}

@@ -175,7 +175,8 @@ def scored(
         raise ScoreMismatch(ready.metric.name, expected, value)
     if score.violations:
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
-    ended = {record.termination for record in records}
+    # a sharding that is given, or found with the fusion, was not looked for
+    ended = {record.termination for record in records if record.formulation not in ("given", "joint")}
     return Solved(
         graph=model,
         plan=ready.plan,

@@ -16,7 +16,7 @@ import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import TOO_WIDE, Result, status_words
+from dfopt.documents.result import LOOSE, TOO_WIDE, Result, status_words
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
@@ -254,3 +254,16 @@ def test_a_graph_whose_plans_are_not_all_bounded_in_time_is_given_up_whole(check
 
 def test_no_plan_listed_is_an_empty_space() -> None:
     assert (together([]).plans, together([]).log10_total, together([]).exact) == (0, 0.0, False)
+
+
+def test_a_search_with_nothing_left_to_do_says_so_and_blames_no_limit() -> None:
+    graph = df.load_graph("llama-3.1-8b", mode="training", batch=64)
+    result = df.optimize(graph, "sn40l-16-ddr", dp=16, offload="any", time_limit=500, sensitivity=False)
+    (open_,) = (record for record in result.plans if record.status == "limit")
+    assert result.gap > 0 and open_.note == LOOSE
+    assert status_words(result).startswith(LOOSE)
+    assert "1 open with nothing left to search" in result.proof
+    # of one that was cut off when all of its time was spent
+    late = open_.model_copy(update={"note": "time limit"})
+    stopped = result.model_copy(update={"plans": (late,), "seconds": 500.0})
+    assert status_words(stopped).startswith("stopped by the time limit")
