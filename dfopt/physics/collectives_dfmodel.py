@@ -19,20 +19,20 @@ bandwidth, as in the authors' HPL model.
 **All-to-all** counts what crosses a cut [1]_. Of c chips, c^2/4 pairs of one half and the other send each other
 V/N^2 bytes (N chips in all), over the links of the cut. Dim i is cut with c = n_1 ... n_i, the chips of all dims
 up to it, and the slowest cut decides. Links of a cut: 2 of a ring, 1 of a line, n of a switch, n^2/4 of a fully
-connected dim. Where all dims are rings (a torus) c is N for each, and the links of a cut are n_i.
-One dim gives the row above. ``messages`` chooses between versions of the program, both fitted to logs:
+connected dim. Where all dims are rings (a torus) c is N for each, and the links of a cut are n_i of two dims, N / n_i
+of three. One dim gives the row above. ``messages`` chooses between versions of the program, both fitted to logs:
 
 ==========  ======  ====================================================================================
 crossing    c^2/4   the stored first source (kernel_level.py, ``a2a_msg_factor``); the logs of Fig. 6 DLRM
-                    (rings of fully connected nodes) and of Figs. 12 and 16 (2-D torus) agree to 1e-8
+                    (rings of fully connected nodes), of Figs. 12 and 16 (2-D torus) and of Fig. 16 (3-D torus,
+                    switches of rings and of switches, dragonfly) agree to 1e-8
 all         c^2     the logs of Fig. 6 FFT (switches of switches) agree to 1e-8; no source of it is stored
 ==========  ======  ====================================================================================
 
 Known optimism and slips, kept as they are: a switch of n ports carries n/2 messages across its cut at a time, the
 rule counts n, while ``all`` counts every message in both directions and those that stay on their side. A torus
-has 2 N / n_i links across a cut of dim i, which is 2 n_i only in a square one, and the rule counts n_i of them.
-The torus of three dims is in the first source only and unconfirmed: no log of it was read, and a later source counts
-2 x y, 2 x z and 2 y z links.
+has 2 N / n_i links across a cut of dim i, of which the rule counts half; of two dims it counts n_i, which is as many
+only in a square one.
 
 The table has no lines, because there a dim carries one parallelism as a whole. The column is ours, in its spirit: a
 chain gathers as the ring does (its ratio is that of one direction), and its middle link carries all pairs across.
@@ -59,10 +59,8 @@ Messages = Literal["crossing", "all"]
 _SHARE_OF_PAIRS: dict[str, float] = {"crossing": 0.25, "all": 1.0}
 
 
-def _links_of_cut(dim: Dim, torus: bool) -> float:
-    """Links, in the authors' count, that join the two halves of a dim."""
-    if torus:
-        return dim.size
+def _links_of_cut(dim: Dim) -> float:
+    """Links, in the authors' count, that join the two halves of a dim that is no dim of a torus."""
     by_wiring = {Topology.RING: 2.0, Topology.LINE: 1.0, Topology.SWITCH: float(dim.size)}
     return by_wiring.get(dim.topology, dim.size**2 / 4)
 
@@ -75,9 +73,12 @@ def _all_to_all(dims: Sequence[Dim], messages: Messages) -> Affine:
     torus = len(dims) > 1 and all(dim.topology is Topology.RING for dim in dims)
     slowest, chips = 0.0, 1
     for dim in dims:
-        chips *= dim.size
-        pairs = _SHARE_OF_PAIRS[messages] * (everyone if torus else chips) ** 2
-        slowest = max(slowest, pairs / everyone**2 / (_links_of_cut(dim, torus) * dim.bandwidth))
+        chips = everyone if torus else chips * dim.size
+        links = _links_of_cut(dim)
+        if torus:
+            links = dim.size if len(dims) == 2 else everyone / dim.size
+        pairs = _SHARE_OF_PAIRS[messages] * chips**2
+        slowest = max(slowest, pairs / everyone**2 / (links * dim.bandwidth))
     return Affine(slowest, 0.0)
 
 

@@ -109,7 +109,9 @@ def _exchange(axes: list[tuple[str, int, float]], pair: float) -> float:
     for kind, size, link in axes:
         below *= size
         count = (chips if torus else below) ** 2 / 4
-        links = size if torus else {"r": 2, "sw": size, "fc": size**2 / 4}[kind]
+        links = {"r": 2, "sw": size, "fc": size**2 / 4}[kind]
+        if torus:
+            links = size if len(axes) == 2 else chips / size
         if size > 1:
             spent.append(pair * count / (links * link))
     return max(spent)
