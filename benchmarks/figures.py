@@ -198,11 +198,11 @@ def serving(frame: Any) -> Any:
         (grid[0][0], "one prompt", "step_time_s", 1e3, "time to the first token (ms)"),
         (grid[0][1], "stream", "tokens_per_s", 1e-3, "prompt tokens per second (thousands)"),
     ):
-        for number, link in enumerate(dict.fromkeys(frame["link"])):
-            mine = frame[(frame["graph"] == graph) & (frame["link"] == link)]
+        for number, (machine, link) in enumerate(dict.fromkeys(zip(frame["assumptions"], frame["link"], strict=True))):
+            mine = frame[(frame["graph"] == graph) & (frame["assumptions"] == machine)]
             ax.plot(
                 mine["tensor"].astype(int), factor * mine[column], marker=MARKERS[number],
-                color=(PALETTE["blue"], PALETTE["vermillion"])[number], label=f"links of {link}",
+                color=(PALETTE["blue"], PALETTE["vermillion"])[number], label=f"{machine}: links of {link}",
             )  # fmt: skip
         sizes = sorted({int(size) for size in frame["tensor"]})
         ax.set_xscale("log", base=2)
@@ -235,12 +235,12 @@ def _rates(ax: Any, frame: Any, by: str, column: str, title: str) -> None:
 
 @drawn
 def compute_or_memory(frame: Any) -> Any:
-    """Fig. 22: rate of eight chips over the share that computes, under three memories."""
-    figure, grid = _figure(4.8, 3.2)
-    ax = grid[0][0]
-    _rates(ax, frame, "memory", "flop_per_s", "")
-    ax.set_ylabel("rate of 8 chips (PFLOP/s)")
-    _legend(figure, ax, 3)
+    """Fig. 22: rate over the share that computes, under three memories, of the text's machine and of the setups'."""
+    figure, grid = _figure(8.2, 3.2, across=2)
+    for ax, row, does in zip(grid[0], ("text", "setups"), ("training, 1024 chips", "forward, 8 chips"), strict=True):
+        _rates(ax, frame[frame["graph"] == row], "memory", "flop_per_s", f"{row}: {does}")
+        ax.set_ylabel("rate of all chips (PFLOP/s)")
+    _legend(figure, grid[0][0], 3)
     return figure
 
 
