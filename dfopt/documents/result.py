@@ -217,6 +217,9 @@ class Result(Sealed):
     apart: tuple[GraphRecord, ...] | None = Field(
         default=None, description="graphs whose plans are not listed: none of them is of interest"
     )
+    missing: tuple[str, ...] | None = Field(
+        default=None, description="what a step after the search failed to add to the mapping that was found, and why"
+    )
     space: Space | None = Field(default=None, description="of the plans that are listed")
     matrices: tuple[Matrices, ...]
     sensitivity: tuple[Sensitivity, ...] = ()
@@ -356,7 +359,11 @@ STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
 
 
 def status_words(result: Result) -> str:
-    """What is proven of a result, in the words that every report uses."""
+    """What is proven of a result, in the words that every report uses, and what failed after that."""
+    return "; without ".join([_proven_words(result), *(result.missing or ())])
+
+
+def _proven_words(result: Result) -> str:
     words = STATUS_WORDS[result.status]
     if result.status == "optimal":
         return words

@@ -6,18 +6,20 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import spelled_out
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
+from dfopt.documents.heat import HeatProof
 from dfopt.documents.request import Request
-from dfopt.documents.result import Result
+from dfopt.documents.result import Result, Sensitivity
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
-from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
+from dfopt.errors import DfoptError, Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.judge import evaluate
 from dfopt.library import as_graphs, as_system
 from dfopt.machines.calibrations import assumed_on, usual
@@ -39,6 +41,7 @@ from dfopt.setting.instance import Setting
 from dfopt.technology.stack_models import power_of
 from dfopt.workloads.executions import load_executions
 
+T = TypeVar("T")
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 
 
@@ -146,24 +149,49 @@ def optimize(
     apart = tuple(search.apart for search in searches if search.apart is not None)
     stopped = any(search.stopped for search in searches)
     drawn = replace(setting, graph=best.graph)
-    extra = sensitivities(drawn, best, options) if request.sensitivity and not stopped else ()
+    later = Later()
+    extra: tuple[Sensitivity, ...] = ()
+    if request.sensitivity and not stopped:
+        extra = later.step("sensitivity", lambda: sensitivities(drawn, best, options), extra)
     others = tuple(one for one in (graph, *variants) if one is not best.graph)
-    shown, note = None, ""
+    shown: HeatProof | None = None
+    note = ""
     if aware:
         within = replace(options, deadline=max(options.deadline, began + request.time_limit))
-        best, shown, note = made_aware(best, drawn, within, found[1:])
-        found = [best]
-    elif system.stack is not None:
+        cool, hot = partial(made_aware, best, drawn, within, found[1:]), (best, shown, note)
+        best, shown, note = later.step("heat: aware", cool, hot, DfoptError)
+        found = [best] if shown is not None else found
+    if shown is None and system.stack is not None:
         found = [replace(best, score=evaluate(best.mapping, best.graph, system, setting.assumptions)), *found[1:]]
     result = assemble(
         system, found, others, records, apart, setting.assumptions, options, began, stopped, extra, together(spaces)
     )
-    if shown is not None:
-        result = result.model_copy(update={"proof": result.proof + note, "heat": shown}).sealed()
+    if shown is not None or later.missing:
+        changes = {"proof": result.proof + note, "heat": shown, "missing": tuple(later.missing) or None}
+        result = result.model_copy(update=changes).sealed()
     return result
 
 
 optimize.__doc__ = (optimize.__doc__ or "").replace("{fields}", Request.listed(" " * 8))
+
+
+class Later:
+    """Steps after a search: where one fails or is stopped, the mapping goes out without what it adds, and says so."""
+
+    def __init__(self) -> None:
+        self.missing: list[str] = []
+
+    def step(self, name: str, work: Callable[[], T], otherwise: T, *refusals: type[Exception]) -> T:
+        """What some work adds; of errors only refusals are for those who asked."""
+        try:
+            return work()
+        except refusals:
+            raise
+        except KeyboardInterrupt:
+            self.missing.append(f"{name} (stopped by Ctrl-C)")
+        except Exception as error:  # a bug in what comes after the answer must not cost it
+            self.missing.append(f"{name} ({type(error).__name__}: {error})")
+        return otherwise
 
 
 def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
