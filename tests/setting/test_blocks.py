@@ -154,7 +154,7 @@ def test_packages_are_placed_and_other_networks_only_if_asked() -> None:
         system = machine(dim("x", 4, tier=tier), dim("y", 2, tier=tier, link_bandwidth=50e9))
         labels = {plan.label for plan in asked_plans(graph, system, Request(), df.Assumptions(network_dims=told))[0]}
         assert ("TP8(x+y) PP1 DP1" in labels) == more
-        assert ("TP4(x[2@2]+y) PP1 DP2(x[2])" in labels) == more
+        assert ("TP4(x[2]+y) PP1 DP2(x[2@2])" in labels) == more
         assert ("TP2(x[2@2]) PP2(y) DP2(x[2])" in labels) == more  # the copies are the neighbours
 
 
