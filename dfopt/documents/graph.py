@@ -40,7 +40,7 @@ Role = Literal[
     "norm", "optimizer", "router", "latent", "fused_activation",
 ]  # fmt: skip
 Count = Field(ge=1, le=10**15)
-_COPIED = "share of its gradient that chips of the second axis add up after a step too, beside copies of the batch"
+_COPIED = "share of its weight, table or gradient that all chips of the second axis have, which add up its gradients"
 
 
 class Kernel(Part):
@@ -125,7 +125,7 @@ class Kernel(Part):
     states: tuple[SequenceState, ...] | None = Field(
         default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
     )
-    copied: float | None = Field(default=None, gt=0, le=1, description="of a weight_update: " + _COPIED)
+    copied: float | None = Field(default=None, gt=0, le=1, description=_COPIED)
     output_saved: bool | None = Field(
         default=None,
         description="true: its output is kept for the backward pass, also where no kernel that is drawn reads it there;"
@@ -186,8 +186,8 @@ class Kernel(Part):
             if self.pass_ != "forward":
                 message = f"found one of {self.name!r}, which is no kernel of a forward pass"
                 raise problem(message, "nothing is kept for the next step by what trains", f"$.states[{place}]")
-        if self.copied is not None and self.op != "weight_update":
-            raise problem(f"found {self.copied:g} of a {self.op}", "only a weight_update has one", "$.copied")
+        if self.copied is not None and self.op not in ("gemm", "weight_update") and not self.resident_bytes:
+            raise problem(f"found {self.copied:g} of a {self.op}", "only weights and gradients have one", "$.copied")
         if "copies" in (self.resident_over or ()) and not self._fetches:
             message = "spread over copies, but no communication of the kernel fetches what another copy holds"
             remedy = "list one, such as an all_to_all over all, or leave copies out: then each holds it whole"

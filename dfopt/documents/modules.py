@@ -67,6 +67,11 @@ class Modules(Part):
         return {name: scheme for name, scheme in every.items() if scheme is not None}
 
     @property
+    def copies_weights(self) -> bool:
+        """Whether chips of the axis hold the same weights, of modules whose tokens they share."""
+        return any(scheme in ("n", "context") for name, scheme in self.schemes.items() if name != STREAM)
+
+    @property
     def label(self) -> str:
         """Modules by scheme, in a line."""
         by: dict[str, list[str]] = {}

@@ -152,9 +152,24 @@ class Plan(Document, OnAxes):
         """All that it says but how many layers its stages have."""
         return self.apart_from_stages, self.interleave, self.recomputed
 
-    def held_by(self, shared_from: int | None) -> int:
-        """Copies of the batch that hold a thing together which they share out from some level of ``zero`` on."""
-        return self.sharers if shared_from is not None and (self.zero or 0) >= shared_from else 1
+    def held_by(self, shared_from: int | None, *, copied: bool = False) -> int:
+        """Chips that hold a thing together which is shared out from some level of ``zero`` on.
+
+        Copies of the batch; ``copied``: and all chips of the second axis, each of which would hold the same.
+
+        Examples
+        --------
+        >>> plan = Plan(dp=4, mp=8, zero=1)
+        >>> plan.held_by(1), plan.held_by(1, copied=True), plan.held_by(2, copied=True)
+        (4, 32, 1)
+        """
+        if shared_from is None or (self.zero or 0) < shared_from:
+            return 1
+        return self.sharers * (self.members if copied else 1)
+
+    def share_held(self, shared_from: int | None, copied: float) -> float:
+        """The part of it that a chip holds, where chips of the second axis have a share of it ``copied``."""
+        return (1 - copied) / self.held_by(shared_from) + copied / self.held_by(shared_from, copied=True)
 
     def group(self, over: str) -> tuple[Dims, int]:
         """Network dims of the chips that a communication is over, and the copies of the batch among them.

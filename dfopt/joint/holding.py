@@ -12,12 +12,22 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dfopt.documents.graph import Kernel
-from dfopt.documents.placement import item_of_weight
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.physics.states import capacities
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import at_once, buffers, by_layers, chips_of, lying, offloaded, reserved, states_of
+from dfopt.setting.ledger import (
+    AMOUNTS,
+    at_once,
+    buffers,
+    by_layers,
+    chips_of,
+    lying,
+    offloaded,
+    reserved,
+    states_of,
+    weight_factors,
+)
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, Ints
 
@@ -48,15 +58,12 @@ def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineSta
     last are of what lies elsewhere, at least, while that is the layer at work.
     """
     setting, graph, tables = instance.setting, instance.graph, menu.tables
-    forward_k, fastest = menu.sharded[0].forward_k, tier == instance.system.chip.fastest_tier
-    weight_o = menu.by_option("weight_k") * (forward_k[tables.kernel_o] | (not setting.only_forward))
+    fastest = tier == instance.system.chip.fastest_tier
     away, alone = offloaded(instance), [run for run in stage.runs if run[0] == number]
     of_one = replace(stage, runs=tuple(alone))
-    word_k = np.array([graph.words.of_weight(kernel) for kernel in graph.kernels])
-    routed_o = np.array([item_of_weight(kernel) == "experts" for kernel in graph.kernels])[tables.kernel_o]
 
-    def kept(kernels: Sequence[Kernel] = (), *amounts: float) -> list[float]:
-        alike, more = by_layers(states_of(setting, kernels, *(amounts or (0.0,))))
+    def kept(kernels: Sequence[Kernel] = (), sizes: Sequence[float] = ()) -> list[float]:
+        alike, more = by_layers(states_of(setting, kernels, sizes))
         found = [sum(lying(instance, stage, {number: alike}).get(tier, {}).values())]
         for name in AT_WORK[:3]:
             here = [each for each in more if each[1].name == name and fastest and each[1].item not in away]
@@ -65,16 +72,10 @@ def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineSta
         return [*found, sum(buffers(instance, of_one, {number: alike}).values()) if away and fastest else 0.0]
 
     drawn_k = np.array([kept([kernel]) for kernel in graph.kernels])
-    units = np.array([kept((), *unit) for unit in np.eye(6).tolist()])
-    amounts_o = (
-        weight_o * ~routed_o,
-        weight_o / word_k[tables.kernel_o],
-        menu.saved_o,
-        menu.by_option("cached_k"),
-        weight_o * routed_o,
-        menu.by_option("working_k"),
-    )
-    found: Floats = (np.stack(amounts_o, axis=1) @ units + drawn_k[tables.kernel_o]).T
+    units = np.array([kept((), unit) for unit in np.eye(len(AMOUNTS)).tolist()])
+    weights = weight_factors(setting, graph.kernels)[:, tables.kernel_o] * menu.by_option("weight_k")
+    amounts = *weights, menu.saved_o, menu.by_option("cached_k"), menu.by_option("working_k")
+    found: Floats = (np.stack(amounts, axis=1) @ units + drawn_k[tables.kernel_o]).T
     return found
 
 

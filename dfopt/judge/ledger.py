@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from dfopt.documents.graph import Kernel
 from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.documents.placement import TRAINED, Item
 from dfopt.judge import network, working
@@ -28,8 +29,6 @@ _PARTS: Final[dict[Amount, str]] = {
 }
 _GRADIENTS: Final[dict[Amount, str]] = {"waiting": "waiting gradients", "working": "working gradients"}
 """Of what is held while a layer runs, the part that is gradients of activations."""
-_WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts")
-"""Of which there may be all of a layer."""
 
 
 class Entry(NamedTuple):
@@ -92,15 +91,12 @@ def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]
     stated, level, ran = case.assume.layers_exchanged, case.plan.zero or 0, ran_by(rank)
     layers, fastest = min(stated or 1, sum(rank.runs.values())), case.system.chip.fastest_tier
     if level == 3:
-        whole: dict[int, float] = defaultdict(float)
-        for stage in ran:
-            for of in _WEIGHTS:
-                whole[stage] += amounts[stage][of] * case.plan.sharers
-        yield Entry(fastest, "weights", "weights_b", layers * max(whole.values(), default=0.0))
+        whole = max((amounts[stage]["whole weights"] for stage in ran), default=0.0)
+        yield Entry(fastest, "weights", "weights_b", layers * whole)
     if not case.trains or case.assume.gradients != "exact":
         return
     if level >= 2 and stated and not case.assume.by_layer:
-        most = max((amounts[stage]["parameters"] for stage in ran), default=0.0) * case.plan.sharers
+        most = max((amounts[stage]["whole parameters"] for stage in ran), default=0.0)
         yield Entry(fastest, "gradients", "weight_gradients_b", layers * most * reduced_word(case.graph))
     if case.assume.exchange_buffers and case.plan.copies > 1:
         yield Entry(fastest, "gradients", "weight_gradients_b", case.assume.exchange_buffers)
@@ -195,19 +191,19 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
     once = case.trains and case.forward_weights
     level = {kind.of: kind.shared_from for kind in KINDS if kind.lifetime != "exchange"}
 
-    def together(of: Amount, over: Collection[str] = ()) -> int:
-        """Copies of the batch that share it out, but for what lies spread over them anyhow."""
-        return 1 if "copies" in over else case.plan.held_by(level.get(of))
+    def part(of: Amount, kernel: Kernel, over: Collection[str] = ()) -> float:
+        """The part that a chip holds of what it shares out with others, but for what lies spread over them anyhow."""
+        return 1.0 if "copies" in over else case.plan.share_held(level.get(of), kernel.copied or 0.0)
 
     found: dict[Amount, list[float]] = defaultdict(list)
-    spread: dict[Amount, list[float]] = defaultdict(list)  # divided already
     own = [one for one in here if one.forward or not once]
-    found["weights"] = [one.weight for one in own if one.kernel.module != "experts"]
-    found["experts"] = [one.weight for one in own if one.kernel.module == "experts"]
-    found["parameters"] = [one.parameters for one in own]
+    for one in own:
+        of_weight: Amount = "experts" if one.kernel.module == "experts" else "weights"
+        found[of_weight].append(one.weight * part(of_weight, one.kernel))
+        found["parameters"].append(one.parameters * part("parameters", one.kernel))
     gradients = _gradients(case)
     for each, size in gradients.items():
-        found[each] = [one.parameters * size for one in own]
+        found[each] = [one.parameters * part(each, one.kernel) * size for one in own]
     mine = [fan for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
     found["saved"] = [working.left_of(case, fan) for fan in mine]
     found["saved"] += working.kept(case, here, "forward")
@@ -231,19 +227,17 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
                 of: Amount = "table gradients" if each == "gradients" else each
                 stated = each == "gradients" and case.graph.main_gradients is None
                 scale = 1.0 if stated else size / word(case.graph, "ends")
-                spread[of].append(scale * whole / parts / together(of, kernel.spread_over))
+                found[of].append(scale * whole / parts * part(of, kernel, kernel.spread_over))
             continue
-        found["tables"].append(whole / parts / together("tables", kernel.spread_over))
+        found["tables"].append(whole / parts * part("tables", kernel, kernel.spread_over))
         state = kernel.resident_optimizer_bytes
         if state is None:  # as much for a parameter as for one of the weights
             state = whole / word(case.graph, "ends") * for_parameter(case)
-        found["table optimizer"].append(state / parts / together("table optimizer", kernel.spread_over))
-    for shared in ("weights", "experts", *gradients, "parameters"):
-        found[shared] = [size / together(shared) for size in found[shared]]
-    for of, sizes in spread.items():
-        found[of] += sizes
+        found["table optimizer"].append(state / parts * part("table optimizer", kernel, kernel.spread_over))
     sums: dict[str, float] = {kind.of: math.fsum(found[kind.of]) for kind in KINDS if kind.lifetime != "exchange"}
-    return sums | {"waiting gradients": peak[1], "working gradients": math.fsum(gradients_here)}
+    sums |= {"waiting gradients": peak[1], "working gradients": math.fsum(gradients_here)}
+    sums |= {"whole weights": math.fsum(one.weight for one in own)}
+    return sums | {"whole parameters": math.fsum(one.parameters for one in own)}
 
 
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:

@@ -268,16 +268,15 @@ class Parts:
             new["states"] = self._kept(kernel) if tokens else fewer
             if kernel.experts is not None:
                 new["experts"] = kernel.experts.for_tokens(round(getattr(kernel, axis) * part))
-            if kernel.op == "weight_update":
-                new["copied"] = 1.0
+            new |= self._alike(kernel, 1.0)
         elif role == "sent":
             (experts,), axis = self._experts, self._rows_along(kernel)
             tokens = getattr(kernel, axis)
             here, every = self._spread(tokens), experts.always or 0
             own = tokens * ((experts.chosen - every) * here.load + every / self.chips) / experts.chosen
             new[axis] = max(math.ceil(own - 1e-12 * own), 1)
-            if kernel.op == "weight_update" and every > 0:  # whoever holds them has seen some of the tokens
-                new["copied"] = every / here.held
+            if every > 0:  # whoever holds them has seen some of the tokens
+                new |= self._alike(kernel, every / here.held)
             if kernel.experts is not None:
                 more = {"count": here.held, "touched": here.touched, "held": experts.count}
                 new["experts"] = kernel.experts.model_copy(update=more)
@@ -293,6 +292,11 @@ class Parts:
             new["outer"] = kernel.outer // self.chips
             new["states"] = self._states(kernel, self._of_heads)
         return self._seen(kernel, kernel.model_copy(update=new))
+
+    def _alike(self, kernel: Kernel, share: float) -> dict[str, float]:
+        """Of weights that learn, and of their gradients, what is on all chips."""
+        learns = self.all.trains and (kernel.op in ("weight_update", "gemm") or kernel.resident_bytes > 0)
+        return {"copied": share} if learns else {}
 
     def _seen(self, kernel: Kernel, mine: Kernel) -> Kernel:
         """What a mask leaves is shared evenly where keys are, or tokens of a sequence."""

@@ -239,13 +239,14 @@ def optimizer_s(case: Case, stage: int) -> float:
     for one in case.of_stage[stage]:
         kernel = one.kernel
         if one.forward or not once:  # a backward GEMM reads the weight of a forward one
-            mine, wide = one.parameters / plan.held_by(1), often * weight_word(case.graph, kernel)
+            mine = one.parameters * plan.share_held(1, kernel.copied or 0.0)
+            wide = often * weight_word(case.graph, kernel)
             routed = kernel.module == "experts"
             spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume, plan, routed, state))
         if one.forward and kernel.resident_bytes and kernel.resident_optimizer_bytes is None:
             wide, over = word(case.graph, "ends"), kernel.spread_over
-            parts = math.prod(getattr(plan, name) for name in over) * (1 if "copies" in over else plan.held_by(1))
-            mine = kernel.resident_bytes / wide / parts
+            share = 1.0 if "copies" in over else plan.share_held(1, kernel.copied or 0.0)
+            mine = kernel.resident_bytes / wide / math.prod(getattr(plan, name) for name in over) * share
             spent.append(beside.optimizer_s(mine, gradient, often * wide, chip, case.assume, plan, state=state))
     return math.fsum(spent)
 

@@ -40,7 +40,7 @@ def obstacle(plan: Plan, level: int, graph: Graph, gradients: str) -> str:
         return "nothing is trained"
     if level and gradients == "dfmodel":
         return "gradients: dfmodel holds none"
-    if level and plan.copies == 1:
+    if level and plan.copies == 1 and not (plan.modules and plan.modules.copies_weights):
         return "there is one copy of the batch"
     if level > 1 and plan.stages > 1:
         return (
@@ -52,8 +52,7 @@ def obstacle(plan: Plan, level: int, graph: Graph, gradients: str) -> str:
 def exchanges(plan: Plan, dims: Dims) -> Iterator[Exchange]:
     """What chips along some dims, which add up the same gradients, exchange in a step.
 
-    Only copies of the batch share things out: chips of a second axis that have the same weights add up shares of their
-    gradients, and hold the same of them.
+    Chips of a second axis that have the same weights share them out together with the copies of the batch.
 
     Examples
     --------
@@ -67,13 +66,12 @@ def exchanges(plan: Plan, dims: Dims) -> Iterator[Exchange]:
     if not level:
         yield Exchange(Collective.ALL_REDUCE, "gradients", dims, 1.0, 1)
         return
-    others, often = tuple(dim for dim in dims if dim not in copies), reductions(plan)
-    group = copies if plan.hybrid is None else plan.hybrid.over
-    yield Exchange(Collective.REDUCE_SCATTER, "gradients", group, 1.0, often)
-    if others:
-        yield Exchange(Collective.ALL_REDUCE, "gradients", others, 1.0 / plan.sharers, often)
+    others = tuple(dim for dim in dims if dim not in copies)
+    group = (*others, *(copies if plan.hybrid is None else plan.hybrid.over))
+    yield Exchange(Collective.REDUCE_SCATTER, "gradients", group, 1.0, reductions(plan))
     if plan.hybrid is not None:
-        yield Exchange(Collective.ALL_REDUCE, "gradients", plan.hybrid.across, 1.0 / plan.sharers, 1)
+        share = 1.0 / plan.held_by(1, copied=bool(others))
+        yield Exchange(Collective.ALL_REDUCE, "gradients", plan.hybrid.across, share, 1)
     yield Exchange(Collective.ALL_GATHER, "weights", group, 1.0, 1 if level < 3 else 2 * plan.microbatches)
 
 

@@ -172,7 +172,9 @@ def _fullest(
             elif state.lifetime == "sequences":
                 served += size
             # no copy has another's sequences, nor what it shares out already
-            elif "copies" not in state.split_over and instance.plan.held_by(state.shared_from) == 1:
+            elif (
+                "copies" not in state.split_over and instance.plan.held_by(state.shared_from, copied=state.copied) == 1
+            ):
                 alike[LABELS[state.name]] += size
         waits = (
             max(waiting.get(number, 0.0) for number, _ in stage.runs)

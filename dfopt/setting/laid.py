@@ -149,8 +149,7 @@ class Laid:
             changes[axis] = of(getattr(kernel, axis), "tokens")
             if kernel.experts is not None:
                 changes["experts"] = kernel.experts.for_tokens(changes[axis])
-        if kernel.op == "weight_update":
-            changes["copied"] = 1.0
+        changes |= self._copied(kernel, 1.0)
         if kernel.states:
             changes["states"] = tuple(
                 one.model_copy(update={"sequences": of(one.sequences, "sequences")}) for one in kernel.states
@@ -171,14 +170,18 @@ class Laid:
             raise Unsplit(f"tokens of {name!r}, {size}, are not those of {whole} sequences")
         n = -(-size // self.members) if apart else whole * -(-size // (whole * self.members))
         changes: dict[str, Any] = {axis: n, "states": self._of_tokens(kernel)}
-        if kernel.op == "weight_update":
-            changes["copied"] = 1.0
+        changes |= self._copied(kernel, 1.0)
         if any(state.reads for state in kernel.states or ()):
             raise Unsplit(f"{name!r} reads tokens of an earlier evaluation, which are not gathered")
         if kernel.experts is not None:
             changes["experts"] = kernel.experts.for_tokens(n)
         changes |= _traffic(kernel, Fraction(n, size))
         return self._masked(kernel, kernel.model_copy(update=changes))
+
+    def _copied(self, kernel: Kernel, share: float) -> dict[str, float]:
+        """The share of a weight, or of its gradient, that all chips have, where it is trained."""
+        has = kernel.op in ("gemm", "weight_update") or kernel.resident_bytes
+        return {"copied": share} if has and self.whole.trains else {}
 
     def _queries(self, kernel: Kernel) -> str:
         """The axis that queries are along: in gradients of keys and values the contraction."""
@@ -243,8 +246,8 @@ class Laid:
         here = self.spread(kernel)
         part = ((experts.chosen - always) * here.load + always / self.members) / experts.chosen
         changes: dict[str, Any] = {axis: max(math.ceil(getattr(kernel, axis) * part * (1 - _CLOSE)), 1)}
-        if kernel.op == "weight_update" and always:  # on every chip, for some of the tokens
-            changes["copied"] = always / here.held
+        if always:  # on every chip, for some of the tokens
+            changes |= self._copied(kernel, always / here.held)
         if kernel.experts is not None:
             own = {"count": here.held, "touched": here.touched, "held": experts.count}
             changes["experts"] = kernel.experts.model_copy(update=own)

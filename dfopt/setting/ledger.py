@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -32,7 +33,7 @@ class State:
     """Bytes that stay, of one evaluation of some kernels, as in the table :data:`dfopt.physics.states.KINDS`.
 
     ``bytes`` are on one chip, or on all chips that it is spread over: as many as the product of the plan's degrees
-    named in ``split_over``.
+    named in ``split_over``. ``copied``: all chips of the second axis have the same.
     """
 
     name: str
@@ -42,53 +43,63 @@ class State:
     item: Item | None
     shared_from: int | None
     exists_from: int = 0
+    copied: bool = False
 
 
-def states_of(
-    setting: Setting,
-    kernels: Sequence[Kernel],
-    weights: float,
-    parameters: float = 0.0,
-    saved: float = 0.0,
-    cached: float = 0.0,
-    experts: float = 0.0,
-    working: float = 0.0,
-) -> tuple[State, ...]:
-    """What some kernels keep: their tables, and so much of everything else on one chip.
+AMOUNTS: Final[tuple[tuple[Amount, bool], ...]] = (
+    *((of, copied) for of in ("weights", "experts", "parameters") for copied in (False, True)),
+    ("saved", False),
+    ("cached", False),
+    ("working", False),
+)
+"""What kernels keep on one chip, and whether all chips of the second axis have the same: bytes, but of parameters their
+number, which gradients and the optimizer go by. Weights are without those of experts."""
 
-    That is in bytes, but for the number of parameters, which gradients and the optimizer go by. ``weights`` are without
-    those of ``experts``.
-    """
+
+def weight_factors(setting: Setting, kernels: Sequence[Kernel]) -> Floats:
+    """Of a byte of each kernel's weight what is in each of the first :data:`AMOUNTS`, shape (6, kernels)."""
+    words, forward = setting.graph.words, setting.only_forward
+    held_k = np.array([not forward or kernel.pass_ == "forward" for kernel in kernels], dtype=float)
+    routed_k = held_k * [item_of_weight(kernel) == "experts" for kernel in kernels]
+    parts = held_k - routed_k, routed_k, held_k / [words.of_weight(kernel) for kernel in kernels]
+    copied_k = np.array([kernel.copied or 0.0 for kernel in kernels])
+    return np.array([part_k * share_k for part_k in parts for share_k in (1.0 - copied_k, copied_k)])
+
+
+def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float] = ()) -> tuple[State, ...]:
+    """What some kernels keep: their tables, and so much of everything else, in the order of :data:`AMOUNTS`."""
     graph, assumptions = setting.graph, setting.assumptions
-    amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
-    amounts["weights", ()], amounts["saved", ()], amounts["cached", ()] = weights, saved, cached
-    amounts["experts", ()], amounts["working", ()], amounts["parameters", ()] = experts, working, parameters
+    amounts: dict[tuple[Amount, tuple[str, ...], bool], float] = defaultdict(float)
+    amounts |= {(of, (), copied): size for (of, copied), size in zip(AMOUNTS, sizes, strict=False)}
     gradients = _gradients(graph, assumptions)
     for_parameter = optimizer_bytes(graph, assumptions.optimizer_bytes_per_parameter)
-    for of, word in gradients.items():
-        amounts[of, ()] = parameters * word
-    if assumptions.layers_exchanged and not assumptions.by_layer:  # which counts gradients of a layer whole anyhow
-        amounts["whole gradients", ()] = parameters * reduced_bytes(graph)
-    for kernel in kernels:
-        if kernel.resident_bytes and kernel.pass_ == "forward":
-            amounts["tables", kernel.spread_over] += kernel.resident_bytes
+    for copied in (False, True):
+        parameters = amounts["parameters", (), copied]
+        for of, word in gradients.items():
+            amounts[of, (), copied] = parameters * word
+        if assumptions.layers_exchanged and not assumptions.by_layer:  # which counts gradients of a layer whole anyhow
+            amounts["whole gradients", (), copied] = parameters * reduced_bytes(graph)
+    for kernel, copied in product((kernel for kernel in kernels if kernel.resident_bytes), (False, True)):
+        key, share = (kernel.spread_over, copied), (kernel.copied or 0.0) if copied else 1.0 - (kernel.copied or 0.0)
+        if kernel.pass_ == "forward":
+            amounts["tables", *key] += kernel.resident_bytes * share
             state = kernel.resident_optimizer_bytes
             if state is None:
                 state = kernel.resident_bytes / graph.words.ends * for_parameter
-            amounts["table optimizer", kernel.spread_over] += state
-        elif kernel.resident_bytes:
-            for of, word in gradients.items():
-                of = "table gradients" if of == "gradients" else of
-                scale = 1.0 if graph.main_gradients is None and of == "table gradients" else word / graph.words.ends
-                amounts[of, kernel.spread_over] += kernel.resident_bytes * scale
+            amounts["table optimizer", *key] += state * share
+            continue
+        for of, word in gradients.items():
+            of = "table gradients" if of == "gradients" else of
+            scale = 1.0 if graph.main_gradients is None and of == "table gradients" else word / graph.words.ends
+            amounts[of, *key] += kernel.resident_bytes * scale * share
     keeps_gradients = graph.trains and assumptions.gradients == "exact"
     found = []
     for kind in KINDS:
         size = for_parameter if kind.per_parameter else 1.0
         if size > 0 and (keeps_gradients or not kind.trained):
-            for (of, split_over), amount in amounts.items():
+            for (of, split_over, copied), amount in amounts.items():
                 if of == kind.of and amount > 0:
-                    lies = kind.lifetime, kind.item, kind.shared_from, kind.exists_from
+                    lies = kind.lifetime, kind.item, kind.shared_from, kind.exists_from, copied
                     found.append(State(kind.name, size * amount, split_over, *lies))
     return tuple(found)
 
@@ -182,7 +193,9 @@ def kept(
 def chips_of(instance: Instance, state: State) -> int:
     """Chips that a state is spread over."""
     degree: int = math.prod(getattr(instance.plan, name) for name in state.split_over)
-    return degree if "copies" in state.split_over else degree * instance.plan.held_by(state.shared_from)
+    if "copies" in state.split_over:
+        return degree
+    return degree * instance.plan.held_by(state.shared_from, copied=state.copied)
 
 
 def at_once(instance: Instance, stage: PipelineStage, state: State) -> int:
@@ -303,14 +316,9 @@ def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     graph = setting.graph
     index = graph.index()
     kernels = [graph.kernels[index[name]] for name in stage.names]
-    parameter_k = stage.weight_k / np.array([graph.words.of_weight(kernel) for kernel in kernels])
-    mine = stage.forward_k if setting.only_forward else np.ones(len(kernels), dtype=bool)
-    routed = np.array([item_of_weight(kernel) == "experts" for kernel in kernels])
-    weights, experts = (float(stage.weight_k[mine & which].sum()) for which in (~routed, routed))
-    parameters = float(parameter_k[mine].sum())
-    saved = float(saved_bytes(stage).sum())
-    cached, working = float(stage.cached_k.sum()), float(stage.working_k.sum())
-    return states_of(setting, kernels, weights, parameters, saved, cached, experts, working)
+    beside = saved_bytes(stage), stage.cached_k, stage.working_k
+    weights = (weight_factors(setting, kernels) @ stage.weight_k).tolist()
+    return states_of(setting, kernels, (*weights, *(float(size_k.sum()) for size_k in beside)))
 
 
 def saved_bytes(stage: ShardedGraph) -> Floats:

@@ -27,17 +27,17 @@ def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> F
         if kernel.pass_ != "forward" and once:
             continue
         if (k, weight) not in known:
-            word, plan = graph.words.of_weight(kernel), instance.plan
+            word, share = graph.words.of_weight(kernel), instance.plan.share_held(1, kernel.copied or 0.0)
             routed = item_of_weight(kernel) == "experts"
-            step = _step(instance, weight / word, word, plan.held_by(1), routed)
+            step = _step(instance, weight / word * share, word, routed)
             known[k, weight] = step + _of_table(instance, kernel)
         seconds[o] = known[k, weight]
     return seconds
 
 
-def _step(instance: Instance, parameters: float, word: float, copies: int, routed: bool = False) -> float:
+def _step(instance: Instance, parameters: float, word: float, routed: bool = False) -> float:
     setting, plan = instance.setting, instance.plan
-    key = parameters / copies, word, plan.placement, routed
+    key = parameters, word, plan.placement, routed
     if key not in setting.steps:
         graph, assumptions, chip = setting.graph, setting.assumptions, setting.system.chip
         state = optimizer_bytes(graph, assumptions.optimizer_bytes_per_parameter)
@@ -52,5 +52,5 @@ def _of_table(instance: Instance, kernel: Kernel) -> float:
         return 0.0
     plan, word = instance.plan, instance.graph.words.ends
     parts = math.prod(getattr(plan, name) for name in kernel.spread_over)
-    copies = 1 if "copies" in kernel.spread_over else plan.held_by(1)
-    return _step(instance, kernel.resident_bytes / word / parts, word, copies)
+    share = 1.0 if "copies" in kernel.spread_over else plan.share_held(1, kernel.copied or 0.0)
+    return _step(instance, kernel.resident_bytes / word / parts * share, word)

@@ -46,7 +46,7 @@ def shared_out(
     kept, reasons = list[Plan](), dict[str, None]()
     for plan in found:
         check_time()
-        if plan.copies == 1:
+        if plan.copies == 1 and not (plan.modules and plan.modules.copies_weights):
             kept.append(plan)
             continue
         for level in sorted(set(levels)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dfopt as df
+from dfopt.documents.hybrid import Hybrid
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, PlanError
@@ -138,14 +139,47 @@ def test_what_cannot_be_shared_out() -> None:
         evaluate(Mapping.from_data(mapping.to_data()), training, as_system("a100-8"))
 
 
-def test_chips_of_a_second_axis_add_up_shares() -> None:
+def test_chips_of_a_second_axis_share_out_what_they_all_have() -> None:
     plan = Plan(mp=2, dp=4, mp_dims=("m",), dp_dims=("d",), zero=1, microbatches=3)
     found = [(one.kind.value, one.of, one.dims, one.share, one.times) for one in exchanges(plan, ("m", "d"))]
-    assert found == [
-        ("reduce_scatter", "gradients", ("d",), 1.0, 1),
-        ("all_reduce", "gradients", ("m",), 0.25, 1),
-        ("all_gather", "weights", ("d",), 1.0, 1),
-    ]
+    both = ("m", "d")
+    assert found == [("reduce_scatter", "gradients", both, 1.0, 1), ("all_gather", "weights", both, 1.0, 1)]
+    groups = plan.model_copy(update={"hybrid": Hybrid(replicas=2, over=("d[2]",), across=("d[2@2]",))})
+    found = [(one.kind.value, one.dims, one.share) for one in exchanges(groups, ("m", "d"))]
+    assert found[1] == ("all_reduce", ("d[2@2]",), 1 / 4)  # two chips of each axis have a share of it
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+@pytest.mark.parametrize("mp", [8, 4])
+def test_sequences_over_a_second_axis_are_copies(level: int, mp: int) -> None:
+    """Chips that have some of the sequences each hold, and exchange, what copies of the batch do; of one copy, too."""
+    small = {"mode": "training", "batch": 16, "seq": 64, "recompute": "full"}
+    asked = {"assumptions": "ideal", "zero": level, "tp": 1, "pp": 1, "sensitivity": False}
+    by_sequences = {"stream": "n", "mixer": "n", "dense": "n"}
+    graphs = [df.load_graph("qwen3-0.6b", microbatch=size, **small) for size in (mp, 1)]
+    found = df.optimize(graphs[0], "a100-8", mp=mp, modules=by_sequences, **asked)
+    copies = df.optimize(graphs[1], "a100-8", mp=1, **asked)
+    assert (found.plan.zero, found.plan.copies, verify(found).ok) == (level, 8 // mp, True)
+    states = [one.score.stages[0].states["dram"] for one in (found, copies)]
+    held = [{name: each[name] for name in ("weights", "gradients", "optimizer")} for each in states]
+    assert held[0] == pytest.approx(held[1], rel=1e-12)
+    if mp == 8:
+        assert found.score.gradient_reduction_s == pytest.approx(copies.score.gradient_reduction_s, rel=1e-9)
+
+
+def test_experts_of_one_chip_are_its_own() -> None:
+    """Of two layers: attention, router and ends are on all eight chips, an eighth of the experts on each."""
+    graph = df.load_graph(
+        "mixtral-8x7b", mode="training", batch=8, microbatch=8, seq=64, layers=2, ends=True, recompute="full"
+    )
+    asked = {"assumptions": "ideal", "mp": 8, "time_limit": 20, "sensitivity": False}
+    schemes = {"stream": "n", "mixer": "n", "dense": "n", "ends": "n", "experts": "outer"}
+    found = df.optimize(graph, "h100-8", zero=1, modules=schemes, **asked)
+    states = found.score.stages[0].states["dram"]
+    experts = 2 * 3 * 4096 * 14336  # one of each layer, on its chip
+    alike = 2 * (4096 * 128 * (2 * 32 + 2 * 8) + 8 * 4096) + 2 * 32000 * 4096
+    assert states["optimizer"] == pytest.approx(12 * (experts + alike / 8), rel=1e-9)
+    assert states["weights"] + states.get("tables", 0.0) == pytest.approx(2 * (experts + alike), rel=1e-9)
 
 
 # -- groups of copies -----------------------------------------------------------------------------

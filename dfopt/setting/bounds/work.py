@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dfopt.documents.graph import Kernel
-from dfopt.documents.placement import item_of_weight
 from dfopt.documents.saved import added_bytes, reduced_bytes
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
@@ -22,7 +21,7 @@ from dfopt.setting.by_kernel import end_share, ends_by_kernel, passed_by_kernel,
 from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.cycles import least_cycles_s
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import State, states_of
+from dfopt.setting.ledger import State, states_of, weight_factors
 from dfopt.setting.offload import least_layers, moves
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import Passes, exchanged_by_kind, roofline_passes
@@ -206,7 +205,7 @@ class LeastWork:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
         reduced, adding = reduced_bytes(self.setting.graph), added_bytes(self.setting.graph, assumptions)
-        weights = experts = parameters = saved = cached = working = 0.0
+        saved = cached = working = 0.0
         compute, traffic, accessed, gradient, held_k = [], [], [], [], []
         for kernel in kernels:
             alone = self._known(kernel, shards, counted)
@@ -231,12 +230,6 @@ class LeastWork:
             passed = self._passed.get(kernel.name, ())
             passed_on = sum(size * self._known(src, shards, counted).output_share for src, size in passed)
             accessed.append(own + read + outward + added + passed_on)
-            if kernel.pass_ == "forward" or not self.setting.only_forward:
-                parameters += held
-                if item_of_weight(kernel) == "experts":
-                    experts += held * word
-                else:
-                    weights += held * word
             cached += kept
             saved += self._saved[kernel.name] * made_share
             if self.setting.beside:
@@ -247,7 +240,8 @@ class LeastWork:
         rate = system.chip.sram.bandwidth
         sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
         whole = float(compute_k.sum()), float(memory_k.sum())
-        states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts, working)
+        weights = (weight_factors(self.setting, kernels) @ held_k).tolist()
+        states = states_of(self.setting, kernels, (*weights, saved, cached, working))
         return Least(*whole, np.array(gradient), states, compute_k, memory_k, sram_k, np.array(held_k))
 
     def _known(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
