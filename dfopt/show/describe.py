@@ -14,9 +14,10 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import System
 from dfopt.show.exploration import exploration_report
+from dfopt.show.inputs import graph_report, system_report
 from dfopt.show.physical import with_physics
 from dfopt.show.stacks import stack_report
-from dfopt.show.tables import graph_report, result_report, score_report, system_report
+from dfopt.show.tables import result_report, score_report
 
 
 def report(document: Document, flop: list[float] | None = None, figures: tuple[Figure, ...] = ()) -> RenderableType:

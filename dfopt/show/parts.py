@@ -5,12 +5,24 @@ from __future__ import annotations
 from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.memory_breakdown import MemoryBreakdown
 
-__all__ = ["hidden_words", "parts_words", "percent"]
+__all__ = ["dollars", "hidden_words", "parts_words", "percent"]
 
 
 def percent(value: float) -> str:
     """A share as a percentage; small gaps keep their digits."""
     return f"{100 * value:.2g} %" if value < 0.001 else f"{100 * value:.4g} %"
+
+
+def dollars(value: float) -> str:
+    """A price as one says it.
+
+    Examples
+    --------
+    >>> dollars(84_800_000), dollars(28_000), dollars(950.5)
+    ('84.8 M USD', '28 k USD', '950.5 USD')
+    """
+    scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= s), (1.0, ""))
+    return f"{value / scale:.4g} {prefix} USD" if prefix else f"{value:.4g} USD"
 
 
 def parts_words(breakdown: Breakdown | MemoryBreakdown) -> str:

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import Bond, HtcPackage, TileGrid
 from dfopt.show.grid import Facts, Grid, Kind
-from dfopt.show.tables import entitled
+from dfopt.show.inputs import entitled
 from dfopt.units import format as show_unit
 
 __all__ = ["stack_report"]

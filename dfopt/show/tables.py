@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
-from typing import get_args
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from dfopt.documents.dtypes import DataClass, Peaks
 from dfopt.documents.experts import routing_of
-from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
-from dfopt.documents.published import Figure
 from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
-from dfopt.documents.stack import Stack
-from dfopt.documents.system import Chip, System
-from dfopt.documents.tokens import tokens_of
 from dfopt.physics.schedule import terms_of
 from dfopt.show.decisions import decisions
 from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.inputs import routing_facts, type_words
 from dfopt.show.omissions import left_out
+from dfopt.show.parts import dollars as dollars
 from dfopt.show.parts import hidden_words, parts_words
 from dfopt.show.parts import percent as percent
 from dfopt.show.stages import stage_facts
@@ -50,34 +44,12 @@ def seconds(value: float) -> str:
     return show_unit(value, "time")
 
 
-def dollars(value: float) -> str:
-    """A price as one says it.
-
-    Examples
-    --------
-    >>> dollars(84_800_000), dollars(28_000), dollars(950.5)
-    ('84.8 M USD', '28 k USD', '950.5 USD')
-    """
-    scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= s), (1.0, ""))
-    return f"{value / scale:.4g} {prefix} USD" if prefix else f"{value:.4g} USD"
-
-
-def _short(value: float) -> str:
-    """Four digits without an exponent for what is large: 10737, not 1.074e+04."""
-    return f"{value:.0f}" if 1e3 <= value < 1e9 else f"{value:.4g}"
-
-
 def shortlist(names: Iterable[str], limit: int = 6) -> str:
     """Names with commas between them; of many the first and the last."""
     known = list(names)
     if len(known) <= limit:
         return ", ".join(known)
     return ", ".join([*known[: limit - 2], f"... {len(known) - limit + 1} more", known[-1]])
-
-
-def entitled(document: Graph | System | Stack) -> str:
-    """Its name, and what it says of itself."""
-    return f"{document.name}: {document.description}" if document.description else document.name
 
 
 def first_of(names: Sequence[str], most: int) -> str:
@@ -250,151 +222,3 @@ def score_report(score: Score, missing: str = "", routing: str = "", kinds: Sequ
     facts += [("left out", missing)] if missing else []
     single_stage = len(score.stages) == 1 and not score.has_kinds
     return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage, kinds))
-
-
-def batch_words(graph: Graph) -> str:
-    """The samples of a step, the tokens of each where there are several, and how many are evaluated at once."""
-    samples, each = f"{graph.batch} sample{'' if graph.batch == 1 else 's'}", tokens_of(graph).processed
-    tokens = "" if each == graph.microbatch else f" of {each / graph.microbatch:.10g} tokens"
-    return f"{samples}{tokens}, {graph.microbatch} per evaluation"
-
-
-def type_words(graph: Graph) -> str:
-    """Types of the data by class, or the bytes of an element where none are stated.
-
-    Examples
-    --------
-    >>> from dfopt.documents.dtypes import Dtypes
-    >>> from dfopt.documents.graph import Kernel
-    >>> kernel = Kernel(name="a", op="gemm", m=4, k=8, n=16)
-    >>> type_words(Graph(name="g", dtypes=Dtypes(weights="nvfp4", kv="fp8"), kernels=(kernel,)))
-    'weights, experts and ends nvfp4 (0.5625 B), activations and logits bf16 (2 B), kv fp8 (1 B)'
-    """
-    if graph.dtypes is None:
-        return f"{graph.word_bytes} B per element"
-    by_type: dict[str, list[str]] = {}
-    known = {data: graph.dtypes.of(data) for data in get_args(DataClass)}
-    for data, kind in (known | ({"state": graph.dtypes.state} if graph.dtypes.state else {})).items():
-        by_type.setdefault(f"{kind} ({getattr(graph.words, data):.6g} B)", []).append(data)
-    converted = f", multiplied in {graph.dtypes.operands}" if graph.dtypes.operands else ""
-    return ", ".join(f"{' and '.join(', '.join(d).rsplit(', ', 1))} {kind}" for kind, d in by_type.items()) + converted
-
-
-def layers_words(graph: Graph) -> str:
-    """The layers of a model in their order, such as ``embedding, 80 x layer, head``."""
-    if graph.sections is None:
-        return "drawn as a whole"
-    return ", ".join(
-        (f"{one.repeat} x " if one.repeat > 1 else "") + (names if len(one.layers) == 1 else f"({names})")
-        for one in graph.sections
-        for names in (_counted_names(one.layers),)
-    )
-
-
-def _counted_names(names: Sequence[str]) -> str:
-    """Names in a row, those that follow themselves counted."""
-    runs = ((name, len(list(same))) for name, same in itertools.groupby(names))
-    return " + ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
-
-
-def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = ()) -> RenderableType:
-    """A graph: its size and its kernels. ``flop`` per kernel and what is ``counted`` of it come from the caller."""
-    rows = []
-    for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
-        sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
-        figures = [_short(work / 1e9), _short(graph.output_bytes(position) / 1e6)]
-        rows.append([kernel.name, kernel.op, kernel.pass_, *sizes, *figures])
-    columns: dict[str, Kind] = {"kernel": "text", "op": "word", "pass": "word"}
-    columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
-    table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
-    work = sum(graph.times_of(kernel) * one for kernel, one in zip(graph.kernels, flop, strict=True))
-    step = work * graph.batch / graph.microbatch
-    facts = [
-        ("graph", entitled(graph)),
-        ("layers", layers_words(graph)),
-        ("types", type_words(graph)),
-        ("batch", batch_words(graph)),
-        ("FLOP", f"{sum(flop):.6g} per evaluation, {step:.6g} per step"),
-    ]
-    return Group(Facts([*facts, *_beside(counted), *routing_facts(routing_of(graph)), *_ends(graph)]), "", table)
-
-
-def _beside(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
-    """What a model counts, beside what is published of it."""
-    said = {"parameters": "parameters", "active_parameters": "active", "kv_bytes_per_token": "B kept of a token"}
-    beside = {one.name: f" (published {one.published:,})" if one.published is not None else "" for one in figures}
-    words = [f"{one.computed:,} {said[one.name]}{beside[one.name]}" for one in figures]
-    return [("model", ", ".join(words))] if words else []
-
-
-def routing_facts(words: str) -> list[tuple[str, str]]:
-    """Which routing is assumed of experts, if there are any, and that nothing is claimed of others."""
-    return [("routing", f"{words}; times and bounds hold under it")] if words else []
-
-
-def _ends(graph: Graph) -> list[tuple[str, str]]:
-    """What comes from outside of a graph, what leaves it and what goes round."""
-    names = [kernel.name for kernel in graph.kernels]
-    ends = (
-        ("inputs", "read from DRAM: ", [(names[k], size) for k, _, size in graph.reads()]),
-        ("outputs", "written to DRAM: ", [(names[k], size) for k, size in graph.writes()]),
-        ("carried", "", [(f"{one.src} to {one.dst}", graph.bytes_of(one)) for one in graph.carried]),
-    )
-    found = []
-    for end, how, moved in ends:
-        words = [f"{name} {show_unit(size, 'bytes')}" for name, size in moved[:4]]
-        more = [f"{len(moved) - 4} more"] if len(moved) > 4 else []
-        found.append((end, how + ", ".join(words + more) if moved else "none"))
-    return found
-
-
-def _shares(chip: Chip, unit: str) -> str:
-    """The rows of one unit in a chip's table of shares, on one line."""
-    found = []
-    for row in chip.efficiency or ():
-        if row.unit == unit:
-            least = [show_unit(row.flop, "flop")] if row.flop is not None else []
-            least += [f"extents of {row.extent}"] if row.extent is not None else []
-            least += [show_unit(row.bytes, "bytes")] if row.bytes is not None else []
-            of = f"{row.memory} " if row.memory is not None else ""
-            of += f"{row.op} " if row.op is not None else ""
-            found.append(of + percent(row.share) + (f" from {' and '.join(least)}" if least else ""))
-    return ", ".join([*found[:-1], f"else {found[-1]}" if len(found) > 1 else found[-1]])
-
-
-def _units(chip: Chip) -> list[str]:
-    """The units that a chip's table of shares is about."""
-    return [unit for unit in ("matrix", "vector", "memory") if any(row.unit == unit for row in chip.efficiency or ())]
-
-
-def peak_words(chip: Chip) -> str:
-    """The rate of a chip, or those of all its types."""
-    if not isinstance(chip.peak, Peaks):
-        return show_unit(chip.peak_flops, "flop_rate")
-    return ", ".join(f"{kind} {show_unit(rate, 'flop_rate')}" for kind, rate in chip.peak if rate is not None)
-
-
-def system_facts(system: System) -> list[tuple[str, str]]:
-    """Chip, memories and network of a system."""
-    chip = system.chip
-    compute = f"{peak_words(chip)} peak per chip, {chip.tiles} tiles"
-    facts = [
-        ("chips", f"{system.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
-        ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
-        *((f"{unit} shares", _shares(chip, unit)) for unit in _units(chip)),
-        ("SRAM", chip.sram.words),
-        *((word, one.words) for word, one in chip.told.items()),
-    ]
-    known = [dollars(chip.price_usd)] if chip.price_usd is not None else []
-    known += [f"{chip.power_w:,.6g} W"] if chip.power_w is not None else []
-    facts += [("price, power", f"{', '.join(known)} per chip")] if known else []
-    for dim in system.network:
-        link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
-        link += "" if dim.efficiency in (None, 1) else f", sustained {percent(dim.efficiency)}"
-        facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))
-    return facts
-
-
-def system_report(system: System) -> RenderableType:
-    """A system: chip, memories, network."""
-    return Facts([("system", entitled(system)), *system_facts(system)])

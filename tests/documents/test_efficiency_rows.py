@@ -33,7 +33,7 @@ def test_rows_of_memories_survive_a_round_trip() -> None:
 
 
 def test_rows_of_memories_are_shown() -> None:
-    from dfopt.show.tables import system_facts
+    from dfopt.show.inputs import system_facts
 
     rows = [
         {"unit": "memory", "memory": "host", "share": 0.9},

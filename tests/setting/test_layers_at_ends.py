@@ -28,7 +28,8 @@ from dfopt.setting.plans import asked_plans, plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
 from dfopt.setting.uneven import handed_on, splits, uneven_layers
 from dfopt.show.grid import print_to
-from dfopt.show.tables import graph_report, result_report, score_report
+from dfopt.show.inputs import graph_report
+from dfopt.show.tables import result_report, score_report
 
 
 def machine(chips: int, dram: float | None = None) -> System:

@@ -13,14 +13,14 @@ from dfopt.documents.score import StageScore
 from dfopt.documents.system import Chip
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS
-from dfopt.show import plots, tables
+from dfopt.show import inputs, plots, tables
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.plots.breakdown import longest
 from dfopt.show.report.inputs import Remark, inputs_section
 from dfopt.show.report.page import LIMIT, Figure, Section, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
-from dfopt.show.tables import counted, entitled, percent, seconds
+from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
@@ -92,14 +92,14 @@ def _head(result: Result) -> Html:
     ]
     if (made := score.produced_tokens_per_s) not in (None, score.tokens_per_s):
         boxes.append(("tokens produced per second", _rate(made or 0.0)))
-    types = [("types", tables.type_words(graph))] if graph.dtypes else []
+    types = [("types", inputs.type_words(graph))] if graph.dtypes else []
     useful = score.model_flop_utilization
     types += [("computed", graph.variant)] if graph.variant else []
     types += [("shares of peak", tables.flop_words(score))] if graph.trains and useful is not None else []
     rows = [
-        ("workload", entitled(graph)), *types, ("system", entitled(system)),
+        ("workload", inputs.entitled(graph)), *types, ("system", inputs.entitled(system)),
         ("plan", tables.plan_words(result.plan, graph.microbatch)), ("proof", result.proof),
-        *tables.routing_facts(routing_of(graph)),
+        *inputs.routing_facts(routing_of(graph)),
         ("assumptions", f"profile {result.assumptions.profile}"),
     ]  # fmt: skip
     violations = [*score.violations, *(physical.violations if physical is not None else ())]
@@ -300,10 +300,10 @@ def _shown(value: object) -> str:
 
 def _inputs(result: Result) -> list[tuple[str, object]]:
     graph, system = result.graph, result.system
-    sizes = f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors, {tables.layers_words(graph)}"
+    sizes = f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors, {inputs.layers_words(graph)}"
     rows: list[tuple[str, object]] = [
-        ("graph", f"{graph.name}: {sizes}"), ("batch", tables.batch_words(graph)),
-        ("source of the graph", graph.source or "not stated"), *tables.system_facts(system),
+        ("graph", f"{graph.name}: {sizes}"), ("batch", inputs.batch_words(graph)),
+        ("source of the graph", graph.source or "not stated"), *inputs.system_facts(system),
         ("source of the system", system.source or "not stated"),
     ]  # fmt: skip
     if system.stack is not None:
