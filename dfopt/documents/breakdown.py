@@ -72,6 +72,11 @@ class LinkTime(Part):
     data_parallel_s: float = Field(default=0.0, description="gradients between copies of the batch, and weights")
 
     @property
+    def total(self) -> float:
+        """Seconds of all of them."""
+        return math.fsum(dict(self).values())
+
+    @property
     def parts(self) -> dict[str, float]:
         """Those that take time, without the unit in their names."""
         return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}

@@ -23,6 +23,7 @@ FORMULAS: Final = {
     " passes; what communication makes them longer, by seconds on links), and what a step has once",
     "link_time": "for the slowest stage: times x microbatches x seconds of every communication by itself, and those of"
     " a step",
+    "link_latency_s": "the sum of link_time, of communications of no bytes",
     "memory": "bytes of a chip of each stage: sum over states of layers x microbatches in flight x bytes / chips that"
     " share them",
 }

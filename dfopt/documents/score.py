@@ -207,8 +207,8 @@ class Score(Document):
 
     SCHEMA: ClassVar[str] = "dfopt/score/1"
     LATER: ClassVar = (
-        "model_flop_utilization", "hardware_flop_utilization", "breakdown", "stage_breakdowns", "link_time", "memory",
-        "formulas",
+        "model_flop_utilization", "hardware_flop_utilization", "breakdown", "stage_breakdowns", "link_time",
+        "link_latency_s", "memory", "formulas",
     )  # fmt: skip
     """What scores of before did not say."""
 
@@ -259,6 +259,9 @@ class Score(Document):
     )
     link_time: LinkTime | None = Field(
         default=None, description="in which links of the slowest stage are busy; none in results of before"
+    )
+    link_latency_s: float | None = Field(
+        default=None, description="of the sum of link_time, that of latencies: links of any bandwidth would take it too"
     )
     memory: tuple[MemoryBreakdown, ...] | None = Field(
         default=None, description="what a chip of each of the stages holds; none in results of before"

@@ -66,16 +66,20 @@ def breakdown(
 
 
 def link_time(
-    case: Case, stage: StageScore, step: StepTime, paid: Sequence[network.Paid], price: network.Price, reduced_s: float
+    case: Case, stage: StageScore, paid: Sequence[network.Paid], price: network.Price, hop_s: float, reduced_s: float
 ) -> LinkTime:
-    """Seconds of a step in which links of the slowest stage are busy; ``reduced_s``: of gradients, at most."""
+    """Seconds of a step in which links of the slowest stage are busy.
+
+    ``hop_s``: of a message to its neighbours; ``reduced_s``: of gradients, of the stage with most of them.
+    """
     spent: dict[str, list[float]] = defaultdict(list)
     on_links = ((one, price(one.kind, one.whole, case.plan.shard_dims)) for one in paid)
     parts = [*_named(case, on_links), *_listed(case, price)]
     for name, number, seconds in parts:
         times = stage.runs.get(case.place(number)[0], 0) * case.plan.microbatches
         spent[name].append(times * seconds)
-    spent["pipeline_parallel_s"] += [case.plan.microbatches * stage.point_to_point_s, step.point_to_point]
+    once_s = network.point_to_point_per_step_s(case, price)
+    spent["pipeline_parallel_s"] += [case.plan.microbatches * hop_s, once_s]
     spent["data_parallel_s"].append(reduced_s)
     return LinkTime(**{name: math.fsum(each) for name, each in spent.items()})
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Final
 
 from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
@@ -16,6 +17,7 @@ from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
 
 Price = Callable[[Collective, float, tuple[str, ...]], float]
+_NO_BYTES: Final = 1e-30  # none at all would be no communication
 
 
 def price_list(case: Case) -> Price:
@@ -27,6 +29,11 @@ def price_list(case: Case) -> Price:
         return communication_seconds(kind, volume, [called.get(dim, dim) for dim in dims], system, case.assume)
 
     return price
+
+
+def without_bytes(price: Price) -> Price:
+    """Seconds of the same communications if links had any bandwidth: of next to no bytes, which is their latency."""
+    return lambda kind, volume, dims: price(kind, min(volume, _NO_BYTES), dims)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         energy_per_step_j=None if cost.total_w is None else cost.total_w * step.total,
         breakdown=parts[slowest.stage],
         stage_breakdowns=tuple(parts[one.stage] for one in stages),
-        link_time=link_time(case, slowest, step, paid, price, linked),
+        link_time=link_time(case, slowest, paid, price, slowest.point_to_point_s, linked),
+        link_latency_s=_latency_s(case, slowest, paid, network.without_bytes(price)),
         memory=tuple(ledger.memory(booked[rank.number]) for rank in case.ranks),
         formulas=dict(FORMULAS),
         violations=violations(case, tiling, sram, held),
@@ -108,6 +109,14 @@ def through_s(case: Case, seconds: Sequence[float]) -> float | None:
     turns = case.trains and case.assume.schedule == "one_f_one_b"
     places, often = case.line, (case.plan.rounds, case.plan.interleave)
     return float(fill.chains([seconds[place] for place in places], [1] * len(places), *often, turns=turns).max())
+
+
+def _latency_s(case: Case, slowest: StageScore, paid: Sequence[network.Paid], price: network.Price) -> float:
+    """Seconds of a step that links take for messages of no bytes, as such a ``price`` says."""
+    hop_s = network.hops(case, price)[slowest.stage]
+    reduced_s = max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks)
+    waits = link_time(case, slowest, paid, price, hop_s, reduced_s)
+    return waits.model_copy(update={"data_parallel_s": reduced_s}).total  # what is spread over microbatches has none
 
 
 def _updates_s(case: Case, rank: Rank) -> float:

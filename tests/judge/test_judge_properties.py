@@ -199,6 +199,19 @@ def test_links_are_busy_no_shorter_than_a_step_waits_for_them(world: World) -> N
             assert exposed[name] <= busy * (1 + 1e-9) + 1e-12, name
 
 
+@FEW
+@given(worlds())
+def test_links_of_twice_the_bandwidth_halve_all_but_their_latency(world: World) -> None:
+    assume(world.mapping.stages == 1 and world.assumptions.gradients == "exact")
+    network = tuple(dim.model_copy(update={"latency": 0.5}) for dim in world.system.network)
+    late = world.with_(system=world.system.model_copy(update={"network": network}))
+    slow, fast = late.score(), late.with_(system=faster(late.system, "links")).score()
+    assert slow.link_time is not None and fast.link_time is not None and slow.link_latency_s is not None
+    assert fast.link_latency_s == pytest.approx(slow.link_latency_s, rel=1e-9)
+    sending = slow.link_time.total - slow.link_latency_s
+    assert fast.link_time.total - slow.link_latency_s == pytest.approx(sending / 2, rel=1e-6, abs=1e-12)
+
+
 def test_every_formula_is_of_a_figure() -> None:
     assert set(FORMULAS) <= set(Score.model_fields)
 
