@@ -217,6 +217,20 @@ def format(value: float, dimension: Dimension, digits: int = 4) -> str:
     return f"{_number(_EXACT.divide(rounded, kind.units[unit]))} {unit}"
 
 
+def number(value: float, digits: int = 4) -> str:
+    """A number for people: `digits` significant digits, thousands apart, an exponent only where zeros would pile up.
+
+    Examples
+    --------
+    >>> number(41384.2), number(0.0490817), number(3072.0), number(0.25), number(2.5e-9)
+    ('41,380', '0.04908', '3,072', '0.25', '2.5e-9')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    rounded = Decimal(f"{value:.{max(digits, 1) - 1}e}").normalize(_EXACT)
+    return f"{rounded:,f}" if not rounded or -5 <= rounded.adjusted() < 15 else _number(rounded)
+
+
 @dataclass(frozen=True)
 class Unit:
     """Pydantic metadata: a float in SI that files write with a unit of this dimension.

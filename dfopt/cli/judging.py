@@ -9,7 +9,6 @@ import typer
 
 from dfopt.cli.common import assumed_by, assumptions_of, graph_of
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import kind_of
 from dfopt.documents.mapping import Mapping
@@ -22,7 +21,7 @@ from dfopt.judge import evaluate
 from dfopt.library import load_mapping, load_system
 from dfopt.machines.calibrations import assumed_again
 from dfopt.machines.stacks import load_stack
-from dfopt.show.omissions import Judged, left_out
+from dfopt.show.omissions import Judged
 from dfopt.show.physical import Ranked
 
 
@@ -108,7 +107,7 @@ def judged_mappings(
 
 def by_physics(ranked: Sequence[Ranked]) -> list[Ranked]:
     """Fastest first, those that break a limit last."""
-    return sorted(ranked, key=lambda one: (bool(one.violations), one.judged.step_time_s))
+    return sorted(ranked, key=lambda one: (bool(one.violations), one.score.sustained.step_time_s))
 
 
 def _judged(
@@ -122,12 +121,5 @@ def _judged(
     more: str = "",
 ) -> Ranked:
     score = evaluate(mapping, graph, system, assumptions, stack, throttle=throttle)
-    missing = left_out(Judged(graph, system, assumptions, mapping.plan, score))
-    return Ranked(
-        name,
-        f"{mapping.graph} on {mapping.system}, {mapping.plan.label}{more}",
-        score,
-        missing,
-        routing_of(graph),
-        graph.layers.kinds,
-    )
+    what = f"{mapping.graph} on {mapping.system}, {mapping.plan.label}{more}"
+    return Ranked(name, what, Judged(graph, system, assumptions, mapping.plan, score))

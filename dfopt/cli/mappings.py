@@ -326,8 +326,7 @@ def score(
         ranked = judged(documents, stack, throttle, batch, param, assume, set_)
         if len(ranked) == 1:
             one = ranked[0].score
-            of = (ranked[0].left_out, ranked[0].routing, ranked[0].kinds)
-            emit(as_json, one.to_data, lambda: with_physics(score_report(one, *of), one, top))
+            emit(as_json, one.to_data, lambda: with_physics(score_report(one, ranked[0].answer), one, top))
         else:
             rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]
             emit(as_json, lambda: rows, lambda: ranking_report(ranked))
@@ -342,7 +341,7 @@ def heat(
         str | None, option("zoo name or file; default: that of the result", "--stack", metavar="STACK")
     ] = None,
     time_limit: Annotated[float, option("seconds for everything", min=0.1)] = 60.0,
-    gap: Annotated[float, option("relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 1e-4,
+    gap: Annotated[str, option("relative gap at which to stop, such as 1%; 0 proves", metavar="GAP")] = "0.01%",
     one_kelvin: Annotated[bool, option("solve once more with limits 1 K higher")] = True,
     seed: Annotated[int, option("seed of the solver", min=0)] = 0,
     solver: Annotated[str, option("of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
@@ -363,8 +362,9 @@ def heat(
             raise PlanError(f"heat: {result} is a mapping, expected a result of `dfopt solve -o`, which has its graph")
         on = load_stack(stack) if stack is not None else None
         report = heat_answers(
-            found, on, gap=gap, time_limit=time_limit, finite_difference=one_kelvin, solver=solver, seed=seed
-        )
+            found, on, gap=arguments.ratio("--gap", gap), time_limit=time_limit, finite_difference=one_kelvin,
+            solver=solver, seed=seed,
+        )  # fmt: skip
         try:
             if output is not None:
                 report.dump(output)

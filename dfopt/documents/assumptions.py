@@ -19,6 +19,9 @@ from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
 Overlap = Literal["auto", "perfect", "none", "compute_memory"]
 
+CHANGED = " (changed)"
+"""Behind the name of a profile of which fields were changed."""
+
 
 class Assumptions(Document):
     """Every convention that changes a number."""
@@ -312,7 +315,8 @@ class Assumptions(Document):
         """A copy with some fields as a file says them, which ``path`` names in errors; itself if there are none."""
         if not fields:
             return self
-        return Assumptions.from_data({**self.to_data(), **fields, "profile": f"{self.profile} (changed)"}, path=path)
+        name = f"{self.profile.removesuffix(CHANGED)}{CHANGED}"
+        return Assumptions.from_data({**self.to_data(), **fields, "profile": name}, path=path)
 
 
 _DFMODEL = Assumptions(

@@ -19,6 +19,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.sealed import Sealed
 from dfopt.documents.system import System
+from dfopt.units import format as show_unit
 
 Status = Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
 PlanStatus = Literal[
@@ -167,11 +168,18 @@ class Space(Part):
     exact: bool = Field(description="false: at least so many, where counting them all would take too long")
 
     def __str__(self) -> str:
-        parts = [f"{self.plans} plan{'' if self.plans == 1 else 's'}", f"10^{self.log10_shardings:.1f} shardings"]
-        parts += [f"10^{self.log10_stages:.1f} stages"] if self.log10_stages else []
-        parts += [f"10^{self.log10_fusions:.1f} fusions"]
+        counts = {"sharding": self.log10_shardings, "stage": self.log10_stages, "fusion": self.log10_fusions}
+        parts = [f"{self.plans:,} plan{'' if self.plans == 1 else 's'}"]
+        parts += [_counted(log10, name) for name, log10 in counts.items() if log10 or name != "stage"]
         parts += [f"{self.tile_counts} tile sizes"] if self.tile_counts > 1 else []
-        return f"{' x '.join(parts)}: {'' if self.exact else 'at least '}10^{self.log10_total:.1f} mappings"
+        least = "" if self.exact else "at least "
+        return f"{' x '.join(parts)}: {least}{_counted(self.log10_total, 'mapping')}"
+
+
+def _counted(log10: float, name: str) -> str:
+    """So many of a thing: as a number up to a million, above as a power of ten."""
+    count = f"{10**log10:,.0f}" if log10 < 6 else f"10^{log10:.1f}"
+    return f"{count} {name}{'' if count == '1' else 's'}"
 
 
 class Provenance(Part):
@@ -291,11 +299,12 @@ class Result(Sealed):
 
     def _facts(self) -> list[tuple[str, str]]:
         """What a person wants to see first."""
+        keeps = self.score.sustained
         return [
             ("mapping", f"{self.mapping.graph} on {self.mapping.system}"),
             ("plan", self.plan.label),
-            ("step time", f"{self.step_time:.6g} s"),
-            ("utilization", f"{100 * self.utilization:.2f} %"),
+            ("step time", show_unit(keeps.step_time_s, "time", 6)),
+            ("utilization", f"{100 * keeps.utilization:.2f} %"),
             ("status", status_words(self)),
             ("bound by", self.score.bound_by),
             *([("routing", routing)] if (routing := routing_of(self.graph)) else []),
@@ -356,6 +365,17 @@ STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
     "limit_with_solution": "stopped by the time limit",
     "interrupted_with_solution": "stopped by Ctrl-C",
 }
+
+
+def status_name(status: str) -> str:
+    """What a solve or a cell ended with, in words.
+
+    Examples
+    --------
+    >>> status_name("optimal"), status_name("limit_with_solution"), status_name("no_solution")
+    ('optimal', 'stopped by the time limit', 'no solution')
+    """
+    return STATUS_WORDS.get(status, status.replace("_", " ")).partition(":")[0]
 
 
 def status_words(result: Result) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,10 @@ from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.units import format as show_unit
 
 Bound = Literal["compute", "memory", "network", "sram"]
+_RATES: Final = (
+    "samples_per_s", "tokens_per_s", "produced_tokens_per_s", "utilization", "model_flop_utilization",
+    "hardware_flop_utilization",
+)  # fmt: skip
 
 
 class PartitionScore(Part):
@@ -277,6 +281,15 @@ class Score(Document):
     def has_kinds(self) -> bool:
         """Whether layers of several kinds were judged."""
         return any(len(stage.holds) > 1 for stage in self.stages)
+
+    @property
+    def sustained(self) -> Score:
+        """These figures at the speed that a stack of dies keeps up; the same without a stack."""
+        if self.physical is None or self.physical.step_time_s == self.step_time_s:
+            return self
+        share = self.step_time_s / self.physical.step_time_s
+        rates = {name: share * rate for name in _RATES if (rate := getattr(self, name)) is not None}
+        return self.model_copy(update={"step_time_s": self.physical.step_time_s, **rates})
 
     @property
     def feasible(self) -> bool:

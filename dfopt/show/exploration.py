@@ -20,11 +20,11 @@ _BUDGETS = {
     "edge": ("edge of the chip", "mm"),
 }
 _ENDED = {
-    "optimal": "no design within the choices is better, under any mapping",
-    "gap_reached": "no design within the choices is better by more than the gap, under any mapping",
+    "optimal": "optimal: no design within the choices is better, under any mapping",
+    "gap_reached": "stopped at the gap that was asked for: no design is better by more, under any mapping",
     "exhausted": "every design was looked at whose bound is below the best; none is better by more than the gap",
-    "time_limit": "time is up: no design within the choices is better by more than the gap",
-    "interrupted": "interrupted: no design within the choices is better by more than the gap",
+    "time_limit": "stopped by the time limit: no design within the choices is better by more than the gap",
+    "interrupted": "stopped by Ctrl-C: no design within the choices is better by more than the gap",
 }
 
 
@@ -55,7 +55,7 @@ def exploration_report(made: Exploration) -> RenderableType:
             f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
         ),
         *([("step", show_unit(made.result.value, "time"))] if objective != "time" else []),
-        ("proof", f"{made.status}: {_ENDED[made.status]}"),
+        ("proof", _ENDED[made.status]),
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),
         *_heat(made),

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Group, RenderableType
 
-from dfopt.documents.heat import HeatAnswer, HeatReport
+from dfopt.documents.heat import HEAT_WORDS, HeatAnswer, HeatReport
 from dfopt.show.grid import Grid, Kind
 from dfopt.show.tables import first_of, percent, seconds
 from dfopt.units import format as show_unit
@@ -51,7 +51,7 @@ def proof_facts(report: HeatReport) -> list[tuple[str, str]]:
     """The proof, what a kelvin is worth, and what binds."""
     found = []
     if (proof := report.proof) is not None:
-        said = f"{proof.status}, gap {percent(proof.gap)}, {proof.blocks} blocks x {proof.levels} levels,"
+        said = f"{HEAT_WORDS[proof.status]}, gap {percent(proof.gap)}, {proof.blocks} blocks x {proof.levels} levels,"
         found.append(("proof", f"{said} {proof.rounds} rounds of temperature, {seconds(proof.seconds)}"))
     if (price := report.price) is not None:
         said = f"logic {seconds(price.lp_logic_s_per_k)}, DRAM {seconds(price.lp_dram_s_per_k)} per step (LP)"

@@ -14,27 +14,16 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.published import Figure
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
-from dfopt.documents.tokens import tokens_of
+from dfopt.show.asked import batch_words
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.parts import dollars, percent
 from dfopt.units import format as show_unit
-
-
-def _short(value: float) -> str:
-    """Four digits without an exponent for what is large: 10737, not 1.074e+04."""
-    return f"{value:.0f}" if 1e3 <= value < 1e9 else f"{value:.4g}"
+from dfopt.units import number
 
 
 def entitled(document: Graph | System | Stack) -> str:
     """Its name, and what it says of itself."""
     return f"{document.name}: {document.description}" if document.description else document.name
-
-
-def batch_words(graph: Graph) -> str:
-    """The samples of a step, the tokens of each where there are several, and how many are evaluated at once."""
-    samples, each = f"{graph.batch} sample{'' if graph.batch == 1 else 's'}", tokens_of(graph).processed
-    tokens = "" if each == graph.microbatch else f" of {each / graph.microbatch:.10g} tokens"
-    return f"{samples}{tokens}, {graph.microbatch} per evaluation"
 
 
 def type_words(graph: Graph) -> str:
@@ -80,7 +69,7 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
     rows = []
     for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
-        figures = [_short(work / 1e9), _short(graph.output_bytes(position) / 1e6)]
+        figures = [number(work / 1e9), number(graph.output_bytes(position) / 1e6)]
         rows.append([kernel.name, kernel.op, kernel.pass_, *sizes, *figures])
     columns: dict[str, Kind] = {"kernel": "text", "op": "word", "pass": "word"}
     columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
@@ -91,8 +80,8 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
         ("graph", entitled(graph)),
         ("layers", layers_words(graph)),
         ("types", type_words(graph)),
-        ("batch", batch_words(graph)),
-        ("FLOP", f"{sum(flop):.6g} per evaluation, {step:.6g} per step"),
+        ("batch", f"{batch_words(graph)}, {graph.microbatch} per evaluation"),
+        ("FLOP", f"{show_unit(sum(flop), 'flop')} per evaluation, {show_unit(step, 'flop')} per step"),
     ]
     return Group(Facts([*facts, *_beside(counted), *routing_facts(routing_of(graph)), *_ends(graph)]), "", table)
 
@@ -164,7 +153,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
         *((word, one.words) for word, one in chip.told.items()),
     ]
     known = [dollars(chip.price_usd)] if chip.price_usd is not None else []
-    known += [f"{chip.power_w:,.6g} W"] if chip.power_w is not None else []
+    known += [show_unit(chip.power_w, "power")] if chip.power_w is not None else []
     facts += [("price, power", f"{', '.join(known)} per chip")] if known else []
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction"

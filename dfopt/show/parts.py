@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.memory_breakdown import MemoryBreakdown
+from dfopt.documents.score import Score
+from dfopt.units import format as show_unit
+from dfopt.units import number
 
-__all__ = ["dollars", "hidden_words", "parts_words", "percent"]
+__all__ = ["dollars", "held_words", "bound_words", "hidden_words", "parts_words", "percent", "time_facts"]
+
+
+_RESOURCES: Final = {"compute": "compute", "memory": "memory", "network": "network", "sram": "SRAM"}
+_WORK: Final = ("forward_s", "backward_s", "recompute_s", "optimizer_s")
 
 
 def percent(value: float) -> str:
@@ -22,7 +32,64 @@ def dollars(value: float) -> str:
     ('84.8 M USD', '28 k USD', '950.5 USD')
     """
     scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= s), (1.0, ""))
-    return f"{value / scale:.4g} {prefix} USD" if prefix else f"{value:.4g} USD"
+    return f"{number(value / scale)} {prefix} USD".replace("  ", " ")
+
+
+def held_words(held: float, capacity: float | None) -> str:
+    """Bytes that are held, of those that there are.
+
+    Examples
+    --------
+    >>> held_words(82.3e9, 85.9e9), held_words(512e6, 85.9e9), held_words(82.3e9, None)
+    ('82.3 of 85.9 GB, 96 %', '512 MB of 85.9 GB, 0.6 %', '82.3 GB, no limit given')
+    """
+    size = show_unit(held, "bytes")
+    if capacity is None:
+        return f"{size}, no limit given"
+    limit = show_unit(capacity, "bytes")
+    number_, unit = size.split(" ")
+    share = number(100 * held / capacity, 2)
+    return f"{number_ if limit.endswith(f' {unit}') else size} of {limit}, {share} %"
+
+
+def time_facts(score: Score) -> list[tuple[str, str]]:
+    """Where the time of a step goes: what binds it, and the parts of the step; either adds up to it."""
+    if score.breakdown is None:
+        return []
+    rows = [("time bound by", bound_words(score)), ("step", parts_words(score.breakdown))]
+    if busy := hidden_words(score.breakdown, score.link_time):
+        rows.append(("links busy", busy))
+    return rows
+
+
+def bound_words(score: Score) -> str:
+    """What binds the time of a step: the resource of its work, latency and bandwidth of its network, and the rest."""
+    parts, linked = score.breakdown or Breakdown(), score.link_time or LinkTime()
+    whole, late = parts.total, min((score.link_latency_s or 0.0) / (linked.total or 1.0), 1.0)
+    work = math.fsum(dict(parts)[name] for name in _WORK) / whole
+    sent = math.fsum(dict(parts)[name] for name in dict(linked)) / whole
+    shares = {_RESOURCES[name]: work * share for name, share in _work(score).items()}
+    split = {"network latency": sent * late, "network bandwidth": sent * (1 - late)}
+    shares |= {"network": sent} if score.link_latency_s is None else split  # results of before do not tell
+    rest = {name: part / whole for name, part in parts.parts.items() if f"{name}_s" not in {*_WORK, *dict(linked)}}
+    named = {name.replace("_", " "): share for name, share in (shares | rest).items() if share > 0}
+    return ", ".join(f"{name} {percent(share)}" for name, share in named.items())
+
+
+def _work(score: Score) -> dict[str, float]:
+    """Shares of the resources of a chip in the work of the slowest stage; what takes turns has its share each."""
+    slowest, spent = (
+        max(score.stages, key=lambda stage: stage.time_s),
+        dict.fromkeys(("compute", "memory", "sram"), 0.0),
+    )
+    for part in score.partitions:
+        terms = {name: time for name, time in part.terms.items() if name != "network"}
+        if part.time_s < (1 - 1e-9) * math.fsum(part.terms.values()):  # they overlap
+            terms = dict([max(terms.items(), key=lambda term: term[1])])
+        for name, time in terms.items():
+            spent[name] += slowest.runs.get(part.stage, 0) * time
+    whole = math.fsum(spent.values()) or 1.0
+    return {name: time / whole for name, time in spent.items()}
 
 
 def parts_words(breakdown: Breakdown | MemoryBreakdown) -> str:

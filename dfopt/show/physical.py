@@ -11,18 +11,19 @@ from rich.console import Group, RenderableType
 from dfopt.documents.score import PhysicalScore, Score
 from dfopt.show.grid import Facts, Grid, Kind, Shown
 from dfopt.show.html import Cell
+from dfopt.show.omissions import Judged, left_out
 from dfopt.show.tables import counted, percent, seconds, times_in
 from dfopt.units import format as show_unit
+from dfopt.units import number
 
 __all__ = ["Ranked", "physical_facts", "physical_tables", "ranking_report", "with_physics"]
 
 
 def physical_facts(physical: PhysicalScore, per: str) -> list[tuple[str, str]]:
     """Step time, memory, energy and heat of a mapping on a stack; energies ``per`` token or sample."""
-    modelled = f"modelled {seconds(physical.modelled_step_time_s)}"
     return [
         ("on stack", physical.stack),
-        ("step time", f"{seconds(physical.step_time_s)}, {modelled} ({physical.slowdown:.4g} x)"),
+        ("slowdown", f"{number(physical.slowdown)} x the step time of a chip without a stack"),
         ("frequency", _frequency(physical)),
         ("DRAM", _memory(physical)),
         ("energy", f"{_energy(physical.energy_per_step_j)} per step, {_energy(physical.energy_per_token_j)} per {per}"),
@@ -129,19 +130,16 @@ def with_physics(report: RenderableType, score: Score, top: int = 5) -> Renderab
 
 @dataclass(frozen=True)
 class Ranked:
-    """A judged mapping: its file, what it is, its score, what is left out, assumed of experts, and kinds of layers."""
+    """A judged mapping: its file, what it is, and what it was judged on."""
 
     file: str
     what: str
-    score: Score
-    left_out: str = ""
-    routing: str = ""
-    kinds: tuple[str, ...] = ()
+    answer: Judged
 
     @property
-    def judged(self) -> Score | PhysicalScore:
-        """The figures that count: those on the stack if there is one."""
-        return self.score.physical or self.score
+    def score(self) -> Score:
+        """Its figures."""
+        return self.answer.score
 
     @property
     def violations(self) -> tuple[str, ...]:
@@ -166,7 +164,7 @@ def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     rows = []
     for place, (one, file) in enumerate(zip(ranked, _beside(ranked), strict=True), start=1):
         physical = one.score.physical
-        row = [str(place), file, one.what, seconds(one.judged.step_time_s), seconds(one.score.step_time_s)]
+        row = [str(place), file, one.what, seconds(one.score.sustained.step_time_s), seconds(one.score.step_time_s)]
         if physical is None:
             row += ["-"] * 4
         else:
@@ -177,7 +175,7 @@ def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     sentences = [(one.file, sentence) for one in ranked for sentence in one.violations]
     title = "By step time; those that break a limit come last"
     parts: list[RenderableType] = [Grid(title, {**columns, "limit": "word"}, rows)]
-    sentences += [("left out", missing) for missing in dict.fromkeys(one.left_out for one in ranked) if missing]
+    sentences += [("left out", missing) for missing in dict.fromkeys(left_out(one.answer) for one in ranked) if missing]
     if sentences:
         parts += ["", Facts(sentences)]
     return Group(*parts)

@@ -13,6 +13,7 @@ __all__ = ["brief"]
 _SHOWN: Final = 5
 _NAMED: Final = 3
 _SHORT: Final = re.compile(r"short by ([\d.]+(?:e[+-]?\d+)?) ([kMGT]?B)\b")
+_PLAN: Final = re.compile(r"^((?:\[[^]]*\]|[^\[:])*): ")  # the label of a plan, whose modules have colons in brackets
 _BYTES: Final = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
@@ -37,7 +38,7 @@ def brief(report: str, shown: int = _SHOWN) -> str:
     plans_of: dict[str, list[str]] = {}
     levers: dict[str, None] = {}
     for line in lines:
-        plan, _, said = line.strip().partition(": ")
+        _, plan, said = _PLAN.split(line.strip(), maxsplit=1)
         reason, _, remedies = said.partition("; levers: ")
         plans_of.setdefault(reason, []).append(plan)
         levers.update(dict.fromkeys(one for one in remedies.split(", ") if one))

@@ -13,15 +13,19 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
 from dfopt.physics.schedule import terms_of
+from dfopt.show.asked import asked_facts
 from dfopt.show.decisions import decisions
 from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.html import Cell
 from dfopt.show.inputs import routing_facts, type_words
-from dfopt.show.omissions import left_out
+from dfopt.show.omissions import Answer, left_out
 from dfopt.show.parts import dollars as dollars
-from dfopt.show.parts import hidden_words, parts_words
+from dfopt.show.parts import held_words, parts_words
 from dfopt.show.parts import percent as percent
+from dfopt.show.parts import time_facts as time_facts
 from dfopt.show.stages import stage_facts
 from dfopt.units import format as show_unit
+from dfopt.units import number
 
 RESOURCES = {
     "compute": "compute", "dram_bandwidth": "DRAM bandwidth", "link_bandwidth": "link bandwidth", "sram": "SRAM",
@@ -87,18 +91,22 @@ def _partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[st
     return Grid(f"{title} (times in {unit})", columns, rows)
 
 
-def _headline(score: Score, step_time_s: float, utilization: float, trains: bool = False) -> list[tuple[str, str]]:
+def _headline(score: Score, trains: bool = False) -> list[tuple[str, str]]:
+    """Time, rate and utilization of a step, on a stack of dies those that it keeps up."""
+    keeps, stack = score.sustained, score.physical
     layer = f"one layer, one microbatch: {seconds(score.layer_time_s)}"
-    samples = f"{score.samples_per_s:.4g} samples/s"
+    if stack is not None and keeps is not score:
+        layer = f"on {stack.stack}; {seconds(score.step_time_s)} without its heat and the rate of its DRAM; {layer}"
+    samples = f"{number(keeps.samples_per_s)} samples/s"
     # of an FFT or of a DLRM a sample is one token
-    tokens = "" if counted(score) == "sample" else f", {score.tokens_per_s:.4g} tokens/s"
-    if tokens and score.produced_tokens_per_s not in (None, score.tokens_per_s):
-        tokens += f" processed, {score.produced_tokens_per_s:.4g} tokens/s produced"
-    useful = f", {flop_words(score)}" if trains and score.model_flop_utilization is not None else ""
+    tokens = "" if counted(score) == "sample" else f", {number(keeps.tokens_per_s)} tokens/s"
+    if tokens and keeps.produced_tokens_per_s not in (None, keeps.tokens_per_s):
+        tokens += f" processed, {number(keeps.produced_tokens_per_s or 0.0)} tokens/s produced"
+    useful = f", {flop_words(keeps)}" if trains and score.model_flop_utilization is not None else ""
     return [
-        ("step time", f"{seconds(step_time_s)}   ({layer})"),
+        ("step time", f"{seconds(keeps.step_time_s)}   ({layer})"),
         ("throughput", samples + tokens),
-        ("utilization", f"{percent(utilization)} of peak{useful}"),
+        ("utilization", f"{percent(keeps.utilization)} of peak{useful}"),
     ]
 
 
@@ -109,16 +117,14 @@ def flop_words(score: Score) -> str:
 
 
 def result_report(result: Result, ideal: Score | None = None) -> RenderableType:
-    """The whole answer of ``dfopt solve``; ``ideal``: the same mapping without the losses of a calibration."""
+    """The whole answer of ``dfopt solve``; ``ideal``: the same mapping under the other efficiency (`asked_facts`)."""
     score = result.score
-    names = f"{result.mapping.graph} on {result.mapping.system}, assumptions {result.assumptions.profile}"
     facts = [
-        ("mapping", names),
+        *asked_facts(result, ideal),
         ("plan", plan_words(result.plan, result.graph.microbatch)),
         *([("computed", result.graph.variant)] if result.graph.variant else []),
         *([("types", type_words(result.graph))] if result.graph.dtypes else []),
-        *_headline(score, result.value, result.utilization, result.graph.trains),
-        *([("ideal", _ideal_words(ideal, result))] if ideal is not None else []),
+        *_headline(score, result.graph.trains),
         ("status", status_line(result)),
         ("proof", result.proof),
         *routing_facts(routing_of(result.graph)),
@@ -126,18 +132,10 @@ def result_report(result: Result, ideal: Score | None = None) -> RenderableType:
     ]
     title, kinds = "Partitions of one layer and microbatch, in order", result.graph.layers.kinds
     table = _partitions(score, title, result.mapping.stages == 1, kinds)
-    gains: list[RenderableType] = ["", _sensitivity(result)] if result.sensitivity else []
+    gains: list[RenderableType] = ["", sensitivity(result)] if result.sensitivity else []
     took = Text(f"solved in {result.seconds:.2f} s", style="dim")
     chosen: list[RenderableType] = ["", decided] if (decided := decisions(result)) is not None else []
     return Group(Facts(facts), *chosen, "", table, "", Facts(bottleneck(result)), *gains, took)
-
-
-def _ideal_words(ideal: Score, result: Result) -> str:
-    share = percent(ideal.step_time_s / result.step_time_s)
-    return (
-        f"{seconds(ideal.step_time_s)}, {share} of it: the same mapping without the losses that"
-        f" {result.assumptions.profile} has measured (--assume ideal)"
-    )
 
 
 def plan_words(plan: Plan, samples: int) -> str:
@@ -157,49 +155,36 @@ def plan_words(plan: Plan, samples: int) -> str:
 def bottleneck(result: Result) -> list[tuple[str, str]]:
     """What binds, what a step spends once, and what a chip holds, costs and takes."""
     score = result.score
-    terms = {"compute": score.compute_share, "memory": score.memory_share, "network": score.network_share}
-    terms |= {} if score.sram_share is None else {"SRAM": score.sram_share}
-    shares = ", ".join(f"{name} {percent(share)}" for name, share in terms.items())
-    rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
-    if result.graph.trains and score.breakdown is not None:
-        rows.append(("step", parts_words(score.breakdown)))
-        if busy := hidden_words(score.breakdown, score.link_time):
-            rows.append(("links busy", busy))
+    rows = [("bottleneck", score.bound_by), *time_facts(score)]
     rows += stage_facts(result)
     if score.collectives:
         listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
         where = "of every kind of layer" if score.has_kinds else "per layer"
         rows.append(("collectives", f"{where}: {listed}"))
-    once = [
-        ("pipeline fill", score.pipeline_fill_s),
-        ("point to point", score.point_to_point_s),
-        ("gradient reduction", score.gradient_reduction_s),
-    ]
-    listed = ", ".join(f"{name} {seconds(value)}" for name, value in once if value > 0)
-    if listed:
-        rows.append(("per step", listed))
-    for name, word in zip(result.system.chip.tiers, result.system.chip.told, strict=True):
+    for (name, tier), word in zip(result.system.chip.tiers.items(), result.system.chip.told, strict=True):
         most = max(stage.held_in(name) for stage in score.stages)
-        rows.append((word, f"{most / 1e9:.4g} GB per chip, heaviest stage"))
+        rows.append((word, f"{held_words(most, tier.capacity)} (a chip of the heaviest stage)"))
     if result.graph.trains and score.memory:
         rows.append(("held", parts_words(max(score.memory, key=lambda one: one.total))))
-    achieved = score.flop_per_step / score.step_time_s / 1e9
+    achieved, keeps = score.flop_per_step / score.sustained.step_time_s / 1e9, score.sustained
     if score.price_usd is not None:
-        rows.append(("price", f"{dollars(score.price_usd)}, {achieved / score.price_usd:.4g} GFLOP/s per USD"))
-    if score.power_w is not None and score.energy_per_step_j is not None:
-        per_watt = f"{achieved / score.power_w:.4g} GFLOP/s per W"
-        rows.append(("power", f"{score.power_w / 1e3:,.4g} kW, {per_watt}, {score.energy_per_step_j:.4g} J per step"))
+        rows.append(("price", f"{dollars(score.price_usd)}, {number(achieved / score.price_usd)} GFLOP/s per USD"))
+    if score.power_w is not None:
+        energy = show_unit(score.power_w * keeps.step_time_s, "energy")
+        per_watt = f"{number(achieved / score.power_w)} GFLOP/s per W"
+        rows.append(("power", f"{show_unit(score.power_w, 'power')}, {per_watt}, {energy} per step"))
     rows += [("note", note) for note in score.notes or ()]
     if missing := left_out(result):
         rows.append(("left out", missing))
     return rows
 
 
-def _sensitivity(result: Result) -> Grid:
+def sensitivity(result: Result) -> Grid:
+    """Step times with 10 % more of each resource, and how much faster that is."""
     rows = []
     for row in result.sensitivity:
-        gain = f"{row.speedup:.4f}x" if row.proven else f">= {row.speedup:.4f}x"
-        time = seconds(row.value) if row.proven else f"<= {seconds(row.value)}"
+        least, most = ("", "") if row.proven else (">= ", "<= ")
+        time, gain = Cell(f"{most}{seconds(row.value)}", row.value), Cell(f"{least}{row.speedup:.4f}x", row.speedup)
         rows.append((RESOURCES[row.resource], time, gain))
     return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
 
@@ -213,12 +198,14 @@ def counted(score: Score) -> str:
     return "token" if serves or score.tokens_per_s != score.samples_per_s else "sample"
 
 
-def score_report(score: Score, missing: str = "", routing: str = "", kinds: Sequence[str] = ()) -> RenderableType:
-    """A judged mapping, the limits it breaks, what the model leaves out and assumes of experts, and kinds of layers."""
-    facts = [*_headline(score, score.step_time_s, score.utilization), ("bottleneck", score.bound_by)]
-    facts += [("limit broken", violation) for violation in score.violations]
+def score_report(score: Score, answer: Answer | None = None) -> RenderableType:
+    """A judged mapping with the limits it breaks, and, of what it was judged on: the question, and what is left out."""
+    facts = [*(asked_facts(answer) if answer else []), *_headline(score), ("bottleneck", score.bound_by)]
+    facts += [*time_facts(score), *(("limit broken", violation) for violation in score.violations)]
     facts += [("note", note) for note in score.notes or ()]
-    facts += routing_facts(routing)
-    facts += [("left out", missing)] if missing else []
+    if answer is not None:
+        facts += routing_facts(routing_of(answer.graph))
+        facts += [("left out", missing)] if (missing := left_out(answer)) else []
+    kinds = answer.graph.layers.kinds if answer else ()
     single_stage = len(score.stages) == 1 and not score.has_kinds
     return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage, kinds))

@@ -252,7 +252,7 @@ def test_the_report_shows_pieces_and_layers() -> None:
     assert "L3+4..4+3" in text
     rows = [line.split()[0] for line in text.splitlines() if " 0  " in line]
     assert rows == ["layer", "first", "last"]
-    assert "layer" in report(score_report(result.score, kinds=result.graph.layers.kinds))
+    assert "layer" in report(score_report(result.score, result))
     assert [name for name, _ in models(result)] == ["interchip", "intrachip-0", "intrachip-1", "intrachip-2"]
 
 

@@ -10,6 +10,7 @@ import pytest
 import dfopt as df
 from dfopt.documents.dtypes import Dtype, Dtypes
 from dfopt.show.omissions import OMISSIONS, left_out
+from dfopt.show.parts import percent
 from dfopt.show.report import result_report
 from dfopt.show.tables import bottleneck
 
@@ -26,6 +27,12 @@ def training(dp: int, word: int) -> df.Result:
     )
 
 
+@cache
+def serving(graph: str) -> df.Result:
+    drawn = df.load_graph(graph, phase="decode", batch=8, microbatch=8, context=1024)
+    return df.optimize(drawn, "h100-8", tp=8, sensitivity=False)
+
+
 def test_a_dataflow_chip_fuses_and_switches() -> None:
     assert left_out(solved("gpt2-small", "sn10-8-ring", 1)) == "", "all of a layer is in one partition"
     assert left_out(solved("gpt3-175b", "sn10-8-ring", 1)) == "switching between partitions"
@@ -38,8 +45,22 @@ def test_a_gpu_runs_kernels_of_a_library_unless_it_is_told_not_to() -> None:
 
 
 def test_gradients_of_copies_are_reduced_at_the_end_of_a_step() -> None:
-    said = "gradients reduced during the backward pass"
-    assert said not in left_out(training(1, 2)) and said in left_out(training(8, 2))
+    said, score = "gradients reduced during the backward pass (at most {} of the step)", training(8, 2).score
+    share = percent(score.gradient_reduction_s / score.step_time_s)
+    assert "gradients reduced" not in left_out(training(1, 2)) and said.format(share) in left_out(training(8, 2))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_training_step_without_its_ends_says_so(ends: bool) -> None:
+    graph = df.load_graph("llama-3.2-1b", mode="training", ends=ends, batch=8, seq=512)
+    result = df.optimize(graph, "h100-8", assumptions="ideal", tp=1, pp=1, sensitivity=False, time_limit=20)
+    assert ("embedding, logits and loss (usually" in left_out(result)) is not ends
+
+
+def test_serving_leaves_out_its_host_and_experts_what_orders_tokens() -> None:
+    assert "sampling of tokens" in left_out(serving("qwen3-30b-a3b"))
+    assert "order of tokens by experts" in left_out(serving("qwen3-30b-a3b"))
+    assert "experts" not in left_out(serving("llama-3.2-1b"))
 
 
 def test_a_peak_for_other_words_is_not_known() -> None:
@@ -79,5 +100,5 @@ def test_a_wider_type_is_said_on_the_terminal_and_on_the_page() -> None:
 def test_every_entry_applies_somewhere() -> None:
     alone = solved("gpt2-small", "h100-8", 1, "kernel_by_kernel")
     results = (solved("gpt3-175b", "sn10-8-ring", 1), alone, training(8, 1), quantized("sn10-8-ring", "fp8"))
-    results += (solved("gpt2-small", "sn40l-16-ddr", 16),)
+    results += (solved("gpt2-small", "sn40l-16-ddr", 16), serving("qwen3-30b-a3b"))
     assert all(any(applies(one) for one in results) for applies, _ in OMISSIONS)

@@ -34,3 +34,9 @@ def test_others_are_counted_by_reason() -> None:
 def test_one_reason_stays_as_it_is() -> None:
     report = "TP8 PP1 DP1: the heaviest stage is short by 2 GB; levers: more chips"
     assert brief(report) == report
+
+
+def test_labels_of_plans_with_modules_stay_whole() -> None:
+    label = "TP1 MP2(nvlink[2]) PP1 DP1 [n: stream mixer; outer: experts]"
+    said = brief("no plan fits:\n" + "\n".join(f"  {label}: short by {n} GB; levers: more DRAM" for n in (1, 2)))
+    assert said.split("\n")[1] == f"  {label}: short by 1 GB"

@@ -14,6 +14,7 @@ from dfopt.documents.system import Chip
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS
 from dfopt.show import inputs, plots, tables
+from dfopt.show.asked import asked_facts, batch_words
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.plots.breakdown import longest
@@ -21,7 +22,7 @@ from dfopt.show.report.inputs import Remark, inputs_section
 from dfopt.show.report.page import LIMIT, Figure, Section, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
 from dfopt.show.tables import counted, percent, seconds
-from dfopt.units import Dimension
+from dfopt.units import Dimension, number
 from dfopt.units import format as show_unit
 
 __all__ = ["result_report"]
@@ -79,28 +80,27 @@ def _head(result: Result) -> Html:
     # a heat-aware mapping has a proof of its own; the gap of the result is to mappings that ignore heat
     shown = result.status if result.heat is None else result.heat.status
     proven = shown in ("optimal", "optimal_per_level")
-    boxes: list[tuple[str, object]] = [("step time", show_unit(result.step_time, "time", 6))]
+    keeps, per = score.sustained, counted(score)
+    boxes: list[tuple[str, object]] = [("step time", show_unit(keeps.step_time_s, "time", 6))]
     if physical is not None and abs(physical.slowdown - 1) >= 5e-4:
-        boxes.append(("step time on its stack", show_unit(physical.step_time_s, "time", 6)))
-    per = counted(score)
+        boxes = [("step time on its stack", boxes[0][1]), ("without heat", show_unit(result.step_time, "time", 6))]
     boxes += [
-        ("utilization of peak", percent(result.utilization)),
+        ("utilization of peak", percent(keeps.utilization)),
         ("gap to any mapping", percent(result.gap)),
         ("status", mark(tables.status_line(result), "good" if proven else "open")),
         ("bound by", score.bound_by),
-        (f"{per}s per second", _rate(score.samples_per_s if per == "sample" else score.tokens_per_s)),
+        (f"{per}s per second", number(keeps.samples_per_s if per == "sample" else keeps.tokens_per_s)),
     ]
-    if (made := score.produced_tokens_per_s) not in (None, score.tokens_per_s):
-        boxes.append(("tokens produced per second", _rate(made or 0.0)))
+    if (produced := keeps.produced_tokens_per_s) not in (None, keeps.tokens_per_s):
+        boxes.append(("tokens produced per second", number(produced or 0.0)))
     types = [("types", inputs.type_words(graph))] if graph.dtypes else []
     useful = score.model_flop_utilization
     types += [("computed", graph.variant)] if graph.variant else []
-    types += [("shares of peak", tables.flop_words(score))] if graph.trains and useful is not None else []
+    types += [("shares of peak", tables.flop_words(keeps))] if graph.trains and useful is not None else []
     rows = [
-        ("workload", inputs.entitled(graph)), *types, ("system", inputs.entitled(system)),
+        *asked_facts(result), ("workload", inputs.entitled(graph)), *types, ("machine", inputs.entitled(system)),
         ("plan", tables.plan_words(result.plan, graph.microbatch)), ("proof", result.proof),
         *inputs.routing_facts(routing_of(graph)),
-        ("assumptions", f"profile {result.assumptions.profile}"),
     ]  # fmt: skip
     violations = [*score.violations, *(physical.violations if physical is not None else ())]
     return heading("a mapping", f"{graph.name} on {system.name}", boxes, *_broken(violations), facts(rows))
@@ -108,11 +108,6 @@ def _head(result: Result) -> Html:
 
 def _broken(violations: Iterable[str]) -> list[Html]:
     return [paragraph(mark("limit broken", "bad"), f" {sentence}") for sentence in violations]
-
-
-def _rate(tokens: float) -> str:
-    """Tokens per second, without an exponent where people have words for it."""
-    return f"{float(f'{tokens:.4g}'):,.10g}" if 1e-3 < tokens < 1e9 else f"{tokens:.4g}"
 
 
 def _time(result: Result) -> Section:
@@ -167,13 +162,13 @@ def _partitions(result: Result) -> Html:
     place, placed = _stage_column(result)
     kept, left, rest = longest(result.score.partitions, _ROWS)
     more = ["SRAM time"] * (result.score.sram_share is not None)
-    columns = [*place, "#", "kernels", "tiles", "compute", "DRAM", "network", *more, "time", "bound by", "GFLOP",
+    columns = [*place, "#", "kernels", "tiles", "compute", "DRAM", "network", *more, "time", "bound by", "work",
                "DRAM traffic", "SRAM"]  # fmt: skip
     rows = [
         [
             *placed(part.stage), part.partition, tables.first_of(part.kernels, 12), sum(part.tiles),
             *(_unit(value, "time") for value in (*part.terms.values(), part.time_s)),
-            part.bound_by, Cell(f"{part.flop / 1e9:.4g}", part.flop), _unit(part.dram_bytes, "bytes"),
+            part.bound_by, _unit(part.flop, "flop"), _unit(part.dram_bytes, "bytes"),
             _unit(part.sram_bytes, "bytes"),
         ]
         for part in kept
@@ -302,7 +297,7 @@ def _inputs(result: Result) -> list[tuple[str, object]]:
     graph, system = result.graph, result.system
     sizes = f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors, {inputs.layers_words(graph)}"
     rows: list[tuple[str, object]] = [
-        ("graph", f"{graph.name}: {sizes}"), ("batch", inputs.batch_words(graph)),
+        ("graph", f"{graph.name}: {sizes}"), ("batch", batch_words(graph)),
         ("source of the graph", graph.source or "not stated"), *inputs.system_facts(system),
         ("source of the system", system.source or "not stated"),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from dfopt.documents.result import GraphRecord, PlanRecord, Result
 from dfopt.show import plots
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.report.page import Section, draw
-from dfopt.show.tables import RESOURCES, percent
+from dfopt.show.tables import percent, sensitivity
 from dfopt.units import format as show_unit
 
 __all__ = ["search_section", "sensitivity_section"]
@@ -141,15 +141,6 @@ def sensitivity_section(result: Result) -> Section | None:
     """Step time with 10 % more of each resource, if that was asked for."""
     if not result.sensitivity:
         return None
-    rows = [
-        [
-            RESOURCES[one.resource],
-            Cell(f"{'' if one.proven else '<= '}{show_unit(one.value, 'time', 5)}", one.value),
-            Cell(f"{'' if one.proven else '>= '}{one.speedup:.4f} x", one.speedup),
-            "proven" if one.proven else "at least",
-        ]
-        for one in result.sensitivity
-    ]
+    grid = sensitivity(result)
     words = paragraph("With the mapping of the winning plan optimised anew each time.")
-    made = table("With 10 % more of one resource", ["resource", "step time", "speedup", "known"], rows)
-    return Section("sensitivity", "Sensitivity", [words, made])
+    return Section("sensitivity", "Sensitivity", [words, table(f"{grid.title} one resource", grid.names, grid.rows)])

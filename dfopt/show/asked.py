@@ -1,0 +1,71 @@
+"""What was asked, in the first lines of an answer: phase, sequences, tokens, types, chips, efficiency."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dfopt.documents.assumptions import CHANGED
+from dfopt.documents.graph import Graph
+from dfopt.documents.score import Score
+from dfopt.documents.tokens import phase_of, segments_of, tokens_of
+from dfopt.show.accuracy import accuracy_words, efficiency_of
+from dfopt.show.omissions import Answer, has_experts
+from dfopt.show.parts import percent
+from dfopt.units import format as show_unit
+
+__all__ = ["asked_facts", "batch_words"]
+
+_PHASES: Final = {"forward": "forward pass", "verify": "verification of drafts"}
+
+
+def batch_words(graph: Graph) -> str:
+    """The sequences of a step, and the tokens of each.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> batch_words(Graph(name="g", batch=2304, kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=8),)))
+    '2,304 samples'
+    """
+    segments, turns = segments_of(graph), graph.batch // graph.microbatch
+    if not segments:
+        each = tokens_of(graph).processed / graph.microbatch
+        return f"{graph.batch:,} sequences x {each:,.10g} tokens" if graph.tokens else f"{graph.batch:,} samples"
+    several = len(segments) > 1
+    parts = [
+        f"{(count if several else turns * count):,} sequence{'' if several and count == 1 else 's'} x {new:,} token"
+        + ("" if new == 1 else "s") + (f" behind {cached:,} cached" if cached else "")
+        for (count, new), cached in segments.items()
+    ]  # fmt: skip
+    return f"{turns:,} x ({', '.join(parts)})" if several else parts[0]
+
+
+def _types(graph: Graph) -> str:
+    """The types of weights and activations, or the bits of an element where none are stated."""
+    if graph.dtypes is None:
+        return f"{8 * graph.word_bytes} bits"
+    experts = f"{graph.dtypes.of('experts')} experts, " if has_experts(graph) else ""
+    return f"{experts}{graph.dtypes.of('weights')} weights, {graph.dtypes.of('activations')} activations"
+
+
+def asked_facts(answer: Answer, other: Score | None = None) -> list[tuple[str, str]]:
+    """The question of an answer, and how far such answers are from measured runs.
+
+    ``other``: the same mapping under the other efficiency, ideal beside measured or the other way round.
+    """
+    graph, system, assumptions = answer.graph, answer.system, answer.assumptions
+    kind, rate = efficiency_of(answer), assumptions.compute_utilization
+    efficiency = f"{kind} ({assumptions.profile.replace(CHANGED, ', changed')})"
+    if kind == "ideal" and rate is not None:
+        efficiency += f": compute at {percent(rate)} of peak, no other losses"
+    if other is not None:
+        share = percent(other.step_time_s / answer.score.step_time_s)
+        of = "without losses" if kind == "measured" else "with measured losses"
+        efficiency += f"; {show_unit(other.step_time_s, 'time')} {of}, {share} of it"
+    phase = _PHASES.get(phase_of(graph), phase_of(graph))
+    return [
+        ("question", f"{graph.name}: {phase}, {batch_words(graph)}, {_types(graph)}"),
+        ("system", f"{system.chips:,} x {system.chip.name} ({system.name})"),
+        ("efficiency", efficiency),
+        ("accuracy", accuracy_words(answer)),
+    ]
