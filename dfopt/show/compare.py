@@ -1,37 +1,47 @@
-"""Results side by side: their figures, and what differs between them, on the terminal and as a page."""
+"""Results side by side: what differs in the question, their figures, parts of a step, what differs in the mapping."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain, groupby
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Group, RenderableType
 
+from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.experts import routing_of
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
+from dfopt.show.asked import asked_facts
 from dfopt.show.grid import Grid, Kind
-from dfopt.show.html import Html, table
+from dfopt.show.html import Html, paragraph, table
 from dfopt.show.omissions import left_out
+from dfopt.show.parts import dollars, held_words, percent
 from dfopt.show.report.page import Section, assemble
-from dfopt.show.tables import dollars, percent, seconds, shortlist, status_line
-from dfopt.units import format as show_unit
+from dfopt.show.tables import plan_words, seconds, shortlist, status_line
+from dfopt.units import number
 
-__all__ = ["compare_page", "compare_report"]
+__all__ = ["compare_page", "compare_report", "pace_words"]
 
 Rows = list[tuple[str, ...]]
+_MOST: Final = 12  # fields of a document that are listed one by one
+_NOT_ASKED: Final = (  # prose; what is drawn, and what a search may choose
+    "schema", "description", "source", "kernels", "tensors", "carried", "microbatch", "tokens", "variant", "recomputed",
+)  # fmt: skip
 _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
-    "graph": lambda one: one.graph.name,
-    "system": lambda one: f"{one.system.name}, {one.system.chips} chips",
-    "plan": lambda one: one.plan.label,
+    "plan": lambda one: plan_words(one.plan, one.graph.microbatch),
     "computed": lambda one: one.graph.variant or "-",
-    "step time": lambda one: seconds(one.step_time_s),
-    "utilization": lambda one: percent(one.utilization),
-    "samples per second": lambda one: f"{one.score.samples_per_s:.4g}",
+    "step time": lambda one: seconds(one.score.sustained.step_time_s),
+    "without heat": lambda one: "-" if one.score.physical is None else seconds(one.step_time_s),
+    "tokens per second": lambda one: number(one.score.sustained.tokens_per_s),
+    "tokens per second per chip": lambda one: number(one.score.sustained.tokens_per_s / one.system.chips),
+    "utilization": lambda one: percent(one.score.sustained.utilization),
     "status": status_line,
     "bound by": lambda one: one.score.bound_by,
-    "DRAM of a chip": lambda one: show_unit(max(stage.dram_bytes for stage in one.score.stages), "bytes"),
+    "memory of a chip": lambda one: held_words(
+        max(stage.held_in(one.system.chip.fastest_tier) for stage in one.score.stages), one.system.chip.fastest.capacity
+    ),
     "partitions": lambda one: str(len(one.score.partitions)),
     "price": lambda one: "-" if one.score.price_usd is None else dollars(one.score.price_usd),
     "routing": lambda one: routing_of(one.graph) or "-",
@@ -39,43 +49,96 @@ _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
 }
 
 
+def pace_words(time_s: float, first_s: float) -> str:
+    """How much faster or slower than the first something is.
+
+    Examples
+    --------
+    >>> pace_words(2.0, 2.0), pace_words(1.6, 2.0), pace_words(2.5, 2.0), pace_words(9.0, 2.0)
+    ('as fast', '25 % faster', '25 % slower', '4.5 times slower')
+    """
+    pace, word = (first_s / time_s, "faster") if time_s < first_s else (time_s / first_s, "slower")
+    if pace - 1 < 5e-7:
+        return "as fast"
+    return f"{number(pace, 3)} times {word}" if pace >= 2 else f"{number(100 * (pace - 1), 3)} % {word}"
+
+
 def _figures(results: Sequence[Result]) -> Rows:
     rows = [(name, *map(of, results)) for name, of in _FIGURES.items()]
-    first = results[0].step_time_s
-    rows.insert(5, ("against the first", *(f"{one.step_time_s / first:.4f} x" for one in results)))
+    first, *others = (one.score.sustained for one in results)
+    other = ["" if math.isclose(one.flop_per_step, first.flop_per_step) else ", of other work" for one in others]
+    paces = [pace_words(one.step_time_s, first.step_time_s) + end for one, end in zip(others, other, strict=True)]
+    rows.insert(3, ("against the first", "-", *paces))
     return [row for row in rows if set(row[1:]) != {"-"}]
 
 
-def _differences(results: Sequence[Result]) -> Rows:
-    """Assumptions, and places of kernels, that are not the same in all results; a run of kernels alike is one row."""
-    assumed = [{name: str(value) for name, value in one.assumptions.to_data().items()} for one in results]
-    found: Rows = [(f"assumed {name}", *(each.get(name, "-") for each in assumed))
-                   for name in dict.fromkeys(chain(*assumed)) if name != "schema"]  # fmt: skip
-    places = [{kernel.name: kernel for kernel in one.mapping.kernels} for one in results]
-    for key, words in (("partition", "in partition"), ("sharding", "sharded by")):
-        cells = {name: tuple(str(getattr(each.get(name), key, "-")) for each in places)
-                 for name in dict.fromkeys(chain(*places))}  # fmt: skip
-        found += [(f"{shortlist(alike)} {words}", *where) for where, alike in groupby(cells, cells.__getitem__)]
-    return [row for row in found if len(set(row[1:])) > 1]
+def _unlike(documents: Sequence[dict[str, str]]) -> Rows:
+    """What is not the same in all of some documents; of many fields the first."""
+    every = ((name, *(each.get(name, "-") for each in documents)) for name in dict.fromkeys(chain(*documents)))
+    rows = [row for row in every if len(set(row[1:])) > 1]
+    more = f"{len(rows) - _MOST} more fields"
+    return [*rows[:_MOST], *[("...", *[more] * len(documents))] * (len(rows) > _MOST)]
 
 
-def _tables(names: Sequence[str], results: Sequence[Result]) -> tuple[Grid, Grid]:
+def _fields(data: Any, path: str) -> dict[str, str]:
+    """Every field of a document of a question by its path."""
+    if not isinstance(data, dict | list):
+        return {path: str(data)}
+    named = data.items() if isinstance(data, dict) else enumerate(data)
+    inside = (_fields(value, f"{path}.{name}") for name, value in named if name not in _NOT_ASKED)
+    return {name: value for fields in inside for name, value in fields.items()}
+
+
+def _questions(results: Sequence[Result]) -> Rows:
+    """What differs in what was asked: in words, then field by field."""
+    stacks = ({"stack": "none" if one.system.stack is None else one.system.stack.name} for one in results)
+    rows = _unlike([dict(asked_facts(one)) | stack for one, stack in zip(results, stacks, strict=True)])
+    for name in ("graph", "system", "assumptions"):
+        rows += _unlike([_fields(getattr(one, name).to_data(), name) for one in results])
+    rows += _unlike([_fields(one.request.said(), "asked") for one in results])
+    drawn = [{"kernels": f"{len(one.graph.kernels)} in graph {one.graph.digest()}"} for one in results]
+    return rows if len({(one.graph.microbatch, one.graph.variant) for one in results}) > 1 else rows + _unlike(drawn)
+
+
+def _mappings(results: Sequence[Result]) -> Rows:
+    """What differs in places of kernels: how many are fused with others, and runs of them that are sharded alike."""
+    blocks: list[dict[str, frozenset[str]]] = []
+    for one in results:
+        held = [(kernel.stage, kernel.partition, kernel.name) for kernel in one.mapping.kernels]
+        blocks.append({name: frozenset(each[2] for each in held if each[:2] == (i, j)) for i, j, name in held})
+    others = [sum(each.get(name) != block for name, block in blocks[0].items()) for each in blocks]
+    fused = ("fused unlike the first", "-", *(f"{count} of {len(blocks[0])} kernels" for count in others[1:]))
+    places = [{kernel.name: kernel.sharding for kernel in one.mapping.kernels} for one in results]
+    cells = {name: tuple(each.get(name, "-") for each in places) for name in dict.fromkeys(chain(*places))}
+    rows = [(f"{shortlist(alike)} sharded by", *where) for where, alike in groupby(cells, cells.__getitem__)]
+    return [fused] * any(others) + [row for row in rows if len(set(row[1:])) > 1]
+
+
+def _tables(names: Sequence[str], results: Sequence[Result]) -> list[Grid]:
     if len(results) < 2 or len(set(names)) < len(names):
         raise PlanError(f"compare: found {', '.join(names) or 'nothing'}, expected two or more different results")
     columns: dict[str, Kind] = {"": "text", **dict.fromkeys(names, "text")}
-    differs = _differences(results)
-    title = "What differs" if differs else "Nothing else differs"
-    return Grid("Results", columns, _figures(results)), Grid(title, columns, differs)
+    questions, mappings = _questions(results), _mappings(results)
+    spent = [(one.score.breakdown or Breakdown()).parts for one in results]
+    parts = [(name.replace("_", " "), *(seconds(each.get(name, 0.0)) for each in spent))
+             for name in dict.fromkeys(chain(*spent))]  # fmt: skip
+    return [
+        Grid("What was asked differs" if questions else "All were asked the same", columns, questions),
+        Grid("Results", columns, _figures(results)),
+        Grid("Parts of the step", columns, parts),
+        Grid("What differs in the mapping" if mappings else "The mapping is the same", columns, mappings),
+    ]
 
 
 def compare_report(names: Sequence[str], results: Sequence[Result]) -> RenderableType:
     """Results side by side for the terminal; `PlanError` for fewer than two, or the same twice."""
-    figures, differs = _tables(names, results)
-    return Group(figures, "", differs if differs.rows else differs.title)
+    parts = (part for grid in _tables(names, results) for part in (grid if grid.rows else grid.title, ""))
+    return Group(*parts)
 
 
 def compare_page(names: Sequence[str], results: Sequence[Result], version: str) -> str:
     """Results side by side as one HTML file; raises as `compare_report` does."""
-    parts = [table(one.title, one.names, one.rows) for one in _tables(names, results) if one.rows]
+    grids = _tables(names, results)
+    parts = [table(one.title, one.names, one.rows) if one.rows else paragraph(one.title) for one in grids]
     head = Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>")
     return assemble("dfopt comparison", head, [Section("results", "Side by side", parts)], version)
