@@ -34,13 +34,14 @@ def report(
     value: Annotated[str | None, option("of a sweep: what its heat map shows", metavar="COLUMN")] = None,
     x: Annotated[str | None, option("of a sweep: across the scatter", metavar="COLUMN")] = None,
     y: Annotated[str | None, option("of a sweep: up the scatter", metavar="COLUMN")] = None,
+    by: Annotated[str | None, option("of a sweep: a front for each value of it", metavar="COLUMN")] = None,
 ) -> None:
     """Write a result, answers to heat, an exploration or a sweep as one HTML file that needs no network."""
     with errors():
         from dfopt.documents.files import write_text
 
         check_output("--output", output, (".html", ".htm"))
-        write_text(output, _page(source, store, {"value": value, "x": x, "y": y}))
+        write_text(output, _page(source, store, {"value": value, "x": x, "y": y, "by": by}))
         typer.echo(f"dfopt: wrote {output}", err=True)
 
 

@@ -9,14 +9,27 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from dfopt.documents.result import status_name
+from dfopt.documents.study_columns import ASKED
 from dfopt.show.grid import Grid, Kind, Shown
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
 from dfopt.studies.runs import Runs
+from dfopt.units import number
 
 __all__ = ["claims_table", "frame_table", "heat_table", "plain_rows", "report"]
 
 _HOLDS = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("open", "yellow")}
+_SHOWN = (
+    "physical_step_time_s",
+    "step_time_s",
+    "tokens_per_s",
+    "tokens_per_s_per_chip",
+    "tokens_per_s_per_sequence",
+    "gap",
+    "status",
+)
+_MOST = 60  # cells of a table
 _SHADES = ("grey93 on grey15", "grey93 on grey30", "black on grey50", "black on grey70", "black on grey89")
 
 
@@ -29,7 +42,18 @@ def report(runs: Runs, heat_maps: Sequence[tuple[str, str]] = ()) -> RenderableT
         parts += ["", heat_table(runs.heat_map(value, columns), value)]
     if runs.study.claims:
         parts += ["", claims_table(runs.claims())]
+    parts += ["", _cells(runs)]
     return Group(*parts)
+
+
+def _cells(runs: Runs) -> Grid:
+    """What tells the cells apart, and their figures."""
+    frame = runs.frame()
+    axes = [name for name in (*runs.study.axis_columns, *ASKED) if frame[name].nunique(dropna=False) > 1]
+    figures = [name for name in _SHOWN if frame[name].notna().any()]
+    shown = frame[[*dict.fromkeys(axes or ["graph"]), *figures]].head(_MOST)
+    more = "" if len(frame) <= _MOST else f", the first {_MOST} of {len(frame)}; --csv writes all"
+    return frame_table(shown.assign(status=shown["status"].map(status_name)), f"Cells{more}")
 
 
 def claims_table(found: Sequence[Verdict]) -> Grid:
@@ -77,15 +101,14 @@ def plain_rows(frame: Any) -> list[dict[str, Any]]:
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _shaded(value: Any, low: float, high: float) -> Text:
     if value is None or value != value:
         return Text("-")
-    number = float(value)
-    place = (number - low) / (high - low) if high > low else 1.0
-    return Text(f"{number:.4g}", style=_SHADES[min(int(place * len(_SHADES)), len(_SHADES) - 1)])
+    place = (value - low) / (high - low) if high > low else 1.0
+    return Text(number(value), style=_SHADES[min(int(place * len(_SHADES)), len(_SHADES) - 1)])
 
 
 def _problems(runs: Runs) -> list[RenderableType]:
@@ -100,5 +123,5 @@ def _problems(runs: Runs) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for (status, message), labels in by_message.items():
         more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-        lines.append(Text(f"{status}: {labels[0]}{more}: {message}", style="yellow"))
+        lines.append(Text(f"{status_name(status)}: {labels[0]}{more}: {message}", style="yellow"))
     return lines

@@ -13,7 +13,7 @@ from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.axes import AXES
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.request import Request
-from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
+from dfopt.documents.study_columns import ASKED, AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
 from dfopt.errors import did_you_mean, json_path, repeated
 from dfopt.units import Seconds
@@ -254,6 +254,7 @@ class Study(Named):
     def columns(self) -> tuple[str, ...]:
         """All columns of the frame; that of calibrations where assumptions may be one."""
         mine = [name for name in COLUMNS if name != "calibrated_by" or self._calibrates]
+        mine = [name for name in mine if name not in ASKED or name not in self.axis_columns]
         return (*self.axis_columns, *mine, *(axis for axis in AXES if axis not in COLUMNS))
 
     @property

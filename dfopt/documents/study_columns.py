@@ -17,10 +17,18 @@ AXIS_COLUMNS: Final[dict[str, str]] = {
     "assumptions": "label of the assumptions",
 }
 
+ASKED: Final[dict[str, str]] = {
+    "phase": "training, prefill, decode, verify, mixed or forward",
+    "batch": "samples of a step: sequences, or mixes of them",
+    "microbatch": "samples of one evaluation, as the search chose them where they were free",
+}
+"""What was asked of the graph; an axis of the same name takes the place of the column."""
+
 # What a cell's solve says, and what follows from it and from the system. None where there is no mapping.
 COLUMNS: Final[dict[str, str]] = {
     "status": "optimal, optimal_per_level, gap_reached or limit_with_solution; infeasible, no_solution or failed;"
     " pending: not run yet",
+    **ASKED,
     "step_time_s": "seconds per step, of one global batch",
     "bound_s": "no mapping has a shorter step",
     "level_bound_s": "no mapping with the sharding of its plan has a shorter step",
@@ -49,6 +57,8 @@ COLUMNS: Final[dict[str, str]] = {
     "samples_per_s": "samples of the batch per second",
     "tokens_per_s": "tokens per second that are processed",
     "produced_tokens_per_s": "tokens per second that sequences gain at least, in serving",
+    "tokens_per_s_per_chip": "tokens_per_s over the chips of the system",
+    "tokens_per_s_per_sequence": "of one sequence: in serving the tokens that it gains, else those that are processed",
     "dram_used_bytes": "DRAM that a chip of the fullest stage needs",
     "chips": "chips of the system",
     "tiles": "compute tiles of a chip",
@@ -80,5 +90,5 @@ COLUMNS: Final[dict[str, str]] = {
 }
 
 TEXT_COLUMNS: Final = frozenset(
-    {*AXIS_COLUMNS, "status", "plan", "bound_by", "limits_broken", "calibrated_by", "note", "cell", "dfopt"}
+    {*AXIS_COLUMNS, "status", "phase", "plan", "bound_by", "limits_broken", "calibrated_by", "note", "cell", "dfopt"}
 )

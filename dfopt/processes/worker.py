@@ -21,6 +21,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
+from dfopt.documents.tokens import asked, sequences_of
 from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError
 from dfopt.processes.packing import unpack
 
@@ -135,6 +136,9 @@ def _figures(result: Result) -> dict[str, Any]:
         "layer_network_s": sum(part.network_s for part in mine),
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
         **{name: getattr(score, name) for name in _FIGURES},
+        **asked(result.graph),
+        "tokens_per_s_per_chip": score.tokens_per_s / result.system.chips,
+        "tokens_per_s_per_sequence": (score.produced_tokens_per_s or score.tokens_per_s) / sequences_of(result.graph),
         **({} if (made := score.produced_tokens_per_s) is None else {"produced_tokens_per_s": made}),
     }
     if physical is not None:

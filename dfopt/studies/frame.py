@@ -9,6 +9,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.store import Record
 from dfopt.documents.study import Study
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
+from dfopt.documents.tokens import asked
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.studies.cells import Cell
 
@@ -35,14 +36,14 @@ def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) ->
         rows.append(_row(cell, records.get(cell.key), costs[id(cell.system)]))
     whole = pd.DataFrame(rows, columns=list(study.columns))
     for name in whole.columns:  # a column of figures without any stays a column of figures
-        if name in INTEGERS:
+        if name in INTEGERS and name not in study.axis_columns:
             whole[name] = whole[name].astype("Int64")
         elif name not in TEXT_COLUMNS and name not in study.axis_columns:
             whole[name] = whole[name].astype(float)
     return whole
 
 
-INTEGERS = {*Plan().counts, "partitions", "chips", "tiles"}
+INTEGERS = {*Plan().counts, "batch", "microbatch", "partitions", "chips", "tiles"}
 
 
 def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
     chip = cell.system.chip
     unpriced = f"no price or power: {', '.join(cost.missing)}" if cost.missing else None
     found: dict[str, Any] = {
-        **cell.axes,
+        **asked(cell.graph),
         "cell": cell.key,
         "chips": cell.system.chips,
         "tiles": chip.tiles,
@@ -63,8 +64,9 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         "note": unpriced,
     }
     if record is None:
-        return {**found, "status": "pending"}
-    found |= {**of_record(record), "note": "; ".join(filter(None, (record.get("message"), unpriced))) or None}
+        return {**found, **cell.axes, "status": "pending"}
+    note = "; ".join(filter(None, (record.get("message"), unpriced))) or None
+    found |= {**of_record(record), **cell.axes, "note": note}
     figures = record.get("figures")
     if figures is None:
         return found

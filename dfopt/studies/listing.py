@@ -62,14 +62,16 @@ def records_frame(records: Iterable[Record]) -> Any:
     """
     import pandas as pd
 
-    rows = [{"study": record.get("study"), **(record.get("axes") or {}), **of_record(record)} for record in records]
+    parts = [(record.get("study"), record.get("axes") or {}, of_record(record)) for record in records]
+    rows = [{"study": study, **figures, **labels} for study, labels, figures in parts]
+    axes = {name: None for _, labels, _ in parts for name in labels}
     named = dict.fromkeys(name for row in rows for name in row)
-    order = dict.fromkeys(["study", *AXIS_COLUMNS, *(name for name in named if name not in COLUMNS)])
+    order = dict.fromkeys(["study", *AXIS_COLUMNS, *axes, *(name for name in named if name not in COLUMNS)])
     if not any("gap" in row for row in rows):  # no figures yet: a condition on them holds nowhere, and is no mistake
         named |= dict.fromkeys((*AXIS_COLUMNS, *COLUMNS))
-    columns = [name for name in (*order, *COLUMNS) if name in named or name == "study"]
+    columns = [name for name in dict.fromkeys((*order, *COLUMNS)) if name in named or name == "study"]
     whole = pd.DataFrame(rows, columns=columns)
-    for name in INTEGERS & set(columns):  # whole numbers stay so where some cells have none
+    for name in INTEGERS & set(columns) - set(axes):  # whole numbers stay so where some cells have none
         whole[name] = whole[name].astype("Int64")
     return whole
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from dfopt.documents.files import replaced
 from dfopt.documents.html import facts_html, table_html
+from dfopt.documents.result import status_name
 from dfopt.documents.store import Record
 from dfopt.documents.study import Study
 from dfopt.errors import PlanError
@@ -76,14 +77,14 @@ class Runs:
         write_frame(self.frame(), path, "parquet")
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{count} {status}" for status, count in self.counts().items())
+        said = ", ".join(f"{count} {status_name(status)}" for status, count in self.counts().items())
         plural = "" if len(self.cells) == 1 else "s"
         return f"Runs({self.study.name}: {len(self.cells)} cell{plural}, {said})"
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        counts = ((status.replace("_", " "), str(count)) for status, count in self.counts().items())
+        counts = ((status_name(status), str(count)) for status, count in self.counts().items())
         facts = [("study", self.study.name), ("cells", str(len(self.cells))), *counts]
         words = {True: "yes", False: "no", None: "open"}
         rows = [

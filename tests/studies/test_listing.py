@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from dfopt.cli import app
 from dfopt.documents.store import line_of, read_records, write_new
-from dfopt.documents.study_columns import COLUMNS
+from dfopt.documents.study_columns import ASKED, COLUMNS
 from dfopt.errors import DocumentError, PlanError
 from dfopt.studies.listing import listing, narrowed
 from dfopt.studies.runs import Runs
@@ -49,7 +49,7 @@ def test_without_the_study_the_records_say_the_same(folder: Path, runs: Runs) ->
     shared = [name for name in whole.columns if name in alone.columns]
     assert {"system", "degree", "tp", "plan", "utilization", "flop_per_s", "note"} <= set(shared)
     for name in shared:
-        if name != "note":  # the frame adds what prices are missing
+        if name not in ("note", *ASKED):  # the frame adds missing prices, and what was asked where there is no mapping
             assert alone[name].isna().equals(whole[name].isna()), name
             assert alone[name].dropna().tolist() == whole[name].dropna().tolist(), name
 
@@ -64,7 +64,9 @@ def test_with_the_study_the_frame_has_all_columns(folder: Path, runs: Runs) -> N
 def test_every_column_has_a_unit_or_is_none_of_a_quantity() -> None:
     """Names say the unit, or the text of the column says that there is none."""
     suffixes = ("_s", "_c", "_w", "_j", "_bytes", "_usd", "_per_s", "_per_step", "_per_dollar", "_per_watt", "_share")
+    suffixes += ("_per_chip", "_per_sequence")
     plain = {
+        *ASKED,
         "status", "gap", "level_gap", "utilization", "tp", "mp", "pp", "dp", "microbatches", "layers_per_stage",
         "interleave",
         "plan", "partitions", "bound_by", "chips", "tiles", "note", "cell", "dfopt", "refresh_rate", "limits_broken",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
+from dfopt.documents.study_columns import ASKED, AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.errors import PlanError
 from dfopt.studies.selection import check_column, telling
 from dfopt.units import Dimension
@@ -27,6 +27,7 @@ _UNITS: Final[tuple[tuple[str, str, float, Dimension | None], ...]] = (
     # by the end of a column's name: what it is in, the factor to that, and its dimension if it has one
     ("_bytes_per_s", "bytes/s", 1.0, "bandwidth"), ("flop_per_s", "FLOP/s", 1.0, "flop_rate"),
     ("samples_per_s", "samples/s", 1.0, None), ("tokens_per_s", "tokens/s", 1.0, None),
+    ("_per_chip", "tokens/s/chip", 1.0, None), ("_per_sequence", "tokens/s/sequence", 1.0, None),
     ("_bytes", "bytes", 1.0, "bytes"), ("_per_dollar", "FLOP/s/USD", 1.0, None), ("_per_watt", "FLOP/s/W", 1.0, None),
     ("flop_per_step", "FLOP", 1.0, "flop"), ("_usd", "USD", 1.0, None), ("_w", "W", 1.0, "power"),
     ("_j", "J", 1.0, "energy"), ("_s", "s", 1.0, "time"), ("utilization", "% of peak", 100.0, "ratio"),
@@ -91,7 +92,9 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
 
 def axis_columns(rows: Sequence[Row]) -> list[str]:
     """Columns that name a cell: the study's axes, and parameters, which come before the first figure."""
-    return [str(name) for name in rows[0] if name in AXIS_COLUMNS or name not in COLUMNS]
+    names = [str(name) for name in rows[0]]
+    first = names[: names.index("status")] if "status" in names else []
+    return [name for name in names if name in AXIS_COLUMNS or name not in COLUMNS or (name in ASKED and name in first)]
 
 
 def varying(rows: Sequence[Row], apart: Sequence[str] = ()) -> list[str]:

@@ -33,16 +33,17 @@ def pareto(
 ) -> Axes:
     """Draw two figures of every cell of a sweep against each other, and the front that no cell beats in both.
 
-    Every workload has a front of its own: cells that do other work do not beat each other. Less is better of times,
-    prices, powers and resources, more of the others. `PlanError` if a column is not there or has no figures.
+    Every workload has a front of its own: cells that do other work do not beat each other; or else every value of the
+    column ``by``. Less is better of times, prices, powers and resources, more of the others. `PlanError` if a column is
+    not there or has no figures.
 
     Parameters
     ----------
     runs : Runs, pandas.DataFrame or list of dict
         What ``df.sweep`` returned, its frame, or rows.
     x, y, by : str
-        Columns with figures, and one of at most seven labels that colours and marks tell apart; by default the graph,
-        or the first axis that varies and has so few.
+        Columns with figures, and one of at most seven labels that have colours, marks and a front of their own; by
+        default colours are those of the graph, or of the first axis that varies and has so few.
 
     Examples
     --------
@@ -73,7 +74,8 @@ def pareto(
     signs = [1 if cells.smaller_is_better(name) else -1 for name in (x, y)]
     works: dict[object, list[int]] = {}  # cells that do the same: a parameter of a graph may change the work of a step
     for i, row in enumerate(kept):
-        works.setdefault((text_of(row, "graph"), figure_of(row, "flop_per_step")), []).append(i)
+        work = text_of(row, by) if by else (text_of(row, "graph"), figure_of(row, "flop_per_step"))
+        works.setdefault(work, []).append(i)
     best: list[int] = []
     for mine in works.values():
         found = [mine[i] for i in front([(signs[0] * points[i][0], signs[1] * points[i][1]) for i in mine])]
@@ -81,7 +83,7 @@ def pareto(
             *zip(*(points[i] for i in found), strict=True), color=BLACK, linewidth=1.1, linestyle="--", zorder=2
         )
         best += found
-    line.set_label("Pareto front" + (" of each workload" if len(works) > 1 else ""))
+    line.set_label("Pareto front" + (f" of each {(by or 'workload').replace('_', ' ')}" if len(works) > 1 else ""))
     handles.append(line)
     for figures, log in zip(zip(*points, strict=True), (ax.set_xscale, ax.set_yscale), strict=True):
         if min(figures) > 0 and max(figures) / min(figures) > 30:

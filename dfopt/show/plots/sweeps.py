@@ -89,12 +89,30 @@ def _pivot(
     downs = [" / ".join(text_of(row, name) or "none" for name in down) for row in rows]
     spots = list(zip(downs, (text_of(row, across) or "none" for row in rows), strict=True))
     lines = {line: i for i, line in enumerate(dict.fromkeys(line for line, _ in spots))}
-    columns = {column: i for i, column in enumerate(dict.fromkeys(column for _, column in spots))}
+    columns = {column: i for i, column in enumerate(_merged([[c for at, c in spots if at == line] for line in lines]))}
     met: dict[tuple[int, int], list[float]] = {}
     for row, (line, column) in zip(rows, spots, strict=True):
         figure = figure_of(row, value)
         met.setdefault((lines[line], columns[column]), []).extend([] if figure is None else [figure])
     return list(columns), list(lines), met
+
+
+def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
+    """Labels in the order of all lines, of which each may lack some.
+
+    Examples
+    --------
+    >>> _merged([["a", "c"], ["a", "b", "c"], ["d"]])
+    ['a', 'b', 'c', 'd']
+    """
+    merged: list[str] = []
+    for labels in orders:
+        place = 0 if set(labels) & set(merged) else len(merged)
+        for label in labels:
+            if label not in merged:
+                merged.insert(place, label)
+            place = max(place, merged.index(label) + 1)
+    return merged
 
 
 def _size(columns: list[str], lines: list[str]) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from dfopt.documents.result import status_name
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.show import plots
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, subtitle, table
@@ -22,6 +23,7 @@ __all__ = ["sweep_report"]
 _CELLS: Final = 14_000  # of the table of cells: about half of the limit of the file
 _MAPS: Final = 8  # workloads that are drawn
 _LAST: Final = ("note", "cell", "dfopt")  # what few readers look for
+_FRONTS: Final = "Every cell{} by {} and {}, with the fronts that no cell beats in both."
 _HOLDS: Final = {True: ("yes", "good"), False: ("no", "bad"), None: ("open", "open")}
 
 
@@ -36,6 +38,7 @@ def sweep_report(
     value: str | None = None,
     x: str | None = None,
     y: str | None = None,
+    by: str | None = None,
     version: str = "",
     limit: int = LIMIT,
 ) -> str:
@@ -52,6 +55,8 @@ def sweep_report(
     value, x, y : str, optional
         Columns of the heat map, and of the two axes of the scatter; by default utilization, and the first of price,
         power, chips and memory in use that differs between cells, against the achieved rate.
+    by : str, optional
+        Column each of whose values has a front of its own in the scatter; by default cells that do the same work.
 
     Raises
     ------
@@ -74,23 +79,31 @@ def sweep_report(
     across, up = scatter_columns(rows)
     sections = [
         Section("claims", "Claims", [_claims(claims)]) if claims else None,
-        Section("figures", "Figures", _figures(rows, value or "utilization", x or across, y or up)),
+        Section("figures", "Figures", _figures(rows, value or "utilization", x or across, y or up, by)),
         _cells(rows), inputs_section(about, remarks, notes), _columns(rows),
     ]  # fmt: skip
     return assemble(f"{name}: dfopt report", _head(name, rows, about, claims), sections, version, limit)
 
 
-def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str) -> list[Figure]:
+def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | None) -> list[Figure]:
     """For every workload of a sweep a heat map of one figure, and two figures against each other."""
     graphs = list(dict.fromkeys(text_of(row, "graph") for row in rows)) if "graph" in varying(rows) else []
+    others = varying(rows, ["graph"])
+    if len(graphs) > 1 and len(others) == 1:  # a line for each graph: one map has them all
+        words = f"Heat map of {label_of(value)[0]} by graph and {others[0]}; hatched where a cell has no mapping."
+        every = [draw("map", words, plots.heat_map, rows, value, x=others[0], y="graph", paper=True)]
+        return [
+            *every,
+            draw("pareto", _FRONTS.format("", label_of(x)[0], label_of(y)[0]), plots.pareto, rows, x, y, by),
+        ]
     parts = {name: [row for row in rows if text_of(row, "graph") == name] for name in graphs[:_MAPS]} or {"": rows}
     found = []
     for number, (name, mine) in enumerate(parts.items()):
         of = f" of {name}" if name else ""
         words = f"Heat map of {label_of(value)[0]}{of}; hatched where a cell has no mapping."
         found.append(draw(f"map-{number}", words, plots.heat_map, mine, value, title=name or None, paper=True))
-        words = f"Every cell{of} by {label_of(x)[0]} and {label_of(y)[0]}, with the front that no cell beats in both."
-        found.append(draw(f"pareto-{number}", words, plots.pareto, mine, x, y))
+        words = _FRONTS.format(of, label_of(x)[0], label_of(y)[0])
+        found.append(draw(f"pareto-{number}", words, plots.pareto, mine, x, y, by))
     if len(graphs) > _MAPS:
         why = f"the first {_MAPS} of {len(graphs)} workloads are; `dfopt plot` draws the others"
         found.append(Figure("more", "Figures of all workloads.", why=why))
@@ -103,7 +116,7 @@ def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]
     gaps = [gap for row in solved if (gap := figure_of(row, "gap")) is not None]
     boxes: list[tuple[str, object]] = [
         ("cells", f"{len(rows)} cell{'' if len(rows) == 1 else 's'}"),
-        ("status", ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.most_common())),
+        ("status", ", ".join(f"{count} {status_name(status)}" for status, count in counts.most_common())),
     ]
     if gaps:
         boxes.append(("worst gap to any mapping", percent(max(gaps))))
@@ -168,7 +181,7 @@ def _problems(rows: list[dict[str, Any]]) -> Html | None:
         status = text_of(row, "status")
         if status not in SOLVED:
             found[status or "unknown", text_of(row, "note").strip().partition("\n")[0]] += 1
-    lines = [[status.replace("_", " "), count, message] for (status, message), count in found.items()]
+    lines = [[status_name(status), count, message] for (status, message), count in found.items()]
     return table("Cells without a mapping", ["status", "cells", "why"], lines) if lines else None
 
 
