@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from dfopt.documents.result import status_name
+from dfopt.documents.heat import status_name
 from dfopt.documents.study_columns import ASKED
 from dfopt.show.grid import Grid, Kind, Shown
 from dfopt.studies.claims import Verdict

@@ -47,6 +47,25 @@ HEAT_WORDS = {
 }
 
 
+STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
+    "optimal": "optimal: no mapping in the space is better",
+    "optimal_per_level": "optimal per level",
+    "limit_with_solution": "stopped by the time limit",
+    "interrupted_with_solution": "stopped by Ctrl-C",
+}
+
+
+def status_name(status: str) -> str:
+    """What a solve or a cell ended with, in words.
+
+    Examples
+    --------
+    >>> status_name("optimal"), status_name("limit_with_solution"), status_name("no_solution")
+    ('optimal', 'stopped by the time limit', 'no solution')
+    """
+    return STATUS_WORDS.get(status, status.replace("_", " ")).partition(":")[0]
+
+
 class HeatProof(Part):
     """What the optimiser showed of the heat-aware mapping, at the last leakage and refresh rate."""
 

@@ -11,7 +11,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Part, digest_of
 from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
-from dfopt.documents.heat import HEAT_WORDS, HeatProof
+from dfopt.documents.heat import STATUS_WORDS, HeatProof
 from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
@@ -359,23 +359,6 @@ LOOSE = "all was searched, nothing more can be proven"
 NEAR = "as near to the best as was asked for"
 """The note of a plan that could be better by no more than the gap that was asked for."""
 _SPENT = 0.4  # share of the time limit: the least after which it can have ended a search, as a sharding has half of it
-STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
-    "optimal": "optimal: no mapping in the space is better",
-    "optimal_per_level": "optimal per level",
-    "limit_with_solution": "stopped by the time limit",
-    "interrupted_with_solution": "stopped by Ctrl-C",
-}
-
-
-def status_name(status: str) -> str:
-    """What a solve or a cell ended with, in words.
-
-    Examples
-    --------
-    >>> status_name("optimal"), status_name("limit_with_solution"), status_name("no_solution")
-    ('optimal', 'stopped by the time limit', 'no solution')
-    """
-    return STATUS_WORDS.get(status, status.replace("_", " ")).partition(":")[0]
 
 
 def status_words(result: Result) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dfopt.documents.files import replaced
+from dfopt.documents.heat import status_name
 from dfopt.documents.html import facts_html, table_html
-from dfopt.documents.result import status_name
 from dfopt.documents.store import Record
 from dfopt.documents.study import Study
 from dfopt.errors import PlanError

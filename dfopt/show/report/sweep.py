@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dfopt.documents.result import status_name
+from dfopt.documents.heat import status_name
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.show import plots
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, subtitle, table
