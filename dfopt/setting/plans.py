@@ -19,8 +19,10 @@ from dfopt.documents.system import System
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import layers_per_stage
+from dfopt.setting.instance import Setting
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.offloads import looked_at_later, offloads
+from dfopt.setting.pinned import pin_reasons
 from dfopt.setting.placements import placements
 from dfopt.setting.recomputed import with_recomputed
 from dfopt.setting.schedules import of_schedule
@@ -191,6 +193,12 @@ def asked_plans(
         free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
         free = free[:1] if looked_at_later(graph, assumptions) else free
         found = [one.model_copy(update={"placement": each}) if each else one for one in found for each in free]
+    if asked.pin_sharding:
+        reasons = list(pin_reasons(Setting(graph, system, assumptions), asked.pin_sharding, found))
+        rejected += [Rejected(plan, reason) for plan, reason in zip(found, reasons, strict=True) if reason]
+        found = [plan for plan, reason in zip(found, reasons, strict=True) if not reason]
+        if not found:
+            raise PlanError("; ".join(dict.fromkeys(reasons)))
     return found, rejected
 
 

@@ -21,6 +21,7 @@ from dfopt.physics.states import cached_bytes
 from dfopt.setting.conversions import gathered_late, overhead_of_kernels, readers_pay
 from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
+from dfopt.setting.pinned import forbidden_pins
 from dfopt.setting.tables import compute_seconds
 
 Floats = NDArray[np.float64]
@@ -221,16 +222,12 @@ def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> F
 
 def _options(instance: Instance, pins: dict[str, Sharding]) -> list[tuple[int, Sharding]]:
     degree = instance.plan.shards
+    if reason := forbidden_pins(instance.setting, pins, degree):
+        raise PlanError(reason)
     found: list[tuple[int, Sharding]] = []
     for k, kernel in enumerate(instance.graph.kernels):
         legal = ops.legal_schemes(kernel, degree, instance.assumptions)
-        pinned = pins.get(kernel.name)
-        if pinned is not None and degree > 1:
-            if pinned not in legal:
-                raise PlanError(
-                    f"kernel {kernel.name!r} cannot be sharded by {pinned!r} over {degree} chips;"
-                    f" it allows {', '.join(legal)}"
-                )
-            legal = (pinned,)
+        if kernel.name in pins and degree > 1:
+            legal = (pins[kernel.name],)
         found.extend((k, scheme) for scheme in legal)
     return found

@@ -1,0 +1,32 @@
+"""Plans under which schemes that are fixed by hand are legal: what one of them forbids is left out, not refused."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.physics import ops
+from dfopt.setting.instance import Setting
+
+__all__ = ["forbidden_pins", "pin_reasons"]
+
+
+def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) -> str:
+    """Why the kernels of a graph cannot all have the schemes fixed for them over so many chips; empty if they can."""
+    for kernel in setting.graph.kernels if degree > 1 else ():
+        legal = ops.legal_schemes(kernel, degree, setting.assumptions)
+        if (pinned := pins.get(kernel.name, legal[0])) not in legal:
+            allowed = f"it allows {', '.join(legal)}"
+            return f"kernel {kernel.name!r} cannot be sharded by {pinned!r} over {degree} chips; {allowed}"
+    return ""
+
+
+def pin_reasons(setting: Setting, pins: Mapping[str, Sharding], plans: list[Plan]) -> Iterator[str]:
+    """The same of every plan, whose second axis may leave a chip less of a kernel to share out."""
+    reasons: dict[Hashable, str] = {}
+    for plan in plans:
+        key = plan.shards, plan.modules, plan.member_dims, plan.tensor_overlap
+        if key not in reasons:
+            reasons[key] = forbidden_pins(setting.seen(plan), pins, plan.shards)
+        yield reasons[key]
