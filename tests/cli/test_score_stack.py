@@ -93,7 +93,7 @@ def test_it_says_what_the_model_leaves_out(folder: Path, tmp_path: Path) -> None
     assert "kernel launches" in one.out and "left out" in one.out, one.err
     result = tmp_path / "result.json"
     assert call("solve", folder / "graph.yaml", gpu, "-q", "--no-sensitivity", "-o", result).code == 0
-    assert "left out     kernel launches\n" in call("score", result).out
+    assert "left out       kernel launches\n" in call("score", result).out
     both = call("score", result, folder / "result.json").out
     assert both.endswith("left out  kernel launches\n")
 

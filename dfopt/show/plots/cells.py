@@ -93,7 +93,7 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
 def axis_columns(rows: Sequence[Row]) -> list[str]:
     """Columns that name a cell: the study's axes, and parameters, which come before the first figure."""
     names = [str(name) for name in rows[0]]
-    first = names[: names.index("status")] if "status" in names else []
+    first = names[: names.index("status")] if "status" in names else names
     return [name for name in names if name in AXIS_COLUMNS or name not in COLUMNS or (name in ASKED and name in first)]
 
 
