@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from dfopt.documents.breakdown import Breakdown, LinkTime
@@ -11,10 +12,9 @@ from dfopt.documents.score import Score
 from dfopt.units import format as show_unit
 from dfopt.units import number
 
-__all__ = ["dollars", "held_words", "bound_words", "hidden_words", "parts_words", "percent", "time_facts"]
+__all__ = ["dollars", "held_words", "bound_parts", "hidden_words", "parts_words", "percent", "time_facts"]
 
 
-_RESOURCES: Final = {"compute": "compute", "memory": "memory", "network": "network", "sram": "SRAM"}
 _WORK: Final = ("forward_s", "backward_s", "recompute_s", "optimizer_s")
 
 
@@ -56,32 +56,32 @@ def time_facts(score: Score) -> list[tuple[str, str]]:
     """Where the time of a step goes: what binds it, and the parts of the step; either adds up to it."""
     if score.breakdown is None:
         return []
-    rows = [("time bound by", bound_words(score)), ("step", parts_words(score.breakdown))]
+    rows = [("time bound by", _shares(bound_parts(score))), ("step", parts_words(score.breakdown))]
     if busy := hidden_words(score.breakdown, score.link_time):
         rows.append(("links busy", busy))
     return rows
 
 
-def bound_words(score: Score) -> str:
-    """What binds the time of a step: the resource of its work, latency and bandwidth of its network, and the rest."""
+def bound_parts(score: Score) -> dict[str, float]:
+    """Seconds of a step by what binds them: a resource of the chip, latency or bandwidth of its network, or the rest.
+
+    Of the sum of them, which is the step, the network has what communication makes it longer, shared between latency
+    and bandwidth as the time on links is.
+    """
     parts, linked = score.breakdown or Breakdown(), score.link_time or LinkTime()
-    whole, late = parts.total, min((score.link_latency_s or 0.0) / (linked.total or 1.0), 1.0)
-    work = math.fsum(dict(parts)[name] for name in _WORK) / whole
-    sent = math.fsum(dict(parts)[name] for name in dict(linked)) / whole
-    shares = {_RESOURCES[name]: work * share for name, share in _work(score).items()}
-    split = {"network latency": sent * late, "network bandwidth": sent * (1 - late)}
-    shares |= {"network": sent} if score.link_latency_s is None else split  # results of before do not tell
-    rest = {name: part / whole for name, part in parts.parts.items() if f"{name}_s" not in {*_WORK, *dict(linked)}}
-    named = {name.replace("_", " "): share for name, share in (shares | rest).items() if share > 0}
-    return ", ".join(f"{name} {percent(share)}" for name, share in named.items())
+    work, sent = (math.fsum(dict(parts)[name] for name in names) for names in (_WORK, dict(linked)))
+    late = min((score.link_latency_s or 0.0) / (linked.total or 1.0), 1.0)
+    split = {"network_latency": sent * late, "network_bandwidth": sent * (1 - late)}
+    spent = {name: work * share for name, share in _work(score).items()}
+    spent |= {"network": sent} if score.link_latency_s is None else split  # results of before do not tell
+    spent |= {name: part for name, part in parts.parts.items() if f"{name}_s" not in {*_WORK, *dict(linked)}}
+    return {name: seconds for name, seconds in spent.items() if seconds > 0}
 
 
 def _work(score: Score) -> dict[str, float]:
     """Shares of the resources of a chip in the work of the slowest stage; what takes turns has its share each."""
-    slowest, spent = (
-        max(score.stages, key=lambda stage: stage.time_s),
-        dict.fromkeys(("compute", "memory", "sram"), 0.0),
-    )
+    slowest = max(score.stages, key=lambda stage: (stage.time_s, stage.layers * stage.layer_time_s + stage.once_time_s))
+    spent = dict.fromkeys(("compute", "memory", "sram"), 0.0)
     for part in score.partitions:
         terms = {name: time for name, time in part.terms.items() if name != "network"}
         if part.time_s < (1 - 1e-9) * math.fsum(part.terms.values()):  # they overlap
@@ -100,8 +100,13 @@ def parts_words(breakdown: Breakdown | MemoryBreakdown) -> str:
     >>> parts_words(Breakdown(forward_s=1.0, backward_s=3.0))
     'forward 25 %, backward 75 %'
     """
-    told = {name.replace("_", " "): part / breakdown.total for name, part in breakdown.parts.items()}
-    return ", ".join(f"{name} {percent(share)}" for name, share in told.items())
+    return _shares(breakdown.parts)
+
+
+def _shares(parts: Mapping[str, float]) -> str:
+    whole = math.fsum(parts.values())
+    named = {name.replace("_", " ").replace("sram", "SRAM"): part / whole for name, part in parts.items()}
+    return ", ".join(f"{name} {percent(share)}" for name, share in named.items())
 
 
 def hidden_words(breakdown: Breakdown, link_time: LinkTime | None) -> str:

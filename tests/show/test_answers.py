@@ -18,7 +18,7 @@ from dfopt.machines.stacks import load_stack, with_stack
 from dfopt.show import accuracy
 from dfopt.show.asked import asked_facts, batch_words
 from dfopt.show.grid import print_to
-from dfopt.show.parts import bound_words, parts_words
+from dfopt.show.parts import bound_parts, parts_words
 from dfopt.show.tables import result_report
 
 ROOT = Path(__file__).parents[2]
@@ -76,21 +76,19 @@ def test_the_other_efficiency_stands_beside() -> None:
     assert dict(asked_facts(decoded("calibrated")))["efficiency"] == "measured (h100-calibrated)"
 
 
-def shares(words: str) -> dict[str, float]:
-    return {name: float(share) for name, share in re.findall(r"([a-zA-Z ]+?) ([\d.e-]+) %(?:, )?", words)}
-
-
 def test_what_binds_and_the_parts_of_a_step_add_up_in_every_phase() -> None:
     score = decoded().score
     assert score.breakdown is not None and score.link_latency_s is not None and score.link_time is not None
-    binds, parts = shares(bound_words(score)), shares(parts_words(score.breakdown))
-    assert sum(binds.values()) == pytest.approx(100, abs=0.1) == sum(parts.values())
-    sent = binds["network latency"] + binds["network bandwidth"]
-    assert sent == pytest.approx(parts["tensor parallel"], abs=0.02)
+    binds, parts = bound_parts(score), score.breakdown.parts
+    assert sum(binds.values()) == pytest.approx(score.step_time_s) == sum(parts.values())
+    sent = binds["network_latency"] + binds["network_bandwidth"]
+    assert sent == pytest.approx(parts["tensor_parallel"])
     late = score.link_latency_s / score.link_time.total
-    assert binds["network latency"] == pytest.approx(sent * late, abs=0.02) and late > 0.5, "small messages wait"
+    assert binds["network_latency"] == pytest.approx(sent * late) and late > 0.5, "small messages wait"
     rows = {line.split("  ")[0]: line for line in printed(decoded())}
-    assert rows["time bound by"].endswith(bound_words(score)) and rows["step"].endswith(parts_words(score.breakdown))
+    share = 100 * binds["memory"] / score.step_time_s
+    assert rows["time bound by"].startswith(f"time bound by  memory {share:.4g} %, network latency ")
+    assert rows["step"].endswith(parts_words(score.breakdown))
     assert re.search(r"[\d.]+ (MB )?of 85.9 GB, [\d.]+ % \(a chip of the heaviest stage\)", rows["DRAM"])
 
 

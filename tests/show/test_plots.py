@@ -27,7 +27,7 @@ from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.mapping import Pause
 from dfopt.errors import DocumentError, PlanError
 from dfopt.physics.schedule import overlap_of
-from dfopt.show.plots.breakdown import step_parts
+from dfopt.show.parts import bound_parts
 from dfopt.show.plots.output import SUFFIXES
 from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
 from dfopt.show.plots.step import PARTS
@@ -148,7 +148,7 @@ def test_axes_may_be_the_callers(kind: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_is_the_sum_of_its_parts(name: str) -> None:
     one = result(name)
-    assert sum(step_parts(one).values()) == pytest.approx(one.step_time_s, rel=1e-9)
+    assert sum(bound_parts(one.score).values()) == pytest.approx(one.step_time_s, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -273,7 +273,7 @@ def test_a_pause_to_cool_is_a_part_of_the_step_of_its_own() -> None:
     slow = one.mapping.model_copy(update={"pauses": (Pause(stage=0, time=1e-3),)})
     score = df.evaluate(slow, one.graph, one.system, one.assumptions)
     cooled = one.model_copy(update={"mapping": slow, "score": score, "step_time_s": score.step_time_s})
-    parts = step_parts(cooled)
+    parts = bound_parts(cooled.score)
     assert parts["pause"] == pytest.approx(one.plan.microbatches * one.plan.layers_per_stage * 1e-3)
     assert sum(parts.values()) == pytest.approx(score.step_time_s, rel=1e-9)
     assert score.step_time_s - one.step_time_s == pytest.approx(parts["pause"], rel=1e-9)

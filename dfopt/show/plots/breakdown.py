@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -12,38 +11,18 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import TERMS, terms_of
+from dfopt.show.parts import bound_parts
+from dfopt.show.plots.step import PARTS
 from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, entry, head, on_stack, panels, patch, scale, short
 from dfopt.units import format as show_unit
 
-__all__ = ["breakdown", "longest", "step_parts"]
+__all__ = ["breakdown", "longest"]
 
 _MOST = 60  # bars of partitions in one picture
-_ORDER = (*TERMS, "pause", "point_to_point", "fill", "gradient")
-
-
-def step_parts(result: Result) -> dict[str, float]:
-    """Seconds of a step by what takes them; their sum is the step.
-
-    ``compute``, ``memory``, ``network`` and ``sram`` are the times of partitions that each of them binds (a
-    partition's time, not its busy time), on the slowest stage, over all microbatches. Where two of them
-    take turns, each has its share of the time that both take together.
-    """
-    score, plan = result.score, result.plan
-    slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
-    found = dict.fromkeys(_ORDER, 0.0)
-    terms: list[tuple[int, str, float]] = [(part.stage, part.bound_by, part.time_s) for part in score.partitions]
-    terms += [(pause.stage, "pause", pause.time) for pause in result.mapping.pauses or ()]
-    for stage, term, time in terms:
-        found[term] += plan.microbatches * slowest.runs.get(stage, 0) * time
-    if plan.two_batch_overlap:
-        spent, taken = math.fsum(found.values()), plan.rounds * (slowest.time_s - 2 * slowest.point_to_point_s)
-        found = {name: time * taken / (spent or 1.0) for name, time in found.items()}
-    # what a stage waits for its neighbours beyond its own work: all of the hop, or what is not hidden behind the work
-    hop = plan.rounds * slowest.time_s - math.fsum(found.values())
-    rounding = 1e-12 * score.step_time_s
-    found["point_to_point"] = (hop if hop > rounding else 0.0) + score.point_to_point_s
-    found["fill"], found["gradient"] = score.pipeline_fill_s, score.gradient_reduction_s
-    return found
+_STEP: Final = {
+    **PARTS, **LOOKS, "network_bandwidth": LOOKS["network"]._replace(label="network bandwidth"),
+    "network_latency": LOOKS["network"]._replace(label="network latency", hatch="...."),
+}  # fmt: skip
 
 
 @drawn
@@ -70,8 +49,8 @@ def breakdown(*results: Result, ax: Axes | None = None, of: Literal["partitions"
     if of == "step" or len(results) > 1:
         ax = axes(ax, 7.2, 0.9 + 0.42 * len(results))
         _steps(results, ax)
-        shown = [name for name in _ORDER if any(step_parts(result)[name] > 0 for result in results)]
-        bound = [patch(LOOKS[n], f"bound by {LOOKS[n].label}" if n in TERMS else None) for n in shown]
+        shown = dict.fromkeys(name for result in results for name in bound_parts(result.score))
+        bound = [patch(_STEP[n], f"bound by {_STEP[n].label}" if n.startswith(TERMS) else None) for n in shown]
         head(ax, "What takes the time of a step", bound)
         return ax
     (one,) = results
@@ -80,16 +59,16 @@ def breakdown(*results: Result, ax: Axes | None = None, of: Literal["partitions"
     note = f"\n{left} shorter partitions, {together}, are not shown" if left else ""
     wide, high = 5.0 + 0.065 * max(len(_label(one, part)) for part in parts), 0.7 + 0.19 * max(3, len(parts))
     named: Sequence[str] = terms_of(parts)
-    if ax is not None or of == "partitions":
+    if ax is not None or of == "partitions" or one.score.breakdown is None:
         ax = axes(ax, wide, high)
     else:
         ax, lower = panels(wide, [high, 0.95])
         _steps(results, lower)
-        named = [name for name in _ORDER if name in terms_of(parts) or step_parts(one)[name] > 0]
+        named = [*dict.fromkeys([*named, *bound_parts(one.score)])]
     _partitions(one, parts, ax)
     mark = entry("time taken", marker="|", markersize=9, markeredgewidth=2.2, color="black")
     title = f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}{on_stack(one)}"
-    head(ax, title, [*(patch(LOOKS[name]) for name in named), mark])
+    head(ax, title, [*(patch(_STEP[name]) for name in named), mark])
     return ax
 
 
@@ -109,7 +88,7 @@ def _stacked(ax: Axes, times: Mapping[str, Sequence[float]], labels: Sequence[st
     """Bars below each other, in each the times of several kinds; returns where they end."""
     ends = np.zeros(len(labels))
     for name, widths in times.items():
-        look = LOOKS[name]
+        look = _STEP[name]
         ax.barh(
             range(len(labels)), widths, left=ends, height=height, color=look.colour, hatch=look.hatch,
             edgecolor="black", linewidth=0.4,
@@ -131,9 +110,10 @@ def _partitions(result: Result, parts: list[PartitionScore], ax: Axes) -> None:
 
 
 def _steps(results: tuple[Result, ...], ax: Axes) -> None:
-    whole = [step_parts(result) for result in results]
+    whole = [bound_parts(result.score) for result in results]
     unit_s, unit = scale(max(result.step_time for result in results))
-    times = {name: [parts[name] / unit_s for parts in whole] for name in _ORDER if any(one[name] for one in whole)}
+    shown = dict.fromkeys(name for parts in whole for name in parts)
+    times = {name: [parts.get(name, 0.0) / unit_s for parts in whole] for name in shown}
     names = [f"{one.mapping.graph} on {one.mapping.system}\n{one.plan.label}" for one in results]
     ends = _stacked(ax, times, names if len(names) > 1 else ["step, by what binds"], 0.6)
     for row, result in enumerate(results):

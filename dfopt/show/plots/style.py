@@ -60,10 +60,6 @@ LOOKS: Final = {
     "memory": Look("DRAM", PALETTE["orange"], "////"),
     "network": Look("network", PALETTE["green"], "||||"),
     "sram": Look("SRAM", GREY, "...."),
-    "pause": Look("pause to cool", PALETTE["yellow"], "----"),
-    "point_to_point": Look("point to point", PALETTE["purple"], "\\\\\\\\"),
-    "fill": Look("pipeline fill", PALETTE["sky"], "xxxx"),
-    "gradient": Look("gradient reduction", PALETTE["vermillion"], "++++"),
 }
 _STYLE: Final[dict[str, Any]] = {
     "font.size": 8.0,
