@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
@@ -93,7 +93,7 @@ class JointSearch(KnownSearch):
         try:
             joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
             self.levelled = [plan for plan in self.legal if not joint[plan]]
-            yield from self._steps([plan for plan in self.legal if joint[plan]])
+            yield from self._steps([plan for plan in self.legal if joint[plan]], self.check_time)
         except OutOfTime:  # before all plans had a bound
             self._give_up_graph(low, late=True)
 
@@ -102,10 +102,10 @@ class JointSearch(KnownSearch):
         for _ in self._steps(legal):
             pass
 
-    def _steps(self, legal: list[Plan]) -> Steps:
+    def _steps(self, legal: list[Plan], check_time: Callable[[], None] = lambda: None) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
-        self._bound_all(legal, self.check_time)
+        self._bound_all(legal, check_time)
         self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)
         self.units: dict[Unit, Found] = {}
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
