@@ -3,9 +3,8 @@
 A graph file is written in one of two ways: explicit ``kernels`` and ``tensors``, or ``workload: NAME`` with
 ``parameters``, which a builder in :mod:`dfopt.workloads` expands. Both end as the same :class:`Graph`.
 
-Axes follow the convention of the paper we build on (DFModel, section IV): the output of a kernel is an ``outer`` batch
-of ``m x n`` matrices, ``m`` the feature axis, ``n`` the token axis, and ``k`` the contraction of a matrix product. What
-is apart for every sample, such as attention, has one such batch for each of its ``samples``.
+Axes follow DFModel, section IV: a kernel makes an ``outer`` batch of ``m x n`` matrices, of ``m`` features and ``n``
+tokens, by a contraction over ``k``. What is apart for every sample has one such batch for each of its ``samples``.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import networkx as nx
 from pydantic import ConfigDict, Field, model_validator
 
+from dfopt.documents.architecture import Architecture
 from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.communication import CollectiveKind as CollectiveKind
@@ -71,8 +71,7 @@ class Kernel(Part):
     )
     pass_: Pass = Field(default="forward", alias="pass")
     role: Role | None = Field(
-        default=None,
-        description="its part in a layer, for libraries that do several at once; backward kernels keep it",
+        default=None, description="its part in a layer, for libraries that do several at once; backward kernels too"
     )
     density: float | None = Field(
         default=None,
@@ -245,6 +244,7 @@ class Graph(Named):
         default=None, description="type in which gradients of parameters are held; none = that of activations"
     )
     trained: Trained | None = Field(default=None, description="types of what its training has beside that")
+    architecture: Architecture | None = Field(default=None, description="of what no cost depends on; none = not known")
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
     tokens: Tokens | None = Field(default=None, description="of one evaluation; none = one of every sample")

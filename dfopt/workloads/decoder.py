@@ -18,6 +18,7 @@ from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph
 from dfopt.documents.published import Counts
 from dfopt.workloads import stack
+from dfopt.workloads.blocks.ends import FOR_FILES
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.layer import LayerParameters
 from dfopt.workloads.recompute import checkpointed, without_full
@@ -64,6 +65,9 @@ class DecoderParameters(LayerParameters, ServingParameters):
     bias: Literal["none", "qkv", "all"] = Field(
         default="none", description="projections with a bias; for the parameter count"
     )
+    qk_norm: Literal["none", "head", "all"] = Field(default="none", description="for files of other tools: not drawn")
+    rotary_base: float | None = Field(default=None, gt=0, description=FOR_FILES)
+    rotary_scaling: float | None = Field(default=None, gt=0, description=FOR_FILES)
     window: int | None = Field(
         default=None, ge=1, le=10**8, description="tokens that local layers attend to; none if left out"
     )
@@ -142,10 +146,12 @@ def build(p: DecoderParameters, **about: str) -> Graph:
     >>> [graph.output_bytes(name) for name in ("Q_Proj", "K_Proj", "V_Proj")]
     [4096.0, 1024.0, 1024.0]
     """
-    if (every := p.checkpoint_every or 1) == 1:
-        return stack.build(as_stack(p), drawn=p.drawn, **about)
-    inside = p.model_copy(update={"recompute": without_full(p.recompute)})
-    return checkpointed(stack.build(as_stack(inside), drawn=every, **about), p.recompute, every)
+    every = p.checkpoint_every or 1
+    inside = p if every == 1 else p.model_copy(update={"recompute": without_full(p.recompute)})
+    graph = stack.build(as_stack(inside), drawn=p.drawn if every == 1 else every, **about)
+    normed = graph.architecture and graph.architecture.model_copy(update={"qk_norm": p.qk_norm})
+    graph = graph.model_copy(update={"architecture": normed})
+    return graph if every == 1 else checkpointed(graph, p.recompute, every)
 
 
 def as_stack(p: DecoderParameters) -> stack.StackParameters:

@@ -24,6 +24,7 @@ from dfopt.documents.published import Counts
 from dfopt.documents.routing import Routing
 from dfopt.documents.sections import Section, repeated
 from dfopt.errors import did_you_mean, json_path
+from dfopt.workloads.architecture import architecture_of
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
 from dfopt.workloads.blocks.conditioning import PARTS, modulation, modulation_parameters
@@ -283,6 +284,7 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
         **about,
         **p.sized,
         variant=p.variant,
+        architecture=architecture_of(p, [layer.parts for layer in p.layers.values()]),
         sections=sections,
         kernels=[k for back in (False, True) for g in graphs for k in g.kernels if (k.pass_ != "forward") == back],
         tensors=[tensor for one in graphs for tensor in one.tensors],

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from pydantic import model_validator
 
+from dfopt.documents.architecture import Architecture
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.published import Counts
@@ -84,6 +85,7 @@ def build(p: TransformerParameters, **about: str) -> Graph:
         **about,
         **p.sized,
         variant=p.variant,
+        architecture=Architecture(norm="layernorm"),
         sections=repeated(p.layers),
         kernels=kernels,
         tensors=tensors,

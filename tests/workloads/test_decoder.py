@@ -248,8 +248,11 @@ def test_counts_of_the_models_that_transformer_draws(graph: str, vocab: int, pub
 
 
 def test_what_is_for_the_count_changes_nothing_in_the_graph() -> None:
-    said = {"tie_embeddings": True, "learned_positions": 9, "bias": "all", "vocab": 3}
-    assert build(**SMALL | said) == build(**SMALL)
+    said = {"tie_embeddings": True, "learned_positions": 9, "bias": "all", "vocab": 3, "qk_norm": "head"}
+    said, plain = build(**SMALL | said), build(**SMALL)
+    assert said.model_copy(update={"architecture": plain.architecture}) == plain
+    kept = said.architecture
+    assert kept is not None and (kept.bias, kept.qk_norm, kept.tied_embeddings) == ("all", "head", True)
 
 
 # --- bad parameters -----------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ from dfopt.workloads.stack import Counts, StackParameters, counts
 __all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe", "rows_of"]
 
 _SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the positions of the model
+_USUAL_BASE: Final = 10000
 _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
 FAMILIES: Final[Mapping[str, Family]] = {
     **ALIKE_FAMILIES,
@@ -311,8 +312,18 @@ def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: st
         "description": "; ".join([said, *_notes(found, parameters)]),
         "source": f"{path.name} of a Hugging Face model",
         "workload": workload,
-        "parameters": parameters,
+        "parameters": {**parameters, **_rotary(found.text.data)},
     }
+
+
+def _rotary(data: Mapping[str, Any]) -> dict[str, float]:
+    """What no cost depends on: the base of rotary position, if it is not that of most, and its scaling in Llama 3.1."""
+    rope: Any = data.get("rope_parameters") or data.get("rope_scaling") or {}
+    rope = rope.get("full_attention", rope) if isinstance(rope, Mapping) else {}
+    base, factor = data.get("rope_theta", rope.get("rope_theta")), rope.get("factor")
+    scaled = rope.get("rope_type") == "llama3" and isinstance(factor, int | float)
+    known = {"rotary_base": base if base != _USUAL_BASE else None, "rotary_scaling": factor if scaled else None}
+    return {name: float(value) for name, value in known.items() if isinstance(value, int | float) and value > 0}
 
 
 def _predicting(parameters: Mapping[str, Any]) -> int:

@@ -32,10 +32,11 @@ from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.sketch import Read, Sketch
 from dfopt.workloads.step import ServingParameters
 
-__all__ = ["BACK", "FRONT", "NORMS", "Convolution", "EndsParameters", "Head", "with_ends"]
+__all__ = ["BACK", "FOR_FILES", "FRONT", "NORMS", "Convolution", "EndsParameters", "Head", "with_ends"]
 
 NORMS: Final = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 """What kernels of norms are called."""
+FOR_FILES: Final = "for files of other tools: see architecture of a graph; none = not known"
 FRONT: Final = "embedding"
 BACK: Final = "head"
 """Names of the layers that the ends are, where not all layers are drawn."""
@@ -108,6 +109,8 @@ class EndsParameters(ServingParameters):
     embedding_norm: bool = Field(default=False, description="a norm behind the embedding, as in BERT")
     tie_embeddings: bool = Field(default=False, description="logits with the embedding's matrix")
     learned_positions: int = Field(default=0, ge=0, le=10**9, description="rows of a learned position embedding")
+    rotary_base: float | None = Field(default=None, gt=0, description=FOR_FILES)
+    rotary_scaling: float | None = Field(default=None, gt=0, description=FOR_FILES)
     token_types: int = Field(default=0, ge=0, le=10**6, description="rows of a learned embedding of types of tokens")
     input: tuple[Convolution, ...] = Field(
         default=(), max_length=100, description="products in front of the layers, of a model without a vocabulary"
