@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from dfopt.documents.architecture import Architecture
 from dfopt.documents.dtypes import Trained
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping as Mapped
@@ -21,7 +22,7 @@ from dfopt.frontends.megatron import megatron_shardings
 from dfopt.physics.overlap import hides_weights
 from dfopt.workloads.recompute import ATTENTION
 
-__all__ = ["BIASES", "NAMES", "Decisions", "decisions_of"]
+__all__ = ["NAMES", "OWN", "TRAINED", "Decisions", "decisions_of"]
 
 _RECOMPUTE: Final = "recompute: "
 _WHEN: Final = {"hidden": "hidden", "exposed": "exposed", "interleaved": "behind other chunks of layers"}
@@ -42,6 +43,7 @@ class Decisions:
     """
 
     sizes: Sizes | None
+    architecture: Architecture
     chips: int
     tensor: int
     sequence_parallel: bool
@@ -80,11 +82,10 @@ class Decisions:
     said: Mapping[str, str]
 
 
-BIASES: Final = "which norm, which projections have biases, tied embeddings: a graph does not tell"
 NAMES: Final[Mapping[str, str]] = {
     "model": "sizes of the model",
     "vocabulary": "rows of the embedding and of the logits",
-    "norms and biases": BIASES,
+    "norms and biases": "norms, biases, tied embeddings and rotary base",
     "mask": "which scores are computed",
     "batch": "samples in a step and in a microbatch",
     "precision": "types of weights, activations and operands",
@@ -118,6 +119,10 @@ NAMES: Final[Mapping[str, str]] = {
     "overlap": "communication behind compute",
 }
 """Decisions, in the order in which they are told, and what each is."""
+TRAINED: Final = ("model", "vocabulary", "norms and biases", "batch", "optimizer", "precision", "gradients", "products")
+"""Decisions that say which model is trained, and how exactly."""
+OWN: Final = ("partitions", "tiles", "network dims", "overlap")
+"""Decisions that every tool makes by itself."""
 
 
 def decisions_of(result: Result, path: str) -> Decisions:
@@ -136,6 +141,8 @@ def decisions_of(result: Result, path: str) -> Decisions:
         sizes, unlike = sizes_of(graph), ""
     except Unlike as error:
         sizes, unlike = None, str(error)
+    architecture = graph.architecture or Architecture()
+    unknown = [name for name in architecture.unknown if name != "rotary base" or (sizes is not None and sizes.rotary)]
     by_tokens, odd = _shardings(graph, mapping, plan.shards)
     context, expert, elsewhere = _second_axis(plan)
     copies = plan.members if _by_samples(plan) else 1
@@ -149,8 +156,8 @@ def decisions_of(result: Result, path: str) -> Decisions:
     moments = trained["moments"]
     said = {
         "model": unlike or _model(sizes),
-        "vocabulary": "" if sizes and sizes.vocab else "logits are not drawn",
-        "norms and biases": "not in the graph",
+        "vocabulary": str(sizes.vocab) if sizes and sizes.vocab else "logits are not drawn",
+        "norms and biases": f"not in the graph: {', '.join(unknown)}" if unknown else "",
         "mask": _mask(graph),
         "batch": f"{graph.batch} samples, {graph.microbatch} in a microbatch",
         "precision": _types(graph)[2],
@@ -185,6 +192,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
     }
     return Decisions(
         sizes=sizes,
+        architecture=architecture,
         chips=plan.shards * plan.members * plan.stages * plan.copies,
         tensor=plan.shards,
         sequence_parallel=by_tokens,

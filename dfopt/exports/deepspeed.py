@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from dfopt.errors import Issue
 from dfopt.exports.decisions import Decisions
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
@@ -79,6 +80,12 @@ def _recomputation(d: Decisions) -> Arguments | Lacks:
     return {} if d.recompute == "none" else _in_code("which functions it checkpoints")
 
 
+def _refused(d: Decisions) -> Iterator[Issue]:
+    """What its pipeline engine asserts (deepspeed/runtime/pipe/engine.py)."""
+    if d.pipeline > 1 and d.zero > 1:
+        yield Issue("$.zero_optimization.stage", f"found {d.zero} beside a pipeline", "ZeRO-1 or none, or one stage")
+
+
 def _write(arguments: Mapping[str, Any], _: str) -> str:
     return json.dumps(nested(arguments), indent=2) + "\n"
 
@@ -107,4 +114,5 @@ DEEPSPEED: Final = Tool(
         "recomputation": _recomputation,
     },
     write=_write,
+    refuses=_refused,
 )

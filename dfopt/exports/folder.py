@@ -30,12 +30,17 @@ def export(result: Result, tool: str, path: str = "<result>") -> Exported:
     PlanError
         If there is no such tool.
     DocumentError
-        If the result is of a graph that trains nothing; ``path`` is the result's.
+        If the result is of a graph that trains nothing, or the tool would not start; ``path`` is the result's.
     """
     if tool not in TOOLS:
         remedy = did_you_mean(tool, TOOLS)
         raise PlanError(f"export: expected one of {', '.join(TOOLS)}, found {tool!r}{remedy and f' ({remedy})'}")
-    return exported(TOOLS[tool], decisions_of(result, path))
+    decisions, title = decisions_of(result, path), TOOLS[tool].title
+    if refused := list(TOOLS[tool].refuses(decisions)):
+        what = ((issue.where.removeprefix("$."), issue.message, f"solve with {issue.remedy}") for issue in refused)
+        issues = [Issue("$.plan", f"{title} would not start: {name}: {text}", remedy) for name, text, remedy in what]
+        raise DocumentError(path, issues)
+    return exported(TOOLS[tool], decisions)
 
 
 def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dfopt.exports.decisions import BIASES, Decisions
-from dfopt.exports.tool import Arguments, Lacks, Tool
+from dfopt.errors import Issue
+from dfopt.exports.decisions import Decisions
+from dfopt.exports.tool import Arguments, Lacks, Tool, exported
+from dfopt.frontends.megatron.arguments import Arguments as Options
+from dfopt.frontends.megatron.refusals import refusals
 from dfopt.workloads.recompute import PARTS, ways_of
 
 __all__ = ["ALWAYS_BEHIND", "CONVERTED", "FP8", "MEGATRON", "MODULES", "UNEVEN", "UNEVEN_CHUNKS", "recomputation"]
@@ -22,6 +25,7 @@ MODULES: Final = {"attention": "core_attn"}
 """What it calls modules that are computed again, where that is another name than here."""
 _STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
 _CONTEXT: Final = "allgather"
+_ROWS: Final = 128  # --make-vocab-size-divisible-by, where nothing is said
 
 
 def _model(d: Decisions) -> Arguments | Lacks:
@@ -44,7 +48,7 @@ def _model(d: Decisions) -> Arguments | Lacks:
         found["swiglu"] = True
     if s.experts is not None:
         found |= {"num-experts": s.experts, "moe-router-topk": s.chosen, "moe-ffn-hidden-size": s.ffn}
-        found["moe-grouped-gemm"] = True
+        found |= {"moe-grouped-gemm": True} if d.weights == "bf16" else {}
     found |= {} if s.attention_dropout else {"attention-dropout": 0.0}
     found |= {} if s.hidden_dropout else {"hidden-dropout": 0.0}
     return found
@@ -52,13 +56,29 @@ def _model(d: Decisions) -> Arguments | Lacks:
 
 def _vocabulary(d: Decisions) -> Arguments | Lacks:
     if d.sizes is None or d.sizes.vocab is None:
-        return Lacks("give --vocab-size or a tokenizer")
-    return {"vocab-size": d.sizes.vocab}
+        return Lacks("give the size of the vocabulary or a tokenizer")
+    padded = -(-d.sizes.vocab // (_ROWS * d.tensor)) * _ROWS * d.tensor
+    found: Arguments = {"vocab-size": padded}
+    return found if padded == d.sizes.vocab else Lacks(f"padded to {padded}, a multiple of {_ROWS} x {d.tensor}", found)
 
 
-def _biases(d: Decisions) -> Lacks:
+def _architecture(d: Decisions) -> Arguments | Lacks:
+    """What differs from that tool's LayerNorm, biases, tied embeddings and rotary base of 10000."""
+    a, rotary = d.architecture, d.sizes is not None and d.sizes.rotary
     split = d.sizes is not None and d.sizes.experts is not None and d.tensor > 1  # then the tool refuses biases
-    return Lacks(BIASES, {"disable-bias-linear": True} if split else None)
+    found: Arguments = {"normalization": "RMSNorm"} if a.norm == "rmsnorm" else {}
+    found |= {"disable-bias-linear": True} if split or a.bias in ("none", "qkv") else {}
+    found |= {"add-qkv-bias": True} if a.bias == "qkv" else {}
+    found |= {"untie-embeddings-and-output-weights": True} if a.tied_embeddings is False else {}
+    found |= {"qk-layernorm": True} if a.qk_norm == "head" else {}
+    found |= {"rotary-base": int(a.rotary_base)} if rotary and a.rotary_base else {}
+    if rotary and a.rotary_scaling:
+        found |= {"use-rope-scaling": True, "rope-scaling-factor": a.rotary_scaling}
+    if a.qk_norm == "all":
+        return Lacks("norms of queries and keys are over each head", found)
+    return Lacks("LayerNorm, biases, tied embeddings and a base of 10000 where nothing says", found) if (
+        "norms and biases" in d.said
+    ) else found  # fmt: skip
 
 
 def _precision(d: Decisions) -> Arguments | Lacks:
@@ -134,7 +154,7 @@ def _zero(d: Decisions) -> Arguments:
     if d.zero < 2:
         return {"use-distributed-optimizer": True, **groups} if d.zero else {}
     strategy = {"data-parallel-sharding-strategy": _STRATEGY[d.zero], **groups}
-    return {"use-megatron-fsdp": True, "use-distributed-optimizer": True, **strategy}
+    return {"use-megatron-fsdp": True, "use-distributed-optimizer": True, "ckpt-format": "fsdp_dtensor", **strategy}
 
 
 def _recomputed_layers(d: Decisions) -> tuple[str, int]:
@@ -173,6 +193,17 @@ def _attention(d: Decisions) -> Arguments | Lacks:
     return {"attention-backend": "flash" if d.one_attention else "unfused"}
 
 
+def refused(d: Decisions) -> Iterator[Issue]:
+    """What would keep that tool, or one on top of it, from starting: its own rules for its own arguments."""
+    arguments = exported(MEGATRON, d).arguments
+    fields = {name.replace("-", "_"): tuple(v) if isinstance(v, list) else v for name, v in arguments.items()}
+    if d.sizes is not None:
+        yield from refusals(Options(**{name: v for name, v in fields.items() if name in Options.model_fields}))
+    if d.virtual > 1 and d.microbatches % d.pipeline:
+        message = f"found {d.microbatches} microbatches for {d.pipeline} stages in chunks"
+        yield Issue("$.global-batch-size", message, f"a multiple of {d.pipeline} microbatches")
+
+
 def _write(arguments: Mapping[str, Any], first: str) -> str:
     """Options and their values as shell words, a line each."""
     words = {name: " ".join(value) if isinstance(value, list) else value for name, value in arguments.items()}
@@ -188,7 +219,7 @@ MEGATRON: Final = Tool(
     says={
         "model": _model,
         "vocabulary": _vocabulary,
-        "norms and biases": _biases,
+        "norms and biases": _architecture,
         "batch": lambda d: {"micro-batch-size": d.microbatch, "global-batch-size": d.batch},
         "precision": _precision,
         "gradients": _gradients,
@@ -212,4 +243,5 @@ MEGATRON: Final = Tool(
         "attention": _attention,
     },
     write=_write,
+    refuses=refused,
 )

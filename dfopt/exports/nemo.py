@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
-from dfopt.exports.decisions import BIASES, Decisions
-from dfopt.exports.megatron import ALWAYS_BEHIND, CONVERTED, FP8, UNEVEN, UNEVEN_CHUNKS, recomputation
+from dfopt.exports.decisions import Decisions
+from dfopt.exports.megatron import CONVERTED, FP8, MEGATRON, recomputation, refused
 from dfopt.exports.nested import nested
-from dfopt.exports.tool import Arguments, Lacks, Tool
+from dfopt.exports.tool import Arguments, Lacks, Says, Tool
 
 __all__ = ["NEMO"]
 
@@ -21,38 +21,51 @@ _RECIPES: Final = {
 }
 
 
-def _model(d: Decisions) -> Arguments | Lacks:
-    if d.sizes is None:
-        return Lacks("layers are not equal transformer layers; give the sizes by hand")
-    s = d.sizes
-    found: Arguments = {
-        "model.num_layers": s.layers,
-        "model.hidden_size": s.hidden,
-        "model.ffn_hidden_size": s.ffn,
-        "model.num_attention_heads": s.heads,
-        "model.num_query_groups": s.kv_heads,
-        "model.kv_channels": s.head_dim,
-        "model.seq_length": s.seq,
-        "model.gated_linear_unit": s.gated,
-        "model.position_embedding_type": "rope" if s.rotary else "learned_absolute",
-    }
-    if s.experts is not None:
-        found |= {"model.num_moe_experts": s.experts, "model.moe_router_topk": s.chosen}
-        found |= {"model.moe_ffn_hidden_size": s.ffn, "model.moe_grouped_gemm": True}
-    found |= {} if s.attention_dropout else {"model.attention_dropout": 0.0}
-    found |= {} if s.hidden_dropout else {"model.hidden_dropout": 0.0}
-    return found
+_NAMES: Final[Mapping[str, tuple[str, Any] | None]] = {
+    "num-experts": ("model.num_moe_experts", None),
+    "swiglu": ("model.gated_linear_unit", True),
+    "untie-embeddings-and-output-weights": ("model.share_embeddings_and_output_weights", False),
+    "disable-bias-linear": ("model.add_bias_linear", False),
+    "micro-batch-size": ("train.micro_batch_size", None),
+    "global-batch-size": ("train.global_batch_size", None),
+    "decoder-first-pipeline-num-layers": ("model.num_layers_in_first_pipeline_stage", None),
+    "decoder-last-pipeline-num-layers": ("model.num_layers_in_last_pipeline_stage", None),
+    "overlap-grad-reduce": ("ddp.overlap_grad_reduce", None),
+    "overlap-param-gather": ("ddp.overlap_param_gather", None),
+    **dict.fromkeys(("max-position-embeddings", "group-query-attention", "cp-comm-type", "moe-token-dispatcher-type")),
+    **dict.fromkeys(("use-rope-scaling", "rope-scaling-factor")),
+}
+"""Fields for options of Megatron-LM, and their values where these are others; none where there is no field.
+
+All others are fields of the model, of the same name.
+"""
 
 
-def _vocabulary(d: Decisions) -> Arguments | Lacks:
-    if d.sizes is None or d.sizes.vocab is None:
-        return Lacks("give model.vocab_size or a tokenizer")
-    return {"model.vocab_size": d.sizes.vocab}
+def _as_megatron(decision: str) -> Says:
+    """What options of Megatron-LM say of a decision, as fields."""
+
+    def fields(arguments: Mapping[str, Any]) -> Arguments:
+        found: Arguments = {}
+        for option, value in arguments.items():
+            if (known := _NAMES.get(option, (f"model.{option.replace('-', '_')}", None))) is not None:
+                found[known[0]] = value if known[1] is None else known[1]
+        return found
+
+    def says(d: Decisions) -> Arguments | Lacks:
+        answer = MEGATRON.says[decision](d)
+        arguments = (answer.arguments or {}) if isinstance(answer, Lacks) else answer
+        why = [answer.why] if isinstance(answer, Lacks) else []
+        why += ["scaling of rotary position: in code"] if "use-rope-scaling" in arguments else []
+        return Lacks("; ".join(why), fields(arguments)) if why else fields(arguments)
+
+    return says
 
 
-def _biases(d: Decisions) -> Lacks:
-    split = d.sizes is not None and d.sizes.experts is not None and d.tensor > 1  # then the tool refuses biases
-    return Lacks(BIASES, {"model.add_bias_linear": False} if split else None)
+def _sending(d: Decisions) -> Arguments | Lacks:
+    """Messages of chunks are hidden where it is said."""
+    found: Arguments = {"model.overlap_p2p_comm": d.sends_behind or d.pipeline == 2} if d.virtual > 1 else {}
+    answer = MEGATRON.says["sending on"](d)
+    return Lacks(answer.why, found) if isinstance(answer, Lacks) else found
 
 
 def _precision(d: Decisions) -> Arguments | Lacks:
@@ -80,38 +93,6 @@ def _optimizer(d: Decisions) -> Arguments | Lacks:
         return {}
     aware: Arguments = {"optimizer.use_precision_aware_optimizer": True} if d.zero else {}
     return Lacks("types of torch: set optimizer.main_params_dtype, exp_avg_dtype and exp_avg_sq_dtype in code", aware)
-
-
-def _stages(d: Decisions) -> Arguments | Lacks:
-    if d.stages is None:
-        return {} if d.even else Lacks(UNEVEN)
-    first, most, last = d.stages
-    if d.virtual > 1:
-        if not d.even or most - min(first, last) > 1:
-            return Lacks(UNEVEN_CHUNKS)
-        counted = {"embedding": first, "loss": last}
-        return {f"model.account_for_{end}_in_pipeline_split": True for end, n in counted.items() if n < most}
-    names = ("model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage")
-    found = {name: layers for name, layers in zip(names, (first, last), strict=True) if layers != most}
-    return found if d.even else Lacks(UNEVEN, found)
-
-
-def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
-    if d.tensor_overlap and not d.sequence_parallel:
-        return Lacks("only what is gathered and scattered with sequence_parallel is hidden")
-    return {"model.tp_comm_overlap": True} if d.tensor_overlap else {}
-
-
-def _sending(d: Decisions) -> Arguments | Lacks:
-    """Messages of chunks are hidden by default; those of stages that have one cannot be."""
-    found: Arguments = {}
-    if d.virtual > 1:
-        found = {"model.overlap_p2p_comm": d.sends_behind or d.pipeline == 2}
-    if d.sends_behind and d.virtual == 1:
-        return Lacks("only stages of several chunks work while they send", found)
-    if d.virtual > 1 and d.pipeline == 2 and not d.sends_behind:
-        return Lacks(ALWAYS_BEHIND, found)
-    return Lacks("what chips hold whole is sent whole", found) if d.sends_in_parts else found
 
 
 def _zero(d: Decisions) -> Arguments:
@@ -143,27 +124,19 @@ NEMO: Final = Tool(
     source="megatron-bridge 0.3.1 and megatron-core 0.16.1, of PyPI",
     file="nemo.yaml",
     says={
-        "model": _model,
-        "vocabulary": _vocabulary,
-        "norms and biases": _biases,
-        "batch": lambda d: {"train.micro_batch_size": d.microbatch, "train.global_batch_size": d.batch},
+        **{
+            decision: _as_megatron(decision)
+            for decision in MEGATRON.says.keys() - {"attention", "data", "virtual stages"}
+        },
         "precision": _precision,
         "gradients": _gradients,
         "optimizer": _optimizer,
-        "tensor": lambda d: {"model.tensor_model_parallel_size": d.tensor},
-        "sequence parallelism": lambda d: {"model.sequence_parallel": d.sequence_parallel},
-        "tensor overlap": _tensor_overlap,
-        "pipeline": lambda d: {"model.pipeline_model_parallel_size": d.pipeline},
-        "stages": _stages,
         "virtual stages": lambda d: {"model.virtual_pipeline_model_parallel_size": d.virtual} if d.virtual > 1 else {},
         "data": lambda _: {},  # what the other degrees leave of the ranks
         "zero": _zero,
-        "gradient overlap": lambda d: {"ddp.overlap_grad_reduce": True} if d.gradient_overlap else {},
-        "weight overlap": lambda d: {"ddp.overlap_param_gather": True} if d.parameter_overlap else {},
         "sending on": _sending,
-        "context": lambda d: {"model.context_parallel_size": d.context},
-        "expert": lambda d: {"model.expert_model_parallel_size": d.expert},
         "recomputation": _recomputation,
     },
     write=_write,
+    refuses=refused,
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dfopt.exports.decisions import NAMES, Decisions
+from dfopt.errors import Issue
+from dfopt.exports.decisions import NAMES, OWN, TRAINED, Decisions
 
 __all__ = ["Exported", "Lacks", "Says", "Tool", "exported"]
 
@@ -29,7 +30,8 @@ class Tool:
     """A tool that runs training steps.
 
     ``says`` has an entry for every decision that it has arguments for; all others are listed. ``source`` is where the
-    names of its arguments are from, ``first`` a line in front of the file, in its comments.
+    names of its arguments are from, ``first`` a line in front of the file, in its comments; ``refuses`` gives what
+    would keep it from starting.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Tool:
     file: str
     says: Mapping[str, Says]
     write: Callable[[Mapping[str, Any], str], str]
+    refuses: Callable[[Decisions], Iterable[Issue]] = lambda _: ()
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,12 @@ class Exported:
 
     @property
     def lines(self) -> list[str]:
-        """What is left out, a line each."""
-        return [f"{name}: {why}" for name, why in self.left_out.items()]
+        """What is left out, a line each, the weightiest first."""
+        found: dict[str, list[str]] = {"of what is trained": [], "of what a step costs": [], "left to the tool": []}
+        for name, why in self.left_out.items():
+            heading = list(found)[0 if name in TRAINED else 2 if name in OWN else 1]
+            found[heading].append(f"  {name}: {why}")
+        return [line for heading, lines in found.items() if lines for line in (f"{heading}:", *lines)]
 
 
 def exported(tool: Tool, decisions: Decisions) -> Exported:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from dfopt.errors import Issue
 from dfopt.exports.decisions import Decisions
 from dfopt.exports.megatron import UNEVEN
 from dfopt.exports.nested import nested
@@ -122,6 +123,13 @@ def _recomputation(d: Decisions) -> Arguments | Lacks:
     return Lacks("attention is one kernel, which keeps no scores", mode) if kept or not d.one_attention else mode
 
 
+def _refused(d: Decisions) -> Iterator[Issue]:
+    """What its models assert of a sequence (torchtitan/distributed/parallel_dims.py)."""
+    if d.sizes is not None and d.sizes.seq % (parts := 2 * d.tensor * d.context):
+        message = f"found {d.sizes.seq} tokens over {d.tensor} tensor- and {d.context} context-parallel chips"
+        yield Issue("$.training.seq_len", message, f"a multiple of {parts}")
+
+
 def _write(arguments: Mapping[str, Any], first: str) -> str:
     """TOML: a table for every section; strings, numbers and lists are written as in JSON."""
     lines = [f"# {first}"]
@@ -164,4 +172,5 @@ TORCHTITAN: Final = Tool(
         "recomputation": _recomputation,
     },
     write=_write,
+    refuses=_refused,
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import dfopt as df
+from dfopt.documents.architecture import Architecture
 from dfopt.documents.dtypes import Dtypes
 from dfopt.documents.mapping import Pause
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.exports.decisions import Decisions, decisions_of
 from dfopt.exports.folder import export
+from dfopt.exports.sizes import sizes_of
+from dfopt.exports.tool import exported
+from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron import megatron_shardings
 from dfopt.workloads import load_graph
 
@@ -135,3 +140,81 @@ def test_types(result: df.Result, types: Dtypes | None, expected: set[str] | Non
 def test_recomputation_is_that_of_the_graph(result: df.Result, recompute: str) -> None:
     graph = load_graph("gpt2-small", mode="training", recompute=recompute)
     assert decided(result, graph=result.graph.model_copy(update={"variant": graph.variant})).recompute == recompute
+
+
+def exported_of(name: str, decided_here: Decisions, tool: str = "megatron", **changes: Any) -> dict[str, Any]:
+    """Arguments of a model of the zoo, solved in the same way."""
+    graph = load_graph(name, mode="training")
+    fields = {"sizes": sizes_of(graph), "architecture": graph.architecture or Architecture(), "said": {}}
+    return dict(exported(TOOLS[tool], replace(decided_here, **fields | changes)).arguments)
+
+
+def test_what_a_graph_knows_of_a_model_is_written(result: df.Result) -> None:
+    found = exported_of("llama-3.1-70b", decided(result))
+    expected = {
+        "normalization": "RMSNorm", "disable-bias-linear": True, "untie-embeddings-and-output-weights": True,
+        "rotary-base": 500000, "use-rope-scaling": True, "rope-scaling-factor": 8.0, "swiglu": True,
+    }  # fmt: skip
+    assert expected.items() <= found.items()
+    assert exported_of("qwen3-235b-a22b", decided(result))["qk-layernorm"] is True
+    qwen = exported_of("qwen2.5-7b", decided(result))
+    assert qwen["add-qkv-bias"] is qwen["disable-bias-linear"] is True
+    nemo = exported_of("llama-3.1-70b", decided(result), "nemo")
+    assert (nemo["model.normalization"], nemo["model.rotary_base"]) == ("RMSNorm", 500000)
+    assert nemo["model.add_bias_linear"] is nemo["model.share_embeddings_and_output_weights"] is False
+
+
+def test_what_a_graph_does_not_know_is_said(result: df.Result) -> None:
+    """DFModel's layers draw LayerNorm, and say nothing of biases."""
+    told = decided(result).said["norms and biases"]
+    assert told == "not in the graph: biases, tied embeddings, norms of queries and keys"
+
+
+@pytest.mark.parametrize(("vocab", "tensor", "rows"), [(50257, 8, 51200), (50257, 1, 50304), (128256, 2, 128256)])
+def test_a_vocabulary_is_written_as_it_is_padded(vocab: int, tensor: int, rows: int, result: df.Result) -> None:
+    graph = load_graph("llama-3.1-70b", mode="training", vocab=vocab)
+    taken = replace(decided(result), sizes=sizes_of(graph), tensor=tensor)
+    for tool, option in (("megatron", "vocab-size"), ("nemo", "model.vocab_size")):
+        made = exported(TOOLS[tool], taken)
+        assert made.arguments[option] == rows
+        assert ("vocabulary" in made.left_out) == (rows != vocab)
+
+
+@pytest.mark.parametrize(
+    ("tool", "changes", "sizes", "names"),
+    [
+        ("megatron", {"pipeline": 4, "layers_per_stage": 3}, {}, set()),
+        ("megatron", {"pipeline": 8, "virtual": 4, "even": False, "microbatches": 8}, {"layers": 28}, {"num-layers"}),
+        ("megatron", {"pipeline": 8, "virtual": 2, "even": False, "microbatches": 8}, {"layers": 94}, {"num-layers"}),
+        ("nemo", {"pipeline": 8, "virtual": 2, "even": False, "microbatches": 8}, {"layers": 94}, {"num-layers"}),
+        ("megatron", {"pipeline": 4, "virtual": 3, "layers_per_stage": 3, "microbatches": 6, "sends_behind": True}, {},
+         {"global-batch-size"}),
+        ("megatron", {"tensor": 8}, {}, {"num-attention-heads"}),
+        ("megatron", {"tensor": 4, "sequence_parallel": False}, {"experts": 8}, {"num-experts"}),
+        ("deepspeed", {"pipeline": 2, "zero": 2}, {}, {"zero_optimization.stage"}),
+        ("deepspeed", {"pipeline": 2, "zero": 1}, {}, set()),
+        ("torchtitan", {"context": 3}, {}, {"training.seq_len"}),
+        ("torchtitan", {"tensor": 4, "context": 2}, {}, set()),
+    ],
+)  # fmt: skip
+def test_what_would_not_start_is_an_error(
+    tool: str, changes: dict[str, Any], sizes: dict[str, Any], names: set[str], result: df.Result
+) -> None:
+    before = decided(result)
+    assert before.sizes is not None
+    taken = replace(before, **{"pipeline": 1, "sizes": replace(before.sizes, **sizes)} | changes)
+    assert {issue.where.removeprefix("$.") for issue in TOOLS[tool].refuses(taken)} == names
+
+
+def test_a_tool_that_would_not_start_is_named(result: df.Result) -> None:
+    changed = result.model_copy(update={"plan": Plan(tp=4, pp=5, layers_per_stage=3)})
+    with pytest.raises(df.DocumentError, match=r"Megatron-LM would not start: num-layers: found 12 of 12 on 5 stages"):
+        export(changed, "megatron", "r.json")
+    assert export(changed, "torchtitan").arguments
+
+
+def test_lines_begin_with_what_weighs_most(result: df.Result) -> None:
+    lines = export(result, "megatron").lines
+    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["of what is trained:", "of what a step costs:", "left to the tool:"]
+    assert lines.index("left to the tool:") < next(i for i, line in enumerate(lines) if "network dims" in line)

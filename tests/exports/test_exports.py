@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dfopt as df
+from dfopt.documents.architecture import Architecture
 from dfopt.documents.placement import TRAINED
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.exports.decisions import NAMES, Decisions, decisions_of
@@ -61,6 +62,19 @@ def sizes(draw: st.DrawFn) -> Sizes:
     )
 
 
+def architectures() -> st.SearchStrategy[Architecture]:
+    """What a graph may know of a model."""
+    fields = {
+        "norm": st.sampled_from([None, "rmsnorm", "layernorm"]),
+        "bias": st.sampled_from([None, "none", "qkv", "all"]),
+        "tied_embeddings": st.sampled_from([None, True, False]),
+        "qk_norm": st.sampled_from([None, "none", "head", "all"]),
+        "rotary_base": st.sampled_from([None, 10000.0, 5e5]),
+        "rotary_scaling": st.sampled_from([None, 8.0]),
+    }
+    return st.builds(Architecture, **fields)
+
+
 @st.composite
 def decisions(draw: st.DrawFn) -> Decisions:
     """Any decisions, also those that no tool expresses."""
@@ -76,6 +90,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
     expert = 8 if axis == "expert" and model.experts else 1
     context = 4 if axis == "context" else 1
     return Decisions(
+        architecture=draw(architectures()),
         sizes=draw(st.sampled_from([model, model, None])),
         chips=tensor * pipeline * data * max(context, expert),
         tensor=tensor,

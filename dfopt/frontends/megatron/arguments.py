@@ -51,6 +51,8 @@ class Arguments(Part):
     use_rotary_position_embeddings: bool = False
     no_position_embedding: bool = False
     rotary_base: Count = 10000
+    use_rope_scaling: bool = False
+    rope_scaling_factor: float = Field(default=8.0, gt=0)
     qk_layernorm: bool = False
     disable_bias_linear: bool = False
     add_qkv_bias: bool = False

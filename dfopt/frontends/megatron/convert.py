@@ -128,7 +128,8 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
         parameters["checkpoint_every"] = a.checkpoint_every
     workload = "transformer"
     gated = a.swiglu or a.quick_geglu
-    plain = not (rotary or gated or groups < a.num_attention_heads or _modules_again(a))
+    plain = not (rotary or gated or groups < a.num_attention_heads or _modules_again(a) or a.qk_layernorm)
+    plain = plain and (a.normalization, a.disable_bias_linear) == ("LayerNorm", False)
     if not plain or a.num_experts or not (a.attention_dropout and a.hidden_dropout) or a.vocab:
         workload = "decoder"
         parameters |= {
@@ -138,10 +139,14 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
             "norm": a.normalization.lower(),
             "scores_dropout": a.attention_dropout > 0,
             "hidden_dropout": a.hidden_dropout > 0,
+            "bias": "all" if not a.disable_bias_linear else "qkv" if a.add_qkv_bias else "none",
+            "qk_norm": "head" if a.qk_layernorm else "none",
             "vocab": a.vocab or 1,
             "ends": a.vocab is not None,
             "tie_embeddings": not a.untie_embeddings_and_output_weights,
         }
+        parameters |= {"rotary_base": float(a.rotary_base)} if rotary else {}
+        parameters |= {"rotary_scaling": a.rope_scaling_factor} if rotary and a.use_rope_scaling else {}
         parameters |= {} if a.num_experts is None else {"experts": a.num_experts, "chosen": a.moe_router_topk}
     about = "imported from arguments of Megatron-LM"
     return {
@@ -226,6 +231,8 @@ def _notes(a: Arguments) -> list[str]:
         found.append(f"vocabulary of {a.vocab_size or 'unknown size'} padded to {a.vocab}")
     if _chosen(a):
         found.append("attention that the tool chooses keeps no scores here; --attention-backend unfused keeps them")
+    if a.qk_layernorm:
+        found.append("norms of queries and keys (--qk-layernorm) are not priced")
     if a.expert_model_parallel_size > 1 and a.moe_token_dispatcher_type == "allgather":
         found.append("tokens that every chip gathers (allgather, the default) are counted as sent (alltoall)")
     if (a.decoder_first_pipeline_num_layers or a.decoder_last_pipeline_num_layers) and not _ends(a):
