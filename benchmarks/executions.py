@@ -59,11 +59,11 @@ class Space:
         """The workload in every microbatch and way to compute, the machine, and what is taken for granted."""
         if self.chips is None and self.calibrated:
             graphs = [*load_executions(self.model, **layers_of(self.model), batch=self.batch)]
-            return graphs, df.load_system(self.system), "calibrated"
+            return graphs, df.load_system(self.system, {"chip.memory_reserve": None}), "calibrated"
         if self.chips is None:
             sizes = layers_of(self.model) | {"batch": self.batch}
             graphs = [load_graph(self.model, **sizes, recompute=how) for how in WAYS]
-            return graphs, df.load_system(self.system), "ideal"
+            return graphs, df.load_system(self.system, {"chip.memory_reserve": None}), "ideal"
         case = load_case(
             FILES / f"{self.model}.json", FILES / f"{self.system}.json", chips=self.chips, overlaps=self.overlaps
         )

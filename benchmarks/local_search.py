@@ -113,7 +113,7 @@ def main() -> int:
         typed = {key: yaml.safe_load(value) for key, value in parameters.items()}
         degrees: dict[str, Any] = {key: typed.pop(key) for key in list(typed) if key in AXES}
         rules = profile("default").with_(
-            **{key: typed.pop(key) for key in list(typed) if key in Assumptions.model_fields}
+            **{"memory_reserve": 0.0} | {key: typed.pop(key) for key in list(typed) if key in Assumptions.model_fields}
         )
         try:
             loaded = df.load_graph(graph, **typed)

@@ -34,7 +34,7 @@ def row(pair: str, seconds: float, solver: str) -> tuple[str, bool]:
     graph, system, *rest = pair.split(":")
     changes: dict[str, Any] = dict(one.split("=") for part in rest for one in part.split(","))
     degrees = {name: int(changes.pop(name)) for name in AXES if name in changes}
-    chosen = profile("default").with_(sharding_objective="joint", **changes)
+    chosen = profile("default").with_(**{"sharding_objective": "joint", "memory_reserve": 0.0} | changes)
     plan = df.optimize(graph, system, assumptions=chosen, time_limit=seconds, **degrees).plan
     asked = {axis.dims_key: getattr(plan, axis.dims_key) for axis in AXES.values()}
     took, found = [], []

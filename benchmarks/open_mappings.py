@@ -56,7 +56,7 @@ SPACES = {  # the model, the machine and its nodes, samples of a step, and the r
 def rows(name: str, limit: float) -> Iterator[str]:
     """A line for the search and for every run."""
     model, machine, nodes, batch, runs = SPACES[name]
-    system = df.load_system(machine, {"network.cluster.size": nodes})
+    system = df.load_system(machine, {"network.cluster.size": nodes, "chip.memory_reserve": None})
     sizes, began = layers_of(model) | {"batch": batch}, time.process_time()
     first, *others = load_executions(model, **sizes)
     best = df.optimize(first, system, variants=others, time_limit=limit, sensitivity=False)

@@ -56,7 +56,7 @@ def solved(pair: str, seconds: float, **assumed: str) -> Answer:
     try:
         result = df.optimize(
             df.load_graph(graph, **given), df.load_system(system), time_limit=seconds,
-            assumptions=profile("default").with_(**(rules | assumed)), **asked,
+            assumptions=profile("default").with_(**({"memory_reserve": 0.0} | rules | assumed)), **asked,
         )  # fmt: skip
     except (df.Infeasible, df.NoSolution):
         result = None

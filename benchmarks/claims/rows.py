@@ -141,7 +141,11 @@ class Case:
     def loaded(self) -> tuple[df.Graph, df.System, Any]:
         """Graph, system and assumptions."""
         system = df.load_system(self.system) if isinstance(self.system, str) else self.system
-        return df.load_graph(self.graph, **self.parameters), system, profile("default").with_(**self.rules)
+        return (
+            df.load_graph(self.graph, **self.parameters),
+            system,
+            profile("default").with_(**{"memory_reserve": 0.0} | self.rules),
+        )
 
     def solved(self, seconds: float, **changed: Any) -> tuple[df.Result, float]:
         """The answer under some rules changed, and the seconds that it took on the clock, without loading."""

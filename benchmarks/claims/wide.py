@@ -61,6 +61,7 @@ def asked_of(system: str, *words: str, limit: float = LIMIT) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result.json"
         more = ["--time-limit", f"{limit:g}", "--no-sensitivity", "-q", "--json", "-o", str(file)]
+        more += ["--set", "memory_reserve=0"]
         done = run(["-m", "dfopt", "solve", MODEL, system, *words, *more], limit=10 * limit)
         return Answer(done, json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {})
 

@@ -90,7 +90,7 @@ def predicted(step: Step, phase: str, bound: bool, routing: str | None = None) -
     ------
     dfopt.Infeasible
     """
-    machine, chosen = df.load_system(NODES[step.system]), profile("default")
+    machine, chosen = df.load_system(NODES[step.system]), profile("default").with_(memory_reserve=0.0)
     if bound:
         machine = machine.model_copy(update={"collective_overhead": 0.0})
         chosen = chosen.with_(execution="dataflow", compute_utilization=1.0)

@@ -93,6 +93,7 @@ def machine_of(
     if nodes > 1:
         said = {} if between is None else {"link_bandwidth": f"{between} B/s"}
         data["network"].append({**outer, **said, "size": nodes})
+    data["chip"].pop("memory_reserve", None)  # what was measured did fit
     if not memory_limit:
         data["chip"]["dram"].pop("capacity", None)
     return System.from_data(data, data["name"])

@@ -235,6 +235,13 @@ class Assumptions(Document):
         " and under 2 and 3 gradients that are not reduce-scattered yet. 2 = of one that computes and of one that is"
         " sent meanwhile (prefetch); none = weights of one, and no gradients",
     )
+    memory_reserve: Ratio | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="share of each memory of a chip that a model cannot use: framework, communication buffers,"
+        " fragmentation; none = the chip's own, which its file has for training and for serving; 0 = all is usable",
+    )
     exchange_buffers: Bytes | None = Field(
         default=None,
         ge=0,
@@ -340,6 +347,7 @@ _DFMODEL = Assumptions(
     point_to_point="per_step",
     network_dims="whole",
     optimizer_bytes_per_parameter=0.0,
+    memory_reserve=0.0,
 )
 
 PROFILES: dict[str, Assumptions] = {

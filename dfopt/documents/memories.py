@@ -9,10 +9,10 @@ from pydantic import Field
 
 from dfopt.documents.base import Part
 from dfopt.errors import repeated
-from dfopt.units import Bandwidth, Bytes
+from dfopt.units import Bandwidth, Bytes, Ratio
 from dfopt.units import format as show_unit
 
-__all__ = ["Dram", "Memory", "Sram", "check_order"]
+__all__ = ["Dram", "Memory", "MemoryReserve", "Sram", "check_order"]
 
 
 class Sram(Part):
@@ -50,6 +50,13 @@ class Memory(Dram):
     """One of several memories of a chip, a tier, with a name of its own."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", description="what a placement calls it")
+
+
+class MemoryReserve(Part):
+    """Share of every memory of a chip that a model cannot use: framework, communication buffers, fragmentation."""
+
+    serving: Ratio = Field(default=0.0, ge=0, lt=1)
+    training: Ratio = Field(default=0.0, ge=0, lt=1)
 
 
 def check_order(memories: Sequence[Memory]) -> None:

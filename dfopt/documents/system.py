@@ -18,8 +18,8 @@ from dfopt.documents.factors import CollectiveFactor as CollectiveFactor
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memories import Dram as Dram
 from dfopt.documents.memories import Memory as Memory
+from dfopt.documents.memories import MemoryReserve, check_order
 from dfopt.documents.memories import Sram as Sram
-from dfopt.documents.memories import check_order
 from dfopt.documents.network import IN_A_DIM as IN_A_DIM
 from dfopt.documents.network import Link as Link
 from dfopt.documents.network import NetworkDim as NetworkDim
@@ -63,6 +63,7 @@ class ChipBody(Part):
         " without conditions last",
     )
     sram: Sram
+    memory_reserve: MemoryReserve | None = Field(default=None, description="for memory_reserve: none of assumptions")
     price_usd: float | None = Field(default=None, ge=0, description="price of one chip in USD")
     power_w: float | None = Field(default=None, ge=0, description="power of one chip under load in W")
 
@@ -72,6 +73,11 @@ class ChipBody(Part):
         peak = self.peak.usual if isinstance(self.peak, Peaks) else self.peak or self._array_peak
         assert peak is not None  # the validator below saw to it
         return peak
+
+    def reserved(self, trains: bool) -> float:
+        """Share of its memory that a model cannot use, as its maker's software leaves it."""
+        own = self.memory_reserve or MemoryReserve()
+        return own.training if trains else own.serving
 
     def faster(self, factor: float) -> Self:
         """The chip with so many times the clock: its rates in all types."""

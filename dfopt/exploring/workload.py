@@ -359,7 +359,8 @@ class Workload:
 
     def resolved(self, system: System) -> Assumptions:
         """The assumptions with what they leave to the chips."""
-        return resolve(self.assumptions, system.chip.execution, system.chip.compute_utilization)
+        chip = system.chip
+        return resolve(self.assumptions, chip.execution, chip.compute_utilization, chip.reserved(self.graph.trains))
 
     def _setting(self, system: System) -> Setting:
         return Setting(self.graph, system, self.resolved(system))

@@ -82,7 +82,8 @@ def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineSta
 def limited(instance: Instance) -> dict[str, float]:
     """Bytes of every memory that has a limit, without what is taken whatever the mapping."""
     taken, chip = reserved(instance), instance.system.chip
-    return {tier: size - (taken if tier == chip.fastest_tier else 0.0) for tier, size in capacities(chip).items()}
+    limits = capacities(chip, instance.assumptions.memory_reserve)
+    return {tier: size - (taken if tier == chip.fastest_tier else 0.0) for tier, size in limits.items()}
 
 
 def holding(instance: Instance, menu: Menu) -> list[Holding]:

@@ -150,6 +150,14 @@ def books_of(booked: Iterable[Entry]) -> Held:
     return books
 
 
+def reserved(case: Case) -> float:
+    """Share of a memory that the model cannot use: as assumed, or what the chip's software leaves."""
+    own, assumed = case.system.chip.memory_reserve, case.assume.memory_reserve
+    if assumed is not None or own is None:
+        return assumed or 0.0
+    return own.training if case.trains else own.serving
+
+
 def least_recomputed(case: Case, rank: Rank) -> int | None:
     """Fewest layers of a pipeline stage that have to be computed again for it to fit, if a plan says how many are.
 
@@ -157,7 +165,7 @@ def least_recomputed(case: Case, rank: Rank) -> int | None:
     """
     if not case.plan.recomputed:
         return None
-    layers, most = case.graph.layers, capacities(case.system.chip)
+    layers, most = case.graph.layers, capacities(case.system.chip, reserved(case))
     again, kinds = dict(layers.recomputed), [int(layers.order[place]) for place in rank.here]
     beside = {kind: times for kind, times in rank.runs.items() if kind >= layers.counted}
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dfopt.judge.case import Case, Place
+from dfopt.judge.ledger import reserved
 from dfopt.judge.traffic import WeightParts
 from dfopt.physics import ops
 from dfopt.physics.library import sets_of
@@ -50,7 +51,7 @@ def _sizes(need: float, capacity: float) -> tuple[str, str]:
 
 
 def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, Held]) -> Iterator[str]:
-    chip = case.system.chip
+    chip, reserve = case.system.chip, reserved(case)
     for place in case.members:
         need = sram.get(place, 0.0)
         if _exceeds(need, chip.sram.capacity):
@@ -71,10 +72,11 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
             )
     for rank in case.ranks:
         for tier, capacity in capacities(chip).items():
-            need = math.fsum(held[rank.number].get(tier, {}).values())
-            if _exceeds(need, capacity):
-                wants, has = _sizes(need, capacity)
-                yield f"{rank.name} needs {wants} of {tier.upper()} per chip, the chip has {has}"
+            need, room = math.fsum(held[rank.number].get(tier, {}).values()), capacity * (1 - reserve)
+            if _exceeds(need, room):
+                wants, has = _sizes(need, room)
+                of = f" of {_size(capacity)}, {100 * reserve:.3g} % is reserved" if reserve else ""
+                yield f"{rank.name} needs {wants} of {tier.upper()} per chip, the chip has {has}{of}"
 
 
 def _tiles(case: Case) -> Iterator[str]:

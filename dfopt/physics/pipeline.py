@@ -219,7 +219,9 @@ def microbatches_in_flight(
     return float(held)
 
 
-def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: float) -> Assumptions:
+def resolve(
+    assumptions: Assumptions, chip_execution: str, chip_utilization: float, reserve: float = 0.0
+) -> Assumptions:
     """Assumptions with ``auto`` and ``none`` replaced by what they mean on this chip.
 
     Raises
@@ -248,4 +250,6 @@ def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: flo
         )
     if assumptions.compute_utilization is None and assumptions.compute_model == "fixed":
         changes["compute_utilization"] = chip_utilization
+    if assumptions.memory_reserve is None and reserve:
+        changes["memory_reserve"] = reserve
     return assumptions.with_(**changes) if changes else assumptions

@@ -107,12 +107,25 @@ STATE_OF: Final = {kind.item: kind.name for kind in KINDS if kind.item is not No
 """Names of states, by item of a placement."""
 
 
-def capacities(chip: Chip) -> dict[str, float]:
-    """Bytes of every memory of a chip that has a limit, by tier.
+def capacities(chip: Chip, reserve: float | None = None) -> dict[str, float]:
+    """Bytes of every memory of a chip that has a limit, by tier, less the share that a model cannot use.
 
     A little more than is stated, so that what fits exactly does in whatever order it is added up.
     """
-    return {name: one.capacity * (1 + _ROUNDED) for name, one in chip.tiers.items() if one.capacity is not None}
+    share = (1 - (reserve or 0.0)) * (1 + _ROUNDED)
+    return {name: one.capacity * share for name, one in chip.tiers.items() if one.capacity is not None}
+
+
+def usable(capacity: float, reserve: float | None) -> str:
+    """A capacity as people say it, and what it is a part of.
+
+    Examples
+    --------
+    >>> usable(72e9, 0.1), usable(80e9, None)
+    ('72 GB (of 80 GB, 10 % is reserved)', '80 GB')
+    """
+    whole = f" (of {capacity / (1 - reserve) / 1e9:.4g} GB, {100 * reserve:.3g} % is reserved)" if reserve else ""
+    return f"{capacity / 1e9:.4g} GB{whole}"
 
 
 def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:

@@ -55,7 +55,7 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
 
     It is the one that may be the fastest of these.
     """
-    limits = capacities(search.setting.system.chip)
+    limits = capacities(search.setting.system.chip, search.setting.assumptions.memory_reserve)
     about = _about(search) if limits else {}
     wanted = {plan.shard_dims: list(_ROOM) for plan in about}
     for plan in sorted(about, key=lambda one: (about[one], one.label)):

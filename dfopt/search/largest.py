@@ -21,9 +21,9 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import resolve
-from dfopt.physics.states import LABELS, capacities
+from dfopt.physics.states import LABELS, capacities, usable
 from dfopt.search.optimization import optimize
-from dfopt.search.shortage import gb, listed
+from dfopt.search.shortage import listed
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.ledger import held
@@ -62,8 +62,9 @@ class LargestBatch:
     result: Result
 
     def __str__(self) -> str:
+        room = usable(self.capacity, self.result.assumptions.memory_reserve)
         proven = "the largest that fits" if self.batch == self.most else f"the largest found, at most {self.most} fit"
-        return f"batch {self.batch}: {proven} ({self.plan.label}: {listed(self.states)} of {gb(self.capacity)})"
+        return f"batch {self.batch}: {proven} ({self.plan.label}: {listed(self.states)} of {room})"
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,9 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> I
     if asked.offload is not None:
         raise PlanError("offload: found beside the largest batch, of which nothing says what lies where; use place")
     copies = [asked.on_axes["dp"]] if asked.on_axes.get("dp") else divisors(system.chips)
-    several = may_share(draw(1, 1), asked)
-    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    least, chip = draw(1, 1), system.chip
+    several = may_share(least, asked)
+    resolved = resolve(chosen, chip.execution, chip.compute_utilization, chip.reserved(least.trains))
     for count in copies:
         each = system.chips // count if several else 1  # whatever the degree, its chips have as many each
         one, two = (Setting(draw(count * n * each, n * each), system, resolved) for n in (1, 2))
@@ -181,7 +183,7 @@ def _room(
     states = tuple(bound.least_states(instance) for bound, instance in zip(bounds, under, strict=True))
     for stage in bounds[0].stages(under[0]):
         books = [held(instance, stage, least) for instance, least in zip(under, states, strict=True)]
-        for tier, capacity in capacities(one.system.chip).items():
+        for tier, capacity in capacities(one.system.chip, one.assumptions.memory_reserve).items():
             first, more = (books[0].get(tier, {}), books[1].get(tier, {}))
             grows = {name: more[name] - first.get(name, 0.0) for name in more}
             slope = sum(grows.values())

@@ -124,7 +124,8 @@ def optimize(
         request = request.freed()
         graph, *ways = (graph, *ways) if named is None else load_executions(named)
     variants, chosen = (*ways, *variants), request.assuming(chosen)
-    setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
+    chip, reserve = system.chip, system.chip.reserved(graph.trains)
+    setting = Setting(graph, system, resolve(chosen, chip.execution, chip.compute_utilization, reserve))
     _check_variants(graph, variants)
     _check(setting, request)
     for other in variants:

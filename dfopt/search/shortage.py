@@ -15,7 +15,7 @@ from itertools import count
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
-from dfopt.physics.states import LABELS, capacities
+from dfopt.physics.states import LABELS, capacities, usable
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.options import Options
 from dfopt.search.waiting import least_waiting
@@ -55,6 +55,7 @@ class LeastHeld:
     again: float  # of those, what the forward pass saves for the backward pass
     kept: float = 0.0  # of those, what is kept for sequences of serving
     sequences: int = 0  # so many, over all copies
+    reserve: float | None = None  # share of the memory that is not in the capacity
     others: int = 0  # plans that may lack less, which other limits rule out, or several together
 
     @property
@@ -67,7 +68,7 @@ class LeastHeld:
         said = [
             f"least {self.tier.upper()}: {self.plan.label} holds at least {gb(self.bytes)} per chip in"
             f" {self.stage}, whatever its sharding and partitions ({listed(self.states)}); the chip has"
-            f" {gb(self.capacity)}: short by {gb(short)}"
+            f" {usable(self.capacity, self.reserve)}: short by {gb(short)}"
         ]
         if self.others:
             said.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")
@@ -110,7 +111,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     endless = chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
     system = setting.system.model_copy(update={"chip": endless})
     free = replace(setting, system=system)  # where nothing is too small, all can be counted
-    nodes, bounds, limits = Nodes(free, options), PlanBounds(free), capacities(chip)
+    nodes, bounds, limits = Nodes(free, options), PlanBounds(free), capacities(chip, setting.assumptions.memory_reserve)
     until = time.perf_counter() + _PART * options.left()
     number, others = count(), 0
     heap: list[tuple[float, int, LeastHeld, bool]] = []
@@ -160,7 +161,7 @@ def _fullest(
     limits: Mapping[str, float],
 ) -> LeastHeld:
     """The books of the pipeline stage and memory that lack most."""
-    found, chip = [], instance.system.chip
+    found, chip, reserve = [], instance.system.chip, instance.assumptions.memory_reserve
     for stage, (tier, capacity) in itertools.product(stages, limits.items()):
         sums, alike, again, served = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, 0.0
         for state, size in kept(instance, stage, states):
@@ -183,7 +184,7 @@ def _fullest(
         )
         if waits:
             sums[_WAITING] = waits
-        held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0
+        held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0, reserve
         found.append(LeastHeld(instance.plan, stage.name, tier, capacity, *held))
     return max(found, key=lambda held: held.bytes - held.capacity)
 

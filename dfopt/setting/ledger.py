@@ -18,7 +18,7 @@ from dfopt.documents.saved import gradient_bytes, optimizer_bytes, reduced_bytes
 from dfopt.errors import Infeasible
 from dfopt.physics.offload import LAYERS, buffered
 from dfopt.physics.pipeline import microbatches_in_flight
-from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capacities
+from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capacities, usable
 from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
@@ -238,7 +238,7 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
     mine = {here or chip.fastest_tier: size}
     if here is not None:  # a chip works on two layers of them
         mine[chip.fastest_tier] = min(size, LAYERS * once)
-    for tier, capacity in capacities(chip).items():
+    for tier, capacity in capacities(chip, instance.assumptions.memory_reserve).items():
         if found and tier in mine:
             others = sum(books[tier].values()) - mine[tier]
             room = min(room, max(capacity - others, 0.0) * once / mine[tier])
@@ -254,7 +254,8 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
         If a stage holds more than a memory has: what it holds, what the chip has and what would help.
     """
     found = {}
-    for tier, capacity in capacities(instance.system.chip).items():
+    reserve = instance.assumptions.memory_reserve
+    for tier, capacity in capacities(instance.system.chip, reserve).items():
         parts = books.get(tier, {})
         found[tier] = capacity - sum(parts.values())
         if found[tier] < 0:
@@ -264,7 +265,7 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
             levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
             raise Infeasible(
                 f"{who_needs} {sum(parts.values()) / 1e9:.4g} GB of {tier.upper()} per chip ({listed}), the chip has"
-                f" {capacity / 1e9:.4g} GB: short by {-found[tier] / 1e9:.4g} GB; levers:"
+                f" {usable(capacity, reserve)}: short by {-found[tier] / 1e9:.4g} GB; levers:"
                 f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *elsewhere, *levers])}"
             )
     return found

@@ -33,7 +33,7 @@ from dfopt.workloads.recompute import RECOMPUTES, SOME
 GOLDEN = Path(__file__).parents[1] / "golden/exports"
 OPTIONS: dict[str, dict[str, str]] = {tool: load_strict(GOLDEN / f"{tool}.yaml")["options"] for tool in TOOLS}
 AGAIN = (*RECOMPUTES, *SOME, "layernorm", "layernorm+attention")
-BY_KERNEL = df.Assumptions(execution="kernel_by_kernel")
+BY_KERNEL = df.Assumptions(execution="kernel_by_kernel", memory_reserve=0)
 KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,), "float": (int, float), "bool": (bool,), "flag": (bool,), "str": (str,), "list": (list,),
 }  # fmt: skip

@@ -27,12 +27,14 @@ from dfopt.setting.plans import asked_plans
 from dfopt.setting.tables import shard
 from dfopt.workloads import load_graph
 
-JOINT = Assumptions(sharding_objective="joint", sequence_parallelism="allow", execution="kernel_by_kernel")
+JOINT = Assumptions(
+    sharding_objective="joint", sequence_parallelism="allow", execution="kernel_by_kernel", memory_reserve=0
+)
 
 
 def h100s(nodes: int, gigabytes: float | None = None) -> System:
     network = {"topology": "dgx_2", "sizes": [8, nodes], "links": ["nvlink-4-450", "infiniband-ndr"]}
-    dram = {} if gigabytes is None else {"chip.dram.capacity": f"{gigabytes} GB"}
+    dram = {"chip.dram.capacity": "80 GiB" if gigabytes is None else f"{gigabytes} GB"}
     return compose(chip="h100-sxm", network=network, overrides=dram)
 
 

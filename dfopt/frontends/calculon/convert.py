@@ -98,6 +98,7 @@ def load_case(
         **_communication(run, overlaps),
         offload="calculon" if file.mem2.GiB else None,
         training_memory="calculon",
+        memory_reserve=0.0,
         # a master copy and two moments of 4 B each; in float32 the weights are the master copy
         optimizer_bytes_per_parameter=12.0 if WORDS[datatype] < 4 else 8.0,
     )

@@ -45,9 +45,9 @@ class Held:
     beside_r: Floats
     tier_rc: Ints
 
-    def used(self, chip: Chip) -> Floats:
+    def used(self, chip: Chip, reserve: float | None = None) -> Floats:
         """The share of a memory that a stage takes up, of that with the largest; 0 where none has a limit."""
-        found, limits = np.zeros(len(self.bytes_rc)), capacities(chip)
+        found, limits = np.zeros(len(self.bytes_rc)), capacities(chip, reserve)
         for tier, name in enumerate(chip.tiers):
             if name in limits:
                 size = np.where(self.tier_rc == tier, self.bytes_rc, 0.0).sum(axis=1)

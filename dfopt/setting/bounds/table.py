@@ -93,7 +93,9 @@ class PlanTable:
     @cached_property
     def used_i(self) -> Floats:
         """Share of a memory that a plan takes up at least, of that with the largest; above 1 it does not fit."""
-        return np.maximum.reduceat(self.held.used(self.work.setting.system.chip), self.first_i)
+        setting = self.work.setting
+        used_r = self.held.used(setting.system.chip, setting.assumptions.memory_reserve)
+        return np.maximum.reduceat(used_r, self.first_i)
 
     def seconds(
         self,
