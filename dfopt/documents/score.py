@@ -190,6 +190,7 @@ class PhysicalScore(Part):
     runaway: bool = False
     limits_broken: tuple[Literal["logic", "dram", "power", "runaway", "convergence", "capacity"], ...] = ()
     violations: tuple[str, ...] = ()
+    notes: tuple[str, ...] | None = Field(default=None, description="what the figures are not confirmed for")
 
     @property
     def keeps_limits(self) -> bool:

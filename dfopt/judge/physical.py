@@ -113,6 +113,20 @@ def physical_score(
         runaway=state.runaway,
         limits_broken=tuple(broken),
         violations=tuple(violations),
+        notes=_unconfirmed(here, state),
+    )
+
+
+def _unconfirmed(here: _Setting, state: State) -> tuple[str, ...] | None:
+    """That the formula of the DRAM's bandwidth does not hold for some partitions, if it does not, and why."""
+    rate = max(state.refresh_rates)
+    why = [here.memory.out_of_range(flows, rate) for flows in here.flows]
+    reasons = "; ".join(dict.fromkeys(text for some in why for text in some))
+    if not reasons:
+        return None
+    return (
+        f"the formula of the DRAM's bandwidth is out of its range in {sum(map(bool, why))} of {len(why)} partitions:"
+        f" {reasons}. Beside simulators it is up to 55 % off for mixes, and more for few banks and short queues",
     )
 
 

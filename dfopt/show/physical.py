@@ -28,6 +28,7 @@ def physical_facts(physical: PhysicalScore, per: str) -> list[tuple[str, str]]:
         ("DRAM", _memory(physical)),
         ("energy", f"{_energy(physical.energy_per_step_j)} per step, {_energy(physical.energy_per_token_j)} per {per}"),
         ("heat", f"{physical.power_w:.4g} W in the hottest stack, loop gain of leakage {physical.loop_gain:.3g}"),
+        *(("note", note) for note in physical.notes or ()),
     ]
 
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dfopt.documents.stack_dram import DramTimings
 
-__all__ = ["LIMITS", "ManyBounds", "bounds_of_streams"]
+__all__ = ["LIMITS", "ManyBounds", "bounds_of_streams", "out_of_range"]
 
 LIMITS = ("activation", "row_to_row", "four_activate", "column", "port", "buffering")
 """What bounds a stream: tRC, tRRD, tFAW, tCCD, the bus, and Little's law."""
@@ -40,6 +40,9 @@ Floats = NDArray[np.float64]
 
 _KNEE = 4.0  # see above
 _QUEUE_CLOCKS = 2  # one into the command queue and one back to the client, as in DRAMsim3
+_FEW_BANKS = 4  # with fewer the scheduler decides whether their rows close together or in turn: up to 40 % either way
+_VISITS_IN_QUEUE = 4  # the lookahead of the controller holds the visits of so many banks where bounds are reached
+_SPARE = 2.0  # random visits are uneven: banks that could do so many times what the next limit allows do not bind
 _ROUNDS = 4  # of the fixed point of latency and bandwidth; each leaves about a tenth of the change
 
 
@@ -124,6 +127,37 @@ def bounds_of_streams(
     scaled = np.where(finite, np.where(finite, limits[:5], 0.0) * refresh * turnaround, np.inf)
     binding = np.argmin(np.vstack([scaled, limits[5:]]), axis=0)
     return ManyBounds(limits, refresh, turnaround, bandwidth, binding)
+
+
+def out_of_range(
+    bursts: float, banks: float, random: bool, reads: float, entries: float, limits: Sequence[float]
+) -> str:
+    """Why :func:`bounds_of_streams` does not hold for a stream, or an empty text; found against DRAMsim3 and Ramulator.
+
+    Parameters
+    ----------
+    bursts, banks, random, reads
+        As there, of one stream.
+    entries
+        Bursts that the controller sees at a time.
+    limits
+        `ManyBounds.limits` of the stream.
+
+    Examples
+    --------
+    >>> out_of_range(32, 16, False, 1.0, 128, [4.0, 1.0, 1.0]), out_of_range(32, 2, False, 1.0, 128, [4.0, 1.0, 1.0])
+    ('', '2 banks, fewer than 4')
+    """
+    if banks < _FEW_BANKS:
+        return f"{banks:g} bank{'' if banks == 1 else 's'}, fewer than {_FEW_BANKS}"
+    if 0 < reads < 1:
+        return "a mix of reads and writes, whose turns the controller chooses"
+    if entries < _VISITS_IN_QUEUE * bursts:
+        return f"queues of {entries:g} bursts hold fewer than {_VISITS_IN_QUEUE} visits"
+    busy = 1 - (1 - 1 / banks) ** (entries / bursts)  # visits that meet in one bank leave others idle
+    if random and limits[0] / min(limits[1:]) * busy < _SPARE:
+        return "random visits that meet in the same banks, with little to spare"
+    return ""
 
 
 def _little(

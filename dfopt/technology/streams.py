@@ -24,7 +24,7 @@ import numpy as np
 
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
-from dfopt.technology.dram import LIMITS, bounds_of_streams
+from dfopt.technology.dram import LIMITS, bounds_of_streams, out_of_range
 
 
 class Flow(NamedTuple):
@@ -101,11 +101,15 @@ class _Pattern(NamedTuple):
 
 
 class _Channel(NamedTuple):
-    """What a pattern gets of one channel: B/s, what binds it, and the share of time left by turning the bus round."""
+    """What a pattern gets of one channel: B/s, what binds it, the share of time left by turning the bus round.
+
+    ``why_not`` says why the formula does not hold for it; empty where it does.
+    """
 
     bandwidth: float
     binding: str
     turnaround: float
+    why_not: str
 
 
 class ByPattern(NamedTuple):
@@ -174,6 +178,14 @@ class Memory:
         seconds, longest = math.fsum(sums.values()), max(sums, key=sums.__getitem__)
         return Served(seconds, math.fsum(size for _, size in flows.parts) / seconds, longest)
 
+    def out_of_range(self, flows: ByPattern, refresh_rate: float) -> list[str]:
+        """Why the formula of :meth:`serve` does not hold for some flows of a partition; nothing where it does."""
+        if flows.turning is None:
+            return []
+        channels = self._channels(refresh_rate)
+        every = (channels[number].why_not for number in (flows.turning, *(number for number, _ in flows.parts)))
+        return list(dict.fromkeys(why for why in every if why))
+
     def _number(self, pattern: _Pattern) -> int:
         return self._patterns.setdefault(pattern, len(self._patterns))
 
@@ -200,7 +212,11 @@ class Memory:
             as_fast = found.limits[column] >= found.limits[port] * (1 - 1e-12)
             binding = np.where((found.binding == column) & as_fast, port, found.binding)
             names = [LIMITS[each] for each in binding.tolist()]
-            known.extend(map(_Channel, found.bandwidth.tolist(), names, found.turnaround.tolist()))
+            why_not = (
+                out_of_range(one.bursts, dram.banks, one.scattered, one.reads, requests, limits)
+                for one, limits in zip(missing, found.limits.T.tolist(), strict=True)
+            )
+            known.extend(map(_Channel, found.bandwidth.tolist(), names, found.turnaround.tolist(), why_not))
         return known
 
 

@@ -87,3 +87,19 @@ def test_turns_of_the_bus_are_in_proportion_to_the_fewer_bursts() -> None:
         # half of the 32 requests that a channel can have are of the fewer: a turn there and back for each 16 of those
         bursts, turns = (reads + writes) / 2, min(reads, writes) / 2 / 16
         assert serve(memory_of, mixed).seconds / apart == pytest.approx(1 + turns * lost / (2 * bursts), rel=1e-12)
+
+
+def test_what_the_formula_does_not_hold_for_is_told_with_its_reason() -> None:
+    """Mixes, few banks, and queues of fewer than four visits; a plain stream of reads is in range."""
+    roomy = Memory(stack(dram=memory(4, buffers=DramBuffers(requests=64))))
+    reads, writes = Flow(1e6, 1e6, write=False), Flow(1e6, 1e6, write=True)
+
+    def told(memory_of: Memory, *flows: Flow) -> list[str]:
+        return memory_of.out_of_range(memory_of.by_pattern(flows), 1.0)
+
+    assert told(roomy) == told(roomy, reads) == told(roomy, writes) == []
+    assert told(roomy, reads, writes) == ["a mix of reads and writes, whose turns the controller chooses"]
+    short = Memory(stack(dram=memory(4, buffers=DramBuffers(requests=8))))
+    assert told(short, reads) == ["queues of 8 bursts hold fewer than 4 visits"]
+    two = Memory(stack(dram=memory(4, bank_groups=1, banks_per_group=2)))
+    assert told(two, reads) == ["2 banks, fewer than 4"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dfopt.technology.dram import LIMITS, out_of_range
 from dram_channel.per_bank import PerBank
 from dram_channel.policy import Policy, Request, SimResult
 from dram_channel.shared_buffer import SharedBuffer
@@ -11,15 +12,9 @@ from dram_channel.types import BandwidthBounds, Organisation, Stream, Timing, re
 
 __all__ = ["Policy", "Request", "SimResult", "simulate", "why_simulate"]
 
-# With fewer banks, whether their rows close together or in turn depends on the scheduler: up to 40 % either way.
-_FEW_BANKS = 4
 # Banks that are few, with about the rate of the next limit: their rows recharge together or in turn, as it happens.
 # Against the simulator, 107 random streams: 41 % off inside these bounds, at most 5 % outside them.
 _SOME_BANKS, _CLOSE = 8, (0.67, 2.0)
-# The lookahead of the controller has to hold the visits of this many banks for the bounds to be reached.
-_VISITS_IN_QUEUE = 4
-# Random visits are uneven: banks that could do this many times what the next limit allows do not bind.
-_SPARE = 2.0
 
 
 def simulate(
@@ -74,24 +69,15 @@ def why_simulate(stream: Stream, policy: Policy, limits: BandwidthBounds) -> str
     ''
     """
     banks, u = stream.banks, stream.bursts_per_activation
-    if banks < _FEW_BANKS:
-        return f"{banks} bank{'' if banks == 1 else 's'}, fewer than {_FEW_BANKS}"
-    if stream.is_mix:
-        return "a mix of reads and writes, whose turns the controller chooses"
-    if policy.interval > 1:
-        return "requests at intervals, below the full load"
     per_bank = 0 if policy.structure == "shared" else policy.cmd_queue_size
     entries = policy.trans_queue_size + per_bank * banks
-    if entries < _VISITS_IN_QUEUE * u:
-        return f"queues of {entries} bursts hold fewer than {_VISITS_IN_QUEUE} visits"
+    if known := out_of_range(u, banks, stream.random, stream.read_share, entries, [limits.limits[n] for n in LIMITS]):
+        return known
+    if policy.interval > 1:
+        return "requests at intervals, below the full load"
     if policy.trans_queue_size + per_bank < 2 * banks:
         return "queues too short to keep the banks busy"
     share = limits.limits["activation"] / min(value for name, value in limits.limits.items() if name != "activation")
-    if stream.random:
-        # Visits that meet in one bank leave others idle, which only shows where the banks have little to spare.
-        busy = 1 - (1 - 1 / banks) ** (entries / u)
-        if share * busy < _SPARE:
-            return "random visits that meet in the same banks, with little to spare"
     if stream.outstanding is not None:  # what is in flight keeps the banks apart
         return ""
     if policy.page == "closed" and u > 1:
