@@ -12,6 +12,10 @@ sharding that is optimal for its problem; ``gap`` and ``per level`` are the dist
 What a case does not say of itself comes from an overrides document, each value with its reason: by default the one in
 ``tests/golden/dfmodel``, ``--overrides none`` for none. Cases with and without overrides are counted apart.
 
+``ours is`` says better or worse only where a case leaves something to choose (partitions, tile sizes, the tiles of
+kernels under the cycle model); where all is ``fixed``, a difference is one of the models, or of what a case leaves
+out.
+
 The sharding is what the case records (the authors' second step starts from it; bytes alone leave ties),
 else the optimum of our inter-chip problem. ``--sharding bytes`` or ``seconds`` always takes the latter.
 """
@@ -111,7 +115,7 @@ def rows_of(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
                 "reported": value,
                 "ours": mine,
                 "ratio": mine / value if mine is not None and value else None,
-                "ours_is": comparison(quantity, mine / value) if mine is not None and value else "",
+                "ours_is": comparison(quantity, mine / value, result) if result is not None and mine and value else "",
                 "overrides": len(case.overrides) if case is not None else None,
                 "gap": result.gap if result is not None else None,
                 "level_gap": result.level_gap if result is not None else None,
@@ -132,10 +136,13 @@ def _formulation(result: Result | None) -> str:
     return solves[-1].formulation if solves else ""
 
 
-def comparison(quantity: str, ratio: float) -> str:
-    """What a ratio of ours to theirs means."""
+def comparison(quantity: str, ratio: float, result: Result) -> str:
+    """What a ratio of ours to theirs means: better or worse only where the case left something to choose."""
     if abs(ratio - 1) <= _EQUAL:
         return "equal"
+    chosen = result.space is not None and result.space.log10_total > 0
+    if not chosen and result.assumptions.compute_model != "cycle":  # whose tiles are shared out to kernels
+        return f"{100 * (ratio - 1):+.3g} %, fixed"
     better = ratio > 1 if quantity == "utilization" else ratio < 1
     return f"{100 * abs(ratio - 1):.3g} % {'better' if better else 'worse'}"
 
