@@ -233,12 +233,14 @@ class NoSolution(SolveError):
 
     exit_code: ClassVar[int] = 5
 
-    def __init__(self, bound: float, seconds: float, known: str = "") -> None:
-        self.bound, self.seconds, self.known = bound, seconds, known
-        super().__init__(bound, seconds, known)
+    def __init__(self, bound: float, seconds: float, known: str = "", unit: str = " s") -> None:
+        self.bound, self.seconds, self.known, self.unit = bound, seconds, known, unit
+        super().__init__(bound, seconds, known, unit)
 
     def __str__(self) -> str:
-        proven = f"no solution can be better than {self.bound:.6g}" + (f"; {self.known}" if self.known else "")
+        proven = f"no solution can be better than {self.bound:.6g}{self.unit}" + (
+            f"; {self.known}" if self.known else ""
+        )
         return f"no solution found in {self.seconds:.4g} s ({proven}); give it more time or a start"
 
 

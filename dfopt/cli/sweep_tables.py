@@ -15,6 +15,7 @@ from dfopt.show.grid import Grid, Kind, Shown
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
 from dfopt.studies.runs import Runs
+from dfopt.studies.selection import telling
 from dfopt.units import number
 
 __all__ = ["claims_table", "frame_table", "heat_table", "plain_rows", "report"]
@@ -49,9 +50,10 @@ def report(runs: Runs, heat_maps: Sequence[tuple[str, str]] = ()) -> RenderableT
 def _cells(runs: Runs) -> Grid:
     """What tells the cells apart, and their figures."""
     frame = runs.frame()
-    axes = [name for name in (*runs.study.axis_columns, *ASKED) if frame[name].nunique(dropna=False) > 1]
+    labels = frame[[*dict.fromkeys((*runs.study.axis_columns, *ASKED))]].astype(str).to_dict("records")
+    axes = telling(labels) or ["graph"]
     figures = [name for name in _SHOWN if frame[name].notna().any()]
-    shown = frame[[*dict.fromkeys(axes or ["graph"]), *figures]].head(_MOST)
+    shown = frame[[*axes, *figures]].head(_MOST)
     more = "" if len(frame) <= _MOST else f", the first {_MOST} of {len(frame)}; --csv writes all"
     return frame_table(shown.assign(status=shown["status"].map(status_name)), f"Cells{more}")
 

@@ -137,7 +137,7 @@ def explore(
                 raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
             except NoSolution as error:
                 known = f"{error.known}, with the {name} energy of DRAM"
-                raise NoSolution(error.bound, error.seconds, known) from None
+                raise NoSolution(error.bound, error.seconds, known, error.unit) from None
         if not found:
             return made
         return made.model_copy(update={"energy_range": EnergyRange(low=found[0], high=found[1])}).sealed()
@@ -164,7 +164,8 @@ def _explored(
             raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
         if found.ending == "interrupted":
             raise KeyboardInterrupt
-        raise NoSolution(found.bound, found.seconds, "no design has been solved")
+        unit = " s" if workload.objective == "time" else ""
+        raise NoSolution(found.bound, found.seconds, "no design has been solved", unit)
     box, heated = found.choice.box, isinstance(workload, Heated)
     sensitivity = sensitivity and not heated  # which would have to be derived on other stacks
     more: tuple[BudgetSensitivity, ...] = ()

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.design import POWER
 from dfopt.documents.exploration import Exploration
+from dfopt.show.asked import asked_facts
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.tables import dollars
 from dfopt.units import format as show_unit
@@ -48,7 +49,7 @@ def exploration_report(made: Exploration) -> RenderableType:
     names = ", ".join(one.technology.name for one in made.designs)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
-        ("workload", made.graph.name),
+        *asked_facts(made.result),
         ("design", f"{made.designs[0].name}: {effort.designs} designs in {names}"),
         (
             "step" if objective == "time" else objective,

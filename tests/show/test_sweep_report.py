@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 from pages import check, elements, facts, of, table
 from rich.console import Console
 
+import dfopt as df
 from dfopt.cli.sweep_tables import claims_table
 from dfopt.documents.study import Claim
 from dfopt.errors import PlanError
@@ -126,3 +127,20 @@ def test_claims_can_be_read_at_any_width(width: int) -> None:
 def test_no_rows_are_an_error() -> None:
     with pytest.raises(PlanError, match="without rows"):
         sweep_report("mine", [])
+
+
+def test_graphs_by_systems_are_one_map_in_the_order_of_the_study() -> None:
+    cells = [("g", "a"), ("g", "c"), ("h", "a"), ("h", "b"), ("h", "c")]
+    rows = [{"graph": g, "system": s, "status": "optimal", "utilization": 0.1, "chips": i + 1, "flop_per_s": 1.0 + i}
+            for i, (g, s) in enumerate(cells)]  # fmt: skip
+    page = elements(sweep_report("zoo", rows))
+    captions = [one.text for one in of(page, "figcaption")]
+    assert len(captions) == 2 and captions[0].startswith("Heat map of utilization (% of peak) by graph and system")
+    assert [label.get_text() for label in df.plot.heat_map(rows, x="system", y="graph").get_xticklabels()] == [*"abc"]
+
+
+def test_a_front_for_each_value_of_a_column_that_is_named() -> None:
+    rows = [{"system": s, "batch": b, "flop_per_step": 10.0 * b, "chips": b, "flop_per_s": 1.0 * b}
+            for s in "ab" for b in (1, 2, 4)]  # fmt: skip
+    assert len(df.plot.pareto(rows, "chips", "flop_per_s").lines) == 3, "cells of other work do not beat each other"
+    assert len(df.plot.pareto(rows, "chips", "flop_per_s", by="system").lines) == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 from study_cases import study
 
 import dfopt
+from dfopt.cli.sweep_tables import report
 from dfopt.documents.study_columns import COLUMNS
 from dfopt.documents.study_expressions import check_expression
 from dfopt.errors import DocumentError, PlanError
 from dfopt.processes.worker import solve
+from dfopt.show.grid import print_to
 from dfopt.studies.cells import expand
 from dfopt.studies.runs import Runs
 
@@ -176,3 +180,20 @@ def test_every_figure_can_be_claimed(name: str) -> None:
     check_expression(name if kind == "value" else f"{name} == 'x'", kind, list(frame.columns))
     if kind == "value":
         assert len(frame.eval(name, engine="python")) == 8
+
+
+def test_an_axis_takes_the_place_of_the_column_that_says_what_was_asked() -> None:
+    served = {"graph": "llama-3.2-1b", "parameters": {"phase": "decode", "context": 64, "microbatch": 4}}
+    whole = study(graphs=[served], systems=[{"system": "h100-8"}], parameters={"batch": [4, 8]})
+    cells = expand(whole)
+    assert whole.columns.count("batch") == 1 and whole.columns.index("batch") < whole.columns.index("status")
+    runs = Runs(whole, cells, {cells[0].key: record(cells[0])})
+    frame = runs.frame()
+    assert frame["batch"].tolist() == [4, 8] and frame["status"].tolist() == ["optimal", "pending"]
+    assert frame["phase"].tolist() == ["decode"] * 2 and frame["microbatch"].tolist() == [4, 4]
+    line = frame.loc[0]
+    assert line["tokens_per_s_per_chip"] == pytest.approx(line["tokens_per_s"] / 8)
+    assert line["tokens_per_s_per_sequence"] == pytest.approx(1 / line["step_time_s"]), "a token of each in a step"
+    out = io.StringIO()
+    print_to(out, report(runs), 160)
+    assert re.search(r"^Cells\nbatch +step_time_s", out.getvalue(), re.M) and "pending" in out.getvalue()
