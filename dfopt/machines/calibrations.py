@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ from dfopt.documents.base import Document
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import kind_of
+from dfopt.documents.parts import ChipPart
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.documents.zoo import find, is_path, zoo
@@ -95,8 +97,10 @@ def calibration_of(system: System) -> Calibration:
     for one in every:
         if one.chip == system.chip.name:
             return one
-    chips = ", ".join(repr(one.chip) for one in every)
-    message = f"found no calibration of {system.chip.name!r}, the chip of {system.name}; there is one of {chips}"
+    peaks = {chip.name: chip.peak_flops for chip in (ChipPart.load(find("chips", name)) for name in zoo("chips"))}
+    near = sorted(every, key=lambda other: abs(math.log(peaks[other.chip] / system.chip.peak_flops)))
+    chips = ", ".join(f"{other.chip!r} ({other.profile})" for other in near)
+    message = f"found no calibration of {system.chip.name!r}, the chip of {system.name} (nearest by peak rate: {chips})"
     raise PlanError(f"calibrated: {message}; calibrate it (`dfopt calibrate`), or assume another profile")
 
 

@@ -183,6 +183,9 @@ class ServingParameters(StepParameters):
         description="mixed: what a sample is then, such as 1x512@0,16x1@4096: a sequence of 512 new tokens, and 16 of"
         " one behind 4096 cached ones",
     )
+    positions: int | None = Field(
+        default=None, ge=1, le=10**9, description="tokens of a sequence that the model is made for; none = not said"
+    )
     page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
     routing: Routing | None = Field(
         default=None,
@@ -269,6 +272,20 @@ class ServingParameters(StepParameters):
         if self.phase is not None and self.drawn_ends and not self.evaluation.wanted:
             where = "$.segments" if self.phase == "mixed" else "$.phase.segments"
             raise problem("found no token whose logits are wanted", "write ends: false", f"{where}[0].logits")
+        return self
+
+    @model_validator(mode="after")
+    def _sees_what_it_says(self) -> Self:
+        if self.phase is not None and "causal" in self.model_fields_set and not self.causal:
+            message = "found false, but a phase of serving says who sees whom: a prompt is causal"
+            raise problem(message, "leave it out, or leave the phase out", "$.causal")
+        learned = getattr(self, "learned_positions", 0) if self.phase is not None else 0
+        limit = self.positions or learned
+        behind = max(segment.keys for segment in self.evaluation.segments) - 1  # a decode step may fill all of them
+        if limit and behind > limit:
+            where = "$.context" if self.context is not None else "$.segments" if self.segments else "$.seq"
+            message = f"found a token behind {behind} others, but the model has {limit} positions"
+            raise problem(message, "shorten it, or write more positions, where they are scaled", where)
         return self
 
 

@@ -110,7 +110,7 @@ def test_a_long_prompt_is_shared_by_its_tokens() -> None:
 
 def test_keys_of_more_chips_than_heads_are_shared() -> None:
     """Beyond the 8 heads of keys, tensor parallelism copies them: their tokens still have parts."""
-    graph = df.load_graph("llama-3.1-8b", phase="decode", context=262144, batch=1)
+    graph = df.load_graph("llama-3.1-8b", phase="decode", context=262144, batch=1, positions=262144)
     system = df.load_system("h100-72")
     shared, alone = df.optimize(graph, system, tp=8, cp=9), df.optimize(graph, df.load_system("h100-8"), tp=8)
     assert shared.plan.mp == 9 and shared.plan.modules is not None and shared.plan.modules.mixer == "context"

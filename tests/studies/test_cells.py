@@ -291,4 +291,5 @@ def test_a_chip_without_a_calibration_is_told_with_the_filter_that_leaves_it_out
         DocumentError, match=r"\$\.assumptions\[1\]\.profile: found no calibration of 'NVIDIA B200"
     ) as told:
         expand(study(**CALIBRATED))
+    assert "nearest by peak rate: 'NVIDIA H100 80GB SXM' (h100-calibrated), 'NVIDIA A100" in str(told.value)
     assert len(told.value.issues) == 1 and f'filters: [{{drop: "{DROP}"}}]' in str(told.value)

@@ -19,6 +19,7 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, streamed_rows
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
+from dfopt.workloads.decoder import DecoderParameters
 
 build = WORKLOADS["decoder"]
 SMALL: dict[str, Any] = {
@@ -198,3 +199,38 @@ def test_the_last_tokens_of_prompts_cut_no_stream_short() -> None:
     step = load_graph("llama-3.1-8b", phase="decode", context=2048, microbatch=64, batch=64)
     assert streamed_rows(step) == 64
     assert optimize(graph, load_system("h100-8"), tp=8, sensitivity=False).status == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "behind"),
+    [
+        ({"phase": "decode", "context": 101}, "context", 101),
+        ({"phase": "verify", "context": 99, "draft": 2}, "context", 101),
+        ({"phase": "prefill", "seq": 102}, "seq", 101),
+        ({"phase": "mixed", "segments": "1x5@0,2x1@101"}, "segments", 101),
+        ({"seq": 102}, "seq", 101),
+    ],
+)
+def test_more_tokens_than_a_model_has_positions_are_refused(changes: dict[str, Any], where: str, behind: int) -> None:
+    sizes = {"hidden": 30, "heads": 6, "head_dim": 5, "ffn": 40, "vocab": 100, "seq": 12, "positions": 100}
+    DecoderParameters(**{**sizes, "phase": "decode", "context": 100})  # a step may fill all of them
+    DecoderParameters(**{**sizes, **changes, "positions": behind})
+    DecoderParameters(**{**sizes, **changes, "positions": None})
+    with pytest.raises(ValidationError, match=f"found a token behind {behind} others, but the model has 100") as caught:
+        DecoderParameters(**{**sizes, **changes})
+    assert caught.value.errors()[0]["ctx"]["where"] == f"$.{where}"
+
+
+def test_learned_positions_are_as_many_as_there_are() -> None:
+    sizes = {"hidden": 30, "heads": 6, "head_dim": 5, "ffn": 40, "vocab": 100, "seq": 12, "learned_positions": 12}
+    DecoderParameters(**sizes, phase="decode", context=12, rotary=False)
+    with pytest.raises(ValidationError, match="the model has 12 positions"):
+        DecoderParameters(**sizes, phase="decode", context=13, rotary=False)
+
+
+def test_a_phase_says_itself_who_sees_whom() -> None:
+    sizes = {"hidden": 30, "heads": 6, "head_dim": 5, "ffn": 40, "vocab": 100, "seq": 12}
+    assert DecoderParameters(**sizes, phase="prefill", causal=True).evaluation.segments[0].sees == "causal"
+    assert DecoderParameters(**sizes, causal=False).evaluation.segments[0].sees == "full"
+    with pytest.raises(ValidationError, match="found false, but a phase of serving says who sees whom"):
+        DecoderParameters(**sizes, phase="prefill", causal=False)

@@ -228,9 +228,8 @@ def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
     given, family = found.given, found.family
     if family.stack is None:
         seq = min(_SEQ, given["positions"], given.get("window") or _SEQ)  # layers of a decoder are alike
-        sizes = {name: value for name, value in given.items() if name != "positions"}
         return "decoder", {
-            **sizes,
+            **given,
             "gated_mlp": True,
             "norm": "rmsnorm",
             "seq": seq,
@@ -243,7 +242,7 @@ def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
         name, _, what = str(error).partition(": ")
         raise DocumentError(file, [Issue(found.where(name), what)]) from None
     positions = built.pop("positions", given["positions"])
-    return "stack", {**built, "seq": min(_SEQ, positions), "microbatch": 1, "batch": _BATCH}
+    return "stack", {**built, "positions": positions, "seq": min(_SEQ, positions), "microbatch": 1, "batch": _BATCH}
 
 
 def _with_types(
