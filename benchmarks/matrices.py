@@ -35,14 +35,21 @@ def row(pair: str, seconds: float, solver: str) -> tuple[str, bool]:
     changes: dict[str, Any] = dict(one.split("=") for part in rest for one in part.split(","))
     degrees = {name: int(changes.pop(name)) for name in AXES if name in changes}
     chosen = profile("default").with_(**{"sharding_objective": "joint", "memory_reserve": 0.0} | changes)
-    plan = df.optimize(graph, system, assumptions=chosen, time_limit=seconds, **degrees).plan
+    plan = df.optimize(graph, system, assumptions=chosen, time_limit=seconds, zero=0, **degrees).plan
     asked = {axis.dims_key: getattr(plan, axis.dims_key) for axis in AXES.values()}
     took, found = [], []
     for formulation in ("auto", "assignment"):
         began = time.perf_counter()
         found.append(
             df.optimize(
-                graph, system, assumptions=chosen, time_limit=seconds, formulation=formulation, solver=solver, **asked
+                graph,
+                system,
+                assumptions=chosen,
+                time_limit=seconds,
+                formulation=formulation,
+                solver=solver,
+                zero=0,
+                **asked,
             )
         )
         took.append(time.perf_counter() - began)

@@ -55,7 +55,7 @@ def solved(pair: str, seconds: float, **assumed: str) -> Answer:
     began = time.process_time()
     try:
         result = df.optimize(
-            df.load_graph(graph, **given), df.load_system(system), time_limit=seconds,
+            df.load_graph(graph, **given), df.load_system(system), time_limit=seconds, zero=0,
             assumptions=profile("default").with_(**({"memory_reserve": 0.0} | rules | assumed)), **asked,
         )  # fmt: skip
     except (df.Infeasible, df.NoSolution):

@@ -5,7 +5,7 @@
 ['a100-4096', 'a100-512']
 >>> result = df.optimize("gpt2-small", "sn10-8-ring")  # zoo names, paths of files, or documents
 >>> result.status, round(result.utilization, 3)
-('optimal', 0.668)
+('optimal', 0.9)
 
 Six functions do nearly everything; ``help(dfopt.optimize)`` and so on tell the rest:
 

@@ -15,6 +15,7 @@ from dfopt.documents.heat import HeatReport as HeatReport
 from dfopt.documents.mapping import KernelMapping as KernelMapping
 from dfopt.documents.mapping import Mapping as Mapping
 from dfopt.documents.plan import Plan as Plan
+from dfopt.documents.question import Question as Question
 from dfopt.documents.request import Objective as Objective
 from dfopt.documents.request import Request as Request
 from dfopt.documents.result import Result as Result

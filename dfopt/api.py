@@ -16,7 +16,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import PlanError, did_you_mean
-from dfopt.library import as_design, as_graph, as_system, load_mapping
+from dfopt.library import as_design, as_system, graph_under, load_mapping
 from dfopt.machines.calibrations import assumed_again, assumed_on
 from dfopt.machines.stacks import load_stack
 from dfopt.physics.collective_time import CollectiveTime, collective_time
@@ -116,6 +116,7 @@ def evaluate(
     True
     """
     machine, chosen = as_system(system), None
+    result = mapping if isinstance(mapping, Result) else None
     if isinstance(mapping, Result):
         if assumptions is None:
             chosen, machine, _ = assumed_again(mapping.assumptions, mapping.system, machine)
@@ -126,7 +127,8 @@ def evaluate(
         stack = load_stack(stack)
     if assumptions is not None:
         chosen, machine, _ = assumed_on(assumptions, machine)
-    return judge.evaluate(mapping, as_graph(graph), machine, chosen, stack, physical=physical, throttle=throttle)
+    workload = graph if isinstance(graph, Graph) else graph_under(mapping, result, graph)
+    return judge.evaluate(mapping, workload, machine, chosen, stack, physical=physical, throttle=throttle)
 
 
 def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLike[str] = ON) -> DerivedDesign:

@@ -75,27 +75,6 @@ def levels(option: str, words: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, several(option, words, "0123"))) or None
 
 
-def recomputes(words: str | None) -> list[Any]:
-    """--recompute WORD[,WORD...]: each once, in the order given; all that are for whole stages, least first.
-
-    Examples
-    --------
-    >>> recomputes("full,none"), recomputes("all"), recomputes("layernorm+moe_act")
-    (['full', 'none'], ['none', 'attention', 'full', 'full+attention'], ['moe_act+layernorm'])
-    """
-    from pydantic_core import PydanticCustomError
-
-    from dfopt.workloads.recompute import RECOMPUTES, recompute_of
-
-    if words == "all":
-        return [*RECOMPUTES]
-    given = [word.strip() for word in words.split(",")] if words is not None else []
-    try:
-        return list(dict.fromkeys(map(recompute_of, given)))
-    except PydanticCustomError as error:
-        raise PlanError(f"--recompute: {error.message()}") from None
-
-
 def ratio(option: str, words: str) -> float:
     """A part of a whole, such as 0.01 or 1%."""
     try:
@@ -198,6 +177,11 @@ def offloads(text: str | None) -> tuple[str, ...] | str | None:
     return tuple(choice("--offload", item.strip(), (*TRAINED, "any", "none")) for item in (text or "").split(","))
 
 
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that somebody said something about."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
 def on_axes(options: dict[str, Any]) -> dict[str, Any]:
     """Degrees and network dims that are given, by the keys of documents.
 
@@ -206,5 +190,4 @@ def on_axes(options: dict[str, Any]) -> dict[str, Any]:
     >>> on_axes({"tp": 8, "pp": None, "tp_dims": "x,y[4]", "dp_dims": ""})
     {'tp': 8, 'tp_dims': ('x', 'y[4]'), 'dp_dims': ()}
     """
-    given = {key: value for key, value in options.items() if value is not None}
-    return {key: tuple(filter(None, v.split(","))) if isinstance(v, str) else v for key, v in given.items()}
+    return {key: tuple(filter(None, v.split(","))) if isinstance(v, str) else v for key, v in given(options).items()}

@@ -14,6 +14,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping as Mapped
 from dfopt.documents.published import Figure
+from dfopt.documents.question import Question
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
@@ -28,7 +29,7 @@ from dfopt.machines.sizes import sized, split_size
 from dfopt.machines.stacks import expand_stack
 from dfopt.machines.technologies import expand_part, expand_technology
 from dfopt.technology.as_system import derived_system
-from dfopt.workloads import expand, load_graph, load_variants, overridden, sizes_of
+from dfopt.workloads import expand, load_graph, overridden, parameters_of, sizes_of
 
 # Kinds whose files may be written in terms of others.
 _IN_OTHER_TERMS: Final[dict[str, Callable[..., Document]]] = {
@@ -103,9 +104,35 @@ def as_graph(given: Graph | str | os.PathLike[str]) -> Graph:
     return given if isinstance(given, Graph) else load_graph(_named(given, "graph"))
 
 
-def as_graphs(given: Graph | str | os.PathLike[str]) -> tuple[Graph, ...]:
-    """The same, and behind it what computes the same in other ways."""
-    return (given,) if isinstance(given, Graph) else load_variants(_named(given, "graph"))
+def graph_under(
+    mapping: Mapped, result: Result | None, name_or_path: str | os.PathLike[str], **overrides: Any
+) -> Graph:
+    """A graph that is named, drawn as a mapping of it asks for: with its microbatch, and what it computes again.
+
+    Of a result, also with the parameters of its question, where that is about the same name. ``overrides`` go first.
+
+    Examples
+    --------
+    >>> from dfopt.documents.mapping import KernelMapping
+    >>> from dfopt.documents.plan import Plan
+    >>> plan, kernels = Plan(tp=1, pp=1, dp=2, microbatches=64), (KernelMapping(name="Q", partition=0),)
+    >>> graph_under(Mapped(graph="gpt2-small", system="-", plan=plan, kernels=kernels), None, "gpt2-small").microbatch
+    4
+    """
+    allowed, _ = parameters_of(name_or_path)
+    question = None if result is None else result.question
+    same = question is not None and question.graph == os.fspath(name_or_path)
+    given = {**(question.parameters if same and question is not None else {}), **overrides}
+    if result is not None and same:
+        if "batch" in given and "batch" not in overrides:
+            given["batch"] = result.graph.batch
+        if result.graph.trains and "recompute" in allowed - overrides.keys():
+            given["recompute"] = (result.graph.variant or "recompute: none").removeprefix("recompute: ")
+    if "microbatch" in allowed - overrides.keys():
+        whole = load_graph(name_or_path, **{**given, "microbatch": 1})
+        each, rest = divmod(whole.batch, mapping.plan.microbatches * mapping.plan.copies)
+        given = {**given, "microbatch": each} if each and not rest else {**given}
+    return load_graph(name_or_path, **given)
 
 
 def load_system(
@@ -223,6 +250,23 @@ def _named(given: object, what: str) -> str | os.PathLike[str]:
     if isinstance(given, str | os.PathLike):
         return given
     raise PlanError(f"found a value of type {type(given).__name__}, expected a {what}, a zoo name or a path")
+
+
+def asked_in(path: str | os.PathLike[str]) -> Question:
+    """The question that a result answers; what it asked about documents, about those of the result.
+
+    Raises
+    ------
+    DocumentError
+        If the file is no result, or one of an earlier version that does not say what was asked.
+    """
+    result = load_mapping(path)[1]
+    if result is None or result.question is None:
+        found = "a mapping" if result is None else "a result that does not say what was asked"
+        refuse(os.fspath(path), f"found {found}, expected a result of `dfopt solve -o`", "solve it again")
+    asked = result.question
+    documents = {"graph": result.graph, "system": result.system, "assumptions": result.assumptions}
+    return asked.model_copy(update={name: one for name, one in documents.items() if getattr(asked, name) is None})
 
 
 def load_mapping(path: str | os.PathLike[str]) -> tuple[Mapped, Result | None]:

@@ -22,6 +22,7 @@ FLOORS = [
     ("physics",),
     ("technology",),
     ("library",),
+    ("questions",),
     ("exports",),
     ("setting",),
     ("milp",),

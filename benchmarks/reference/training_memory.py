@@ -85,7 +85,8 @@ def score_of(key: tuple[tuple[str, str], ...], workload: str, assumptions: Assum
             assumptions=assumptions.with_(
                 sequence_parallelism=sequence, sharding_objective="seconds", memory_reserve=0.0
             ),
-            tp=int(row["tp"]), pp=int(row["pp"]), dp=int(row["dp"]), interleave=int(row["interleave"]), time_limit=20.0,
+            tp=int(row["tp"]), pp=int(row["pp"]), dp=int(row["dp"]), zero=0, interleave=int(row["interleave"]),
+            time_limit=20.0,
             pin_sharding=megatron_shardings(graph, int(row["tp"]), sequence == "allow"),
         ).score  # fmt: skip
     except Infeasible:

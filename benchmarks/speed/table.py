@@ -51,7 +51,8 @@ def measure(case: Case) -> dict[str, Any]:
     chosen = profile("default").with_(**case.assumptions)
     row: dict[str, Any] = {"case": case.name, "kernels": len(graph.kernels)}
     begin = time.perf_counter()
-    result = optimize(graph, system, assumptions=chosen, tp=case.tp, pp=1, p_max=case.p_max, time_limit=case.time_limit)
+    plan = {"tp": case.tp, "pp": 1, "zero": 0, "p_max": case.p_max}
+    result = optimize(graph, system, assumptions=chosen, time_limit=case.time_limit, **plan)
     row["solve"] = time.perf_counter() - begin
     solves = [s for plan in result.plans for s in plan.solves if s.problem == "intrachip"]
     row |= {"gap": result.level_gap, "note": solves[-1].note, "formulation": solves[-1].formulation}
@@ -103,11 +104,9 @@ def measure(case: Case) -> dict[str, Any]:
                 graph,
                 system,
                 assumptions=chosen,
-                tp=case.tp,
-                pp=1,
-                p_max=case.p_max,
                 time_limit=ASSIGNMENT_LIMIT,
                 formulation="assignment",
+                **plan,
             )
             row |= {"assignment_gap": other.level_gap, "assignment_ratio": other.step_time_s / result.step_time_s}
         except NoSolution:

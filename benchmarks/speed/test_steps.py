@@ -43,7 +43,7 @@ class Ready:
         chosen = profile("default").with_(**case.assumptions)
         chip = self.system.chip
         self.assumptions = resolve(chosen, chip.execution, chip.compute_utilization)
-        legal, _ = plans(self.graph, self.system, tp=case.tp, pp=1)
+        legal, _ = plans(self.graph, self.system, tp=case.tp, pp=1, zero=0)
         self.plan: Plan = legal[0]
         self.rule = self.assumptions.forward_backward if self.graph.trains else "shared"
         self.tables: StageTables = self.price()
@@ -110,7 +110,7 @@ def test_solve(benchmark: Any, name: str) -> None:
     chosen = profile("default").with_(**case.assumptions)
 
     def solve() -> float:
-        return optimize(graph, system, assumptions=chosen, tp=case.tp, pp=1, p_max=case.p_max).level_gap
+        return optimize(graph, system, assumptions=chosen, tp=case.tp, pp=1, zero=0, p_max=case.p_max).level_gap
 
     assert benchmark.pedantic(solve, rounds=3) < 0.02
 
@@ -119,6 +119,6 @@ def test_solve(benchmark: Any, name: str) -> None:
 def test_judge(benchmark: Any, name: str) -> None:
     case = BY_NAME[name]
     graph, system = case.graph(), case.system()
-    result = optimize(graph, system, assumptions=profile("default").with_(**case.assumptions), tp=case.tp, pp=1)
+    result = optimize(graph, system, assumptions=profile("default").with_(**case.assumptions), tp=case.tp, pp=1, zero=0)
     score = benchmark(evaluate, result.mapping, graph, system, result.assumptions)
     assert score.feasible

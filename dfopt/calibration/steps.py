@@ -233,7 +233,7 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     under = {True: (overlapped,), False: (chosen,), None: (overlapped, chosen)}[row.overlaps_tensor]
     refused = list[DfoptError]()
     for zero in _levels(row):
-        asked, found = _asked(row, system) | ({"zero": zero} if zero else {}), list[Step]()
+        asked, found = {**_asked(row, system), "zero": zero}, list[Step]()
         for one, (recompute, size, chunks, graph) in product(under, _ways(row)):
             there = _slowed(system) if one.tensor_overlap else system
             try:

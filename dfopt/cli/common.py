@@ -153,56 +153,9 @@ def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any], plai
 
 def graph_of(name: str, params: list[str] | None, batch: int | None = None, **given: Any) -> Any:
     """A graph of the zoo or a file, with workload parameters from the command line."""
-    return variants_of(name, params, batch, **given)[0]
+    from dfopt.workloads import load_graph
 
-
-def variants_of(name: str, params: list[str] | None, batch: int | None = None, **given: Any) -> Any:
-    """The same, and behind it what computes the same in other ways."""
-    from dfopt.workloads import load_variants
-
-    overrides = arguments.values(params, "--param")
-    overrides |= {key: value for key, value in {"batch": batch, **given}.items() if value is not None}
-    return load_variants(name, **overrides)
-
-
-def graphs_of(
-    name: str,
-    params: list[str] | None,
-    batch: int | None,
-    microbatch: str | None,
-    recompute: str | None = None,
-    free: bool = False,
-    **given: Any,
-) -> list[Any]:
-    """All ways to compute, for every microbatch that is asked for; ``all``, or none with a phase: all divisors.
-
-    Of a training step also what it computes again, several by commas, or ``all``. ``free``: what nobody asked for is
-    tried (:func:`dfopt.workloads.executions.load_executions`).
-    """
-    if microbatch == "all" or (microbatch is None and given.get("phase") is not None):
-        whole = graph_of(name, params, batch, microbatch=1, **given).batch
-        sizes: list[int | None] = [size for size in range(whole, 0, -1) if whole % size == 0]
-    else:
-        sizes = [*arguments.sizes("--microbatch", microbatch)] or [None]
-    again: list[str | None] = [*arguments.recomputes(recompute)] or [None]
-    if free:
-        from dfopt.workloads.executions import load_executions
-
-        overrides = arguments.values(params, "--param") | ({} if batch is None else {"batch": batch})
-        overrides |= {key: value for key, value in given.items() if value is not None}
-        few = [size for size in sizes if size is not None], [how for how in again if how is not None]
-        return [*load_executions(name, *few, **overrides)]
-    found = [
-        one
-        for size in sizes
-        for how in again
-        for one in variants_of(name, params, batch, microbatch=size, recompute=how, **given)
-    ]
-    if recompute is not None and not found[0].trains:
-        from dfopt.errors import PlanError
-
-        raise PlanError(f"--recompute: {found[0].name} has no backward pass; add --param mode=training, or drop it")
-    return found
+    return load_graph(name, **arguments.values(params, "--param"), **arguments.given({"batch": batch, **given}))
 
 
 def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:

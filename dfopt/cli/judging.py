@@ -7,7 +7,8 @@ from pathlib import Path
 
 import typer
 
-from dfopt.cli.common import assumed_by, assumptions_of, graph_of
+from dfopt import arguments
+from dfopt.cli.common import assumed_by, assumptions_of
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import kind_of
@@ -18,7 +19,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
-from dfopt.library import load_mapping, load_system
+from dfopt.library import graph_under, load_mapping, load_system
 from dfopt.machines.calibrations import assumed_again
 from dfopt.machines.stacks import load_stack
 from dfopt.show.omissions import Judged
@@ -49,7 +50,8 @@ def judged(
     last = Path(documents[-1])
     if len(documents) == 3 and not (last.is_file() and kind_of(load_strict(last), str(last)) == "result"):
         mapping, result = load_mapping(documents[0])
-        graph, system = graph_of(documents[1], param, batch), load_system(documents[2])
+        overrides = arguments.values(param, "--param") | arguments.given({"batch": batch})
+        graph, system = graph_under(mapping, result, documents[1], **overrides), load_system(documents[2])
         own = system
         if assume is not None:
             assumptions, system, _ = assumed_by(assume, changes, system)

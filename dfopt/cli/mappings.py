@@ -12,7 +12,6 @@ from dfopt.cli.common import (
     WORKLOAD,
     AssumeOpt,
     GradientOverlapOpt,
-    GraphArg,
     Grouped,
     JsonFlag,
     OffloadOpt,
@@ -21,25 +20,22 @@ from dfopt.cli.common import (
     PlaceOpt,
     SendingOverlapOpt,
     SetOpt,
-    SystemArg,
     TensorOverlapOpt,
     app,
     argument,
-    assumed_by,
     check_output,
     emit,
     errors,
-    graph_of,
-    graphs_of,
     option,
     under,
 )
 from dfopt.documents.axes import Axis, keys, spelled_out
+from dfopt.errors import PlanError
 
 if TYPE_CHECKING:
-    from dfopt.documents.result import Result
-    from dfopt.documents.system import System
+    pass
 
+MACHINE = "Machine"
 PARALLEL, BY_HAND, SEARCH, HEAT, OUTPUT = "Parallelism", "Fixed by hand", "Search", "Heat", "Output"
 StackOpt = Annotated[
     str | None, under(HEAT, "judge it on a stack of dies: zoo name or file", "--stack", metavar="STACK")
@@ -58,12 +54,30 @@ def _axis_option(axis: Axis, dims: bool) -> Any:
 @app.command(cls=Grouped)
 @spelled_out({key: (_axis_option(*of), None) for key, of in keys().items()}, "interleave")
 def solve(
-    graph: GraphArg,
-    system: SystemArg,
+    graph: Annotated[str | None, argument("[GRAPH|QUESTION]", "zoo name or file; or a question, alone")] = None,
+    system: Annotated[str | None, argument("[SYSTEM]", "zoo name or file, also of a design")] = None,
+    like: Annotated[
+        Path | None,
+        under(WORKLOAD, "ask again what a result answers, with the changes that other options say", metavar="RESULT"),
+    ] = None,
+    chips: Annotated[
+        int | None,
+        under(MACHINE, "size of SYSTEM in chips; or as in h100:64", "--chips", "--gpus", min=1),
+    ] = None,
+    nodes: Annotated[int | None, under(MACHINE, "size of SYSTEM in nodes", min=1)] = None,
+    memory_reserve: Annotated[
+        str | None,
+        under(MACHINE, "part of a chip's memory that the model cannot have; default: the chip's own", metavar="PART"),
+    ] = None,
     stack: StackOpt = None,
     heat: Annotated[
-        str, under(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
-    ] = "ignore",
+        str | None,
+        under(
+            HEAT,
+            "aware: partitions, clocks and pauses that keep a stack cool; default: ignore",
+            metavar="ignore|aware",
+        ),
+    ] = None,
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
     first_layers: Annotated[
         int | None, under(PARALLEL, "layers of the first pipeline stage, of a graph with an embedding", min=0)
@@ -87,8 +101,8 @@ def solve(
         str | None,
         under(
             PARALLEL,
-            "levels of ZeRO that are tried: 1 copies of the batch share out optimizer states, 2 and gradients,"
-            " 3 and weights",
+            "levels of ZeRO that are tried, all unless said: 1 copies of the batch share out optimizer states,"
+            " 2 and gradients, 3 and weights",
             metavar="0|1|2|3[,...]|all",
         ),
     ] = None,
@@ -104,13 +118,14 @@ def solve(
         str | None, under(WORKLOAD, "samples per step; max: the largest that fits", metavar="N|max")
     ] = None,
     microbatch: Annotated[
-        str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]|all")
+        str | None,
+        under(WORKLOAD, "samples in one evaluation; unless said, of several the best is found", metavar="N[,N...]|all"),
     ] = None,
     recompute: Annotated[
         str | None,
         under(
             WORKLOAD,
-            "training: what is computed again, not kept: attention, full, layernorm, ...; of several the best is found",
+            "training: what is computed again, not kept: attention, full, ...; unless said, the best is found",
             metavar="none|NAME[+NAME...][/OTHERS][,...]|all",
         ),
     ] = None,
@@ -118,7 +133,12 @@ def solve(
         int | None, under(WORKLOAD, "of --recompute SOME/OTHERS: layers of a stage; tried unless said", min=1)
     ] = None,
     phase: Annotated[
-        str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify|mixed")
+        str | None,
+        under(
+            WORKLOAD,
+            "forward: a pass over whole samples; training: a step; the others serve",
+            metavar="forward|training|prefill|decode|verify|mixed",
+        ),
     ] = None,
     context: Annotated[int | None, under(WORKLOAD, "decode, verify: cached tokens of a sequence", min=0)] = None,
     window: Annotated[int | None, under(WORKLOAD, "verify: draft tokens (parameter draft)", min=0)] = None,
@@ -136,8 +156,8 @@ def solve(
     set_: SetOpt = None,
     p_max: Annotated[int | None, under(BY_HAND, "on-chip partitions at most", min=1)] = None,
     formulation: Annotated[
-        str, under(SEARCH, "form of the intra-chip problem", metavar="auto|assignment|columns")
-    ] = "auto",
+        str | None, under(SEARCH, "form of the intra-chip problem; default: auto", metavar="auto|assignment|columns")
+    ] = None,
     kernel_by_kernel: Annotated[
         bool, under(BY_HAND, "no fusion: a partition per kernel", "--kernel-by-kernel")
     ] = False,
@@ -146,12 +166,19 @@ def solve(
     pin: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's partition", metavar="KERNEL=PARTITION")] = None,
     shard: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's sharding", metavar="KERNEL=SCHEME")] = None,
     pins: Annotated[Path | None, under(BY_HAND, "a document of all that is fixed by hand", metavar="FILE")] = None,
-    time_limit: Annotated[float, under(SEARCH, "seconds for everything", min=0.1)] = 60.0,
-    gap: Annotated[str, under(SEARCH, "relative gap at which to stop, such as 1%; 0 proves", metavar="GAP")] = "0",
-    seed: Annotated[int, under(SEARCH, "seed of the solver", min=0)] = 0,
-    solver: Annotated[str, under(SEARCH, "of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
+    time_limit: Annotated[float | None, under(SEARCH, "seconds for everything; default: 60", min=0.1)] = None,
+    gap: Annotated[
+        str | None,
+        under(SEARCH, "relative gap at which to stop, such as 1%; default: 0, which proves", metavar="GAP"),
+    ] = None,
+    seed: Annotated[int | None, under(SEARCH, "seed of the solver; default: 0", min=0)] = None,
+    solver: Annotated[
+        str | None, under(SEARCH, "of the MILPs, such as pulp:CBC; default: highs", metavar="highs|pulp:NAME")
+    ] = None,
     dump: Annotated[Path | None, under(OUTPUT, "write the MILPs of the best plan", metavar="FILE.mps|FILE.lp")] = None,
-    top: Annotated[int, under(SEARCH, "best mappings to keep, of different plans", metavar="K", min=1)] = 1,
+    top: Annotated[
+        int | None, under(SEARCH, "best mappings to keep, of different plans; default: 1", metavar="K", min=1)
+    ] = None,
     sensitivity: Annotated[bool, under(SEARCH, "what 10 % more of each resource brings")] = True,
     output: Annotated[Path | None, under(OUTPUT, "write the result document", "-o", "--output")] = None,
     quiet: Annotated[bool, under(OUTPUT, "no progress on stderr", "-q", "--quiet")] = False,
@@ -160,101 +187,71 @@ def solve(
 ) -> None:
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
     with errors(" before the first mapping was found"):
+        from dfopt.cli.asking import answer_report, asked_of
         from dfopt.documents.mapping import Pins
-        from dfopt.documents.request import FREE_ZERO
-        from dfopt.errors import Infeasible, NoSolution, PlanError
-        from dfopt.library import load_system
-        from dfopt.machines.calibrations import usual
-        from dfopt.machines.stacks import load_stack, with_stack
-        from dfopt.search import dump_models, optimize
+        from dfopt.errors import Infeasible
+        from dfopt.search import answer, dump_models
         from dfopt.show.progress import ProgressLine
         from dfopt.show.refusals import brief
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"))
-        machine = load_system(system)
-        if stack is not None:
-            machine = with_stack(machine, load_stack(stack))
-        bare = machine
         if kernel_by_kernel and (pin or p_max is not None):
             given = "--pin" if pin else "--p-max"
             raise PlanError(f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out")
         fixed = Pins.load(pins) if pins is not None else Pins()
-        on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
-        served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
-        shared = {**on_axes, "ep": ep, "cp": cp, "attention_dp": attention_dp, "modules": arguments.modules(module)}
-        shared["place"] = arguments.places(place) or None
-        shared["offload"] = arguments.offloads(offload)
-        size, known = arguments.count_or("--batch", batch, "max"), None
-        drawn = graph_of(graph, param, None if size == "max" else size, **served)
-        if assume is None:
-            fitted, why = usual(drawn, machine)
-            if why and drawn.trains:
-                typer.echo(f"dfopt: assumptions default, not the calibration of {machine.chip.name}: {why}", err=True)
-            assumptions, machine, fitted = assumed_by(fitted or "default", set_, machine)
-        else:
-            assumptions, machine, fitted = assumed_by(assume, set_, machine)
-        if kernel_by_kernel:
-            assumptions = assumptions.with_(execution="kernel_by_kernel")
-        free = fitted is not None and drawn.trains and size != "max"
-        if size == "max":
-            from dfopt.search.largest import largest_batch
-
-            again = arguments.recomputes(recompute) or [None]
-            if len(again) > 1:
-                raise PlanError(f"--batch max: found --recompute {recompute}; give one of them")
-
-            def draw(samples: int, each: int) -> Any:
-                return graph_of(graph, param, samples, microbatch=each, recompute=again[0], **served)
-
-            try:
-                largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **shared)
-            except Infeasible as error:
-                raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
-            size, known = largest.batch, largest.result
-            typer.echo(str(largest), err=True)
-        workload, *variants = graphs_of(graph, param, size, microbatch, recompute, free, **served)
+        served = {"phase": phase, "context": context, "hit": hit, "seq": prompt, "draft": window, "tree": tree}
+        served |= {"segments": segments, "microbatch": microbatch, "recompute": recompute}
+        served |= {"batch": arguments.count_or("--batch", batch, "max")}
+        pinned = {
+            "pin_partition": {**fixed.partition, **arguments.partitions(pin)},
+            "pin_sharding": {**fixed.sharding, **arguments.schemes(shard)},
+            "modules": arguments.modules(module),
+            "place": arguments.places(place),
+        }
+        options = {
+            **fixed.on_axes,
+            **arguments.on_axes(axes),
+            **{
+                "ep": ep,
+                "cp": cp,
+                "attention_dp": attention_dp,
+                "interleave": interleave,
+                "zero": arguments.levels("--zero", zero),
+            },
+            **{"first_layers": first_layers, "last_layers": last_layers, "two_batch_overlap": two_batch_overlap},
+            **{"recomputed": recompute_layers, "p_max": fixed.p_max if p_max is None else p_max},
+            "schedule": arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
+            **arguments.overlaps(tp_comm_overlap, gradient_overlap, param_gather_overlap, p2p_overlap),
+            "zero_replicas": arguments.sizes_or("--zero-replicas", zero_replicas, "all"),
+            "offload": arguments.offloads(offload),
+            **{name: words for name, words in pinned.items() if words},
+            "formulation": arguments.choice_or_none("--formulation", formulation, ("auto", "assignment", "columns")),
+            "gap": None if gap is None else arguments.ratio("--gap", gap),
+            "heat": arguments.choice_or_none("--heat", heat, ("ignore", "aware")),
+            **{"time_limit": time_limit, "seed": seed, "solver": solver, "top": top, "sensitivity": sensitivity},
+        }
+        kept = None if memory_reserve is None else arguments.ratio("--memory-reserve", memory_reserve)
+        changes = {"execution": "kernel_by_kernel" if kernel_by_kernel else None, "memory_reserve": kept}
+        question = asked_of(graph, system, like).changed(
+            parameters=arguments.values(param, "--param") | arguments.given(served),
+            set=arguments.values(set_, "--set") | arguments.given(changes),
+            stack=stack,
+            chips=chips,
+            nodes=nodes,
+            assumptions=assume,
+            options=arguments.given(options),
+        )
         line = ProgressLine(quiet=quiet)
         try:
-            result = optimize(
-                workload,
-                machine,
-                assumptions=assumptions,
-                **shared,
-                interleave=interleave,
-                first_layers=first_layers,
-                last_layers=last_layers,
-                schedule=arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
-                two_batch_overlap=two_batch_overlap,
-                **arguments.overlaps(tp_comm_overlap, gradient_overlap, param_gather_overlap, p2p_overlap),
-                zero=arguments.levels("--zero", zero) or (FREE_ZERO if free else None),
-                zero_replicas=arguments.sizes_or("--zero-replicas", zero_replicas, "all"),
-                recomputed=recompute_layers,
-                variants=variants,
-                p_max=p_max if p_max is not None else fixed.p_max,
-                formulation=arguments.choice("--formulation", formulation, ("auto", "assignment", "columns")),
-                gap=arguments.ratio("--gap", gap),
-                time_limit=time_limit,
-                pin_partition={**fixed.partition, **arguments.partitions(pin)},
-                pin_sharding={**fixed.sharding, **arguments.schemes(shard)},
-                sensitivity=sensitivity,
-                progress=line,
-                seed=seed,
-                solver=solver,
-                top=top,
-                heat=arguments.choice("--heat", heat, ("ignore", "aware")),
-            )
+            found = answer(question, progress=line)
         except Infeasible as error:
             raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
-        except NoSolution as error:
-            if known is None:
-                raise
-            result = known
-            typer.echo(
-                f"dfopt: among all plans {error}; this is the best under the plan that holds the batch", err=True
-            )
         finally:
             line.close()
+        result, bare = found.result, found.resolved.bare if found.resolved.calibration else None
+        for note in found.notes:
+            typer.echo(f"dfopt: {note}", err=True)
         try:
             if output is not None:
                 result.dump(output)
@@ -262,33 +259,13 @@ def solve(
                 for written in dump_models(result, dump):
                     typer.echo(f"dfopt: wrote {written}", err=True)
         finally:  # the answer is told, whatever becomes of the files
-            emit(as_json, result.to_data, lambda: _solved(result, bare if fitted else None))
+            emit(
+                as_json,
+                result.to_data,
+                lambda: answer_report(result, bare),
+            )
         if result.score.physical is not None and result.score.physical.violations:
             raise typer.Exit(LIMIT_BROKEN)
-
-
-def _solved(result: Result, bare: System | None = None) -> Any:
-    """What a solve prints: the result, its physics, and the mappings that were kept beside it.
-
-    ``bare``: the system without the shares of a calibration, where there is one.
-    """
-    from rich.console import Group
-
-    from dfopt.cli.judging import by_physics, judged_mappings
-    from dfopt.show.physical import ranking_report, with_physics
-    from dfopt.show.tables import result_report
-
-    ideal = None
-    if bare is not None:
-        from dfopt.documents.assumptions import profile
-        from dfopt.judge import evaluate
-
-        ideal = evaluate(result.mapping, result.graph, bare, profile("ideal"), physical=False, throttle=False)
-    whole = with_physics(result_report(result, ideal), result.score)
-    if not result.alternatives:
-        return whole
-    ranked = judged_mappings("", result, result.assumptions, result.system.stack)
-    return Group(whole, "", ranking_report(by_physics(ranked)))
 
 
 @app.command()
@@ -350,7 +327,6 @@ def heat(
 ) -> None:
     """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""
     with errors(" before all answers were found"):
-        from dfopt.errors import PlanError
         from dfopt.library import load_mapping
         from dfopt.machines.stacks import load_stack
         from dfopt.search.heat_aware import heat_answers

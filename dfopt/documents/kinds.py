@@ -15,6 +15,7 @@ from dfopt.documents.heat import HeatReport
 from dfopt.documents.mapping import Mapping, Pins
 from dfopt.documents.parts import ChipPart, LinkPart, MemoryPart, TopologyPart
 from dfopt.documents.plan import Plan
+from dfopt.documents.question import Question
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
@@ -29,7 +30,7 @@ KINDS: dict[str, type[Document]] = {
     for document in (
         Graph, System, ChipPart, MemoryPart, LinkPart, TopologyPart, Stack, Assumptions,
         Pins, Plan, Mapping, Score, Result, Study, HeatReport, Technology,
-        TechnologyPart, Design, Exploration, Calibration,
+        TechnologyPart, Design, Exploration, Calibration, Question,
     )
 }  # fmt: skip
 

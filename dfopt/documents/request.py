@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, MODULES, keys
@@ -15,7 +15,7 @@ from dfopt.documents.modules import ModuleScheme
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.placement import Item
 from dfopt.errors import PlanError
-from dfopt.units import Seconds
+from dfopt.units import Ratio, Seconds
 
 _BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
     "ep": ("experts", "outer"), "cp": ("mixer", "context"), "attention_dp": ("mixer", "n"),
@@ -24,8 +24,17 @@ _BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
 
 _HIDING: Final = "tensor_overlap", "operand_traffic", "collective_work"
 
+_RESTRICTS: Final = {
+    "schedule": "", "interleave": "", "first_layers": "", "last_layers": "", "two_batch_overlap": "", "zero": "",
+    "zero_replicas": "", "recomputed": "recomputed layers", "sequence_parallelism": "", "tensor_overlap": "",
+    "gradient_overlap": "", "parameter_overlap": "", "point_to_point_overlap": "", "p_max": "", "ep": "", "cp": "",
+    "attention_dp": "", "modules": "scheme of", "place": "memory of", "offload": "", "pin_sharding": "sharding of",
+    "pin_partition": "partition of",
+}  # fmt: skip
+"""Fields that restrict the space, and what the proof calls them where it is not their name."""
+
 FREE_ZERO: Final = 0, 1, 2, 3
-"""Levels of ZeRO that are tried where nobody says which and every execution option is free."""
+"""Levels of ZeRO that are tried in training where nobody says which."""
 
 MetricName = Literal["step_time"]
 
@@ -66,8 +75,7 @@ class Request(OnAxes):
         default=None,
         min_length=1,
         description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
-        " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0, and"
-        " under a calibration 0 and 1",
+        " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = all",
     )
     zero_replicas: tuple[Annotated[int, Field(ge=1)], ...] | Literal["all"] | None = Field(
         default=None,
@@ -112,7 +120,9 @@ class Request(OnAxes):
         " blocks generated on demand), assignment (the paper's matrices), auto: columns, and the matrices where those"
         " leave a gap that a MILP of that size may close",
     )
-    gap: float = Field(default=0.0, ge=0.0, le=1.0, description="relative gap at which a solve may stop; 0 proves")
+    gap: Ratio = Field(
+        default=0.0, ge=0.0, le=1.0, description="relative gap at which a solve may stop, such as 1%; 0 proves"
+    )
     time_limit: Seconds = Field(default=60.0, ge=0.0, description="for everything; the best mapping found is returned")
     solver: str = Field(default="highs", description="of the MILPs: highs, or pulp:NAME, such as pulp:CBC")
     seed: int = Field(default=0, ge=0, description="of the solver")
@@ -150,7 +160,9 @@ class Request(OnAxes):
 
     @field_validator("zero", "zero_replicas", mode="before")
     @classmethod
-    def _one_or_several(cls, asked: Any) -> Any:
+    def _one_or_several(cls, asked: Any, info: ValidationInfo) -> Any:
+        if asked == "all" and info.field_name == "zero":
+            return FREE_ZERO
         return (asked,) if isinstance(asked, int) and not isinstance(asked, bool) else asked
 
     @classmethod
@@ -200,20 +212,45 @@ class Request(OnAxes):
             {name: value for name, value in changes.items() if value != getattr(assumptions, name)}
         )
 
-    def freed(self) -> Self:
-        """The same with what is not asked for left free: what runs under a calibration is decided, not assumed.
-
-        Examples
-        --------
-        >>> Request().freed().zero, Request(zero=(3,)).freed().zero
-        ((0, 1, 2, 3), (3,))
-        """
-        return self if self.zero is not None else self.model_copy(update={"zero": FREE_ZERO})
-
     def said(self) -> dict[str, Any]:
         """What differs from a request for nothing in particular, as in a file."""
         plain = Request().model_dump(mode="json")
         return {name: value for name, value in self.model_dump(mode="json").items() if value != plain.get(name)}
+
+    def asked(self) -> dict[str, Any]:
+        """The fields that were given, as keyword arguments of :meth:`of`.
+
+        Examples
+        --------
+        >>> Request(tp=8, gap=0.01).asked()
+        {'gap': 0.01, 'tp': 8}
+        """
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+    def holding(self) -> dict[str, Any]:
+        """What of it decides what lies where on the chips, as keyword arguments of :meth:`of`."""
+        names = ("ep", "cp", "attention_dp", "modules", "place", "offload", "time_limit")
+        return {**self.on_axes, **{name: getattr(self, name) for name in names}}
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Every restriction of the space that was asked for, in words.
+
+        Examples
+        --------
+        >>> Request(tp=8, zero=(1,), pin_sharding={"FFN0": "k"}, gap=0.01).fixed
+        ('tp 8', 'zero 1', 'sharding of FFN0 k')
+        """
+        words = []
+        for name, value in {**self.on_axes, **{name: getattr(self, name) for name in _RESTRICTS}}.items():
+            if value is None or value == {} or value == "any" or (name == "zero" and value == FREE_ZERO):
+                continue
+            if isinstance(value, dict):
+                words += [f"{_RESTRICTS[name]} {key} {what}" for key, what in value.items()]
+                continue
+            listed = "/".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+            words.append(f"{_RESTRICTS.get(name) or name} {listed or 'none'}")
+        return tuple(words)
 
     @property
     def shared_out(self) -> tuple[dict[str, Any], dict[str, ModuleScheme]]:

@@ -15,6 +15,7 @@ from dfopt.documents.heat import STATUS_WORDS, HeatProof
 from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
+from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.sealed import Sealed
@@ -204,8 +205,8 @@ class Result(Sealed):
     ``optimal_per_level`` says that ``level_gap`` is 0. In both cases the judge agrees with the value.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/result/5"
-    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1", "dfopt/result/2", "dfopt/result/3", "dfopt/result/4")
+    SCHEMA: ClassVar[str] = "dfopt/result/6"
+    EARLIER: ClassVar[tuple[str, ...]] = tuple(f"dfopt/result/{version}" for version in range(1, 6))
 
     status: Status
     value: float = Field(description="of the objective: seconds of a step")
@@ -234,6 +235,7 @@ class Result(Sealed):
     assumptions: Assumptions
     p_max: int
     request: Request
+    question: Question | None = Field(default=None, description="what was asked, with names instead of documents")
     graph: Graph
     variants: tuple[Graph, ...] = Field(
         default=(),
@@ -265,13 +267,17 @@ class Result(Sealed):
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
         """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings.
 
-        Versions 3 and 4 differ in their graphs only. In none of them two microbatches took turns.
+        Versions 3 and 4 differ in their graphs only. In none before 5 two microbatches took turns; in none before 6 was
+        ZeRO tried where nobody asked for it, and an all-to-all went over network dims one by one.
         """
         if isinstance(asked := data.get("request"), dict):
-            data = {**data, "request": {"two_batch_overlap": False, **asked}}
-        if data["schema"] in ("dfopt/result/3", "dfopt/result/4"):
-            return data
+            turns = {} if data["schema"] == "dfopt/result/5" else {"two_batch_overlap": False}
+            data = {**data, "request": {**turns, "zero": [0], **asked}}
+        if isinstance(assumed := data.get("assumptions"), dict):
+            data = {**data, "assumptions": {"all_to_all_dims": "in_turn", **assumed}}
         data = {**data, "proof": OF_EARLIER + str(data.get("proof"))}
+        if data["schema"] in ("dfopt/result/3", "dfopt/result/4", "dfopt/result/5"):
+            return data
         if data["schema"] != "dfopt/result/1":
             return data
         kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}

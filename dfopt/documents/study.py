@@ -7,16 +7,18 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.axes import AXES
 from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.question import AUTO
 from dfopt.documents.request import Request
 from dfopt.documents.study_columns import ASKED, AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
+from dfopt.documents.zoo import matching
 from dfopt.errors import did_you_mean, json_path, repeated
-from dfopt.units import Seconds
+from dfopt.units import Ratio, Seconds
 from dfopt.units import format as show_unit
 
 Aggregate = Literal[
@@ -27,12 +29,18 @@ Label = Annotated[str, Field(min_length=1, max_length=200)]
 LIMITS = ("time_limit", "gap", "p_max")  # options that limits give too
 TARGETS = ("graph", "system", "design", "assumptions", "options")
 Value = str | bool | int | float
+Values = Annotated[
+    tuple[Value, ...], BeforeValidator(lambda value: [value] if isinstance(value, str | int | float) else value)
+]
 
 
 class GraphEntry(Part):
     """A graph of the study: a zoo name or a path, with some parameters of its workload replaced."""
 
-    graph: str = Field(min_length=1, description="zoo name, or path from the study's folder")
+    graph: str = Field(
+        min_length=1,
+        description="zoo name, a pattern of zoo names such as qwen3-* or *, or path from the study's folder",
+    )
     label: Label | None = Field(default=None, description="in the frame; none = the graph's name")
     parameters: dict[str, Any] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict, description="options of the study that this graph replaces")
@@ -101,9 +109,10 @@ class AssumptionsEntry(Part):
     """A profile of assumptions with some fields replaced; several of them are an axis."""
 
     profile: str = Field(
-        default="default",
+        default=AUTO,
         description="name, or file from the study's folder, of assumptions or of a calibration; calibrated: that of"
-        " each system's chip. Systems of a cell then have its shares",
+        " each system's chip; auto: that where the chip has one for the phase, else default. Systems of a cell then"
+        " have its shares",
     )
     label: Label | None = Field(default=None, description="in the frame; none = the profile's name")
     set: dict[str, Any] = Field(default_factory=dict, description="field -> value")
@@ -120,7 +129,7 @@ class LimitsEntry(Part):
 
     label: Label | None = Field(default=None, description="in the frame; none = the limits in words")
     time_limit: Seconds | None = Field(default=None, ge=0.1, description="of the solve of a cell")
-    gap: float | None = Field(default=None, ge=0.0, le=1.0, description="relative gap at which a solve may stop")
+    gap: Ratio | None = Field(default=None, ge=0.0, le=1.0, description="relative gap at which a solve may stop")
     p_max: int | None = Field(default=None, ge=1, description="on-chip partitions at most")
     graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
 
@@ -233,7 +242,7 @@ class Study(Named):
 
     graphs: tuple[GraphEntry, ...] = Field(min_length=1)
     systems: tuple[Systems, ...] = Field(min_length=1)
-    parameters: dict[str, tuple[Value, ...]] = Field(default_factory=dict, description="of workloads: name -> values")
+    parameters: dict[str, Values] = Field(default_factory=dict, description="of workloads: name -> values, or one")
     assumptions: tuple[AssumptionsEntry, ...] = Field(default=(AssumptionsEntry(),), min_length=1)
     limits: tuple[LimitsEntry, ...] = Field(default=(), description="none = as the options say")
     options: Request = Request()
@@ -274,6 +283,21 @@ class Study(Named):
             if isinstance(entry, str):
                 raise problem(f"found {entry!r}, expected a mapping", f"write {{{key}: {entry}}}", f"$[{i}]")
         return value
+
+    @field_validator("graphs", mode="before")
+    @classmethod
+    def _of_patterns(cls, value: Any) -> Any:
+        """Every graph of the zoo that a pattern is the name of, in the order of names."""
+        if not isinstance(value, list | tuple):
+            return value
+        every: list[Any] = []
+        for i, entry in enumerate(value):
+            names = matching("graphs", entry.get("graph")) if isinstance(entry, dict) else None
+            if names is not None and (not names or "label" in entry):
+                found = f"found {entry['graph']!r}, " + ("a label of several graphs" if names else "which no graph has")
+                raise problem(found, "`dfopt list graphs` lists the names, which are the labels", f"$[{i}]")
+            every += [entry] if names is None else [{**entry, "graph": name} for name in names]
+        return every
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,19 @@ def zoo(kind: Kind) -> list[str]:
 def families() -> dict[str, str]:
     """The system that stands for a family where a size is given, such as ``h100-256`` for ``h100:64``."""
     return load_strict(_zoo_folder("systems") / "tables" / "families.yaml")
+
+
+def matching(kind: Kind, pattern: object) -> list[str] | None:
+    """The names in the zoo that a pattern with ``*`` is for; none of what is no pattern.
+
+    Examples
+    --------
+    >>> matching("graphs", "gpt3-1*"), matching("graphs", "gpt2-small")
+    (['gpt3-175b', 'gpt3-1t'], None)
+    """
+    if not isinstance(pattern, str) or os.sep in pattern or not set("*?[") & set(pattern):
+        return None
+    return fnmatch.filter(zoo(kind), pattern)
 
 
 def is_path(text: str) -> bool:

@@ -37,13 +37,14 @@ from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.workload import Choice, Workload
-from dfopt.library import as_design, as_graphs
+from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
 from dfopt.processes.executor import Processes
 from dfopt.search import options
+from dfopt.workloads import load_variants
 
 __all__ = ["explore", "in_technologies", "workload_of"]
 
@@ -255,7 +256,7 @@ def workload_of(
         If the graph comes in several variants, or there is no such objective, or heat is asked of no stack or together
         with an objective that is not time.
     """
-    drawn, *variants = as_graphs(graph)
+    drawn, *variants = (graph,) if isinstance(graph, Graph) else load_variants(graph)
     if variants:
         found = f"found {len(variants) + 1} variants of the graph, expected one"
         raise PlanError(f"{drawn.name}: {found}: fix its microbatch")

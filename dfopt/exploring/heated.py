@@ -41,7 +41,7 @@ from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
 from dfopt.physics.ops import flop
 from dfopt.physics.pipeline import least_step_s
-from dfopt.search.optimization import optimize
+from dfopt.search import optimize
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.technology.as_stack import derived_stack

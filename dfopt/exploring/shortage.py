@@ -12,7 +12,7 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.exploring.boxes import search_boxes
 from dfopt.exploring.decisions import Decisions
 from dfopt.exploring.workload import Workload
-from dfopt.search.optimization import optimize
+from dfopt.search import optimize
 from dfopt.search.shortage import LeastHeld
 
 __all__ = ["SmallestPackage", "smallest_package"]

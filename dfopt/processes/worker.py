@@ -13,11 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
@@ -59,17 +61,7 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     record: dict[str, Any] = {"cell": task["cell"]}
     try:
-        from dfopt.search import optimize
-
-        options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in task["options"].items()
-        }
-        result = optimize(
-            unpack(Graph, task["graph"], "graph"),
-            unpack(System, task["system"], "system"),
-            assumptions=unpack(Assumptions, task["assumptions"], "assumptions"),
-            **{**options, "seed": task["seed"]},
-        )
+        result = _answered(task)
         record |= {"status": result.status, "figures": _figures(result)}
         if task.get("keep"):
             record["result"] = result.to_data()
@@ -78,6 +70,23 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
         record |= {"status": status, "message": message}
     return {**record, "seconds": time.perf_counter() - began, "dfopt": __version__}
+
+
+def _answered(task: Mapping[str, Any]) -> Result:
+    from dfopt.search import answer, optimize
+
+    system = unpack(System, task["system"], "system")
+    assumptions = unpack(Assumptions, task["assumptions"], "assumptions")
+    if "largest" in task:
+        question = Question.from_data(task["largest"]).changed(options={"seed": task["seed"]})
+        documents = {"system": system, "assumptions": assumptions, "set": {}}  # the changes are in them
+        return answer(question.model_copy(update=documents), folder=Path(task["folder"])).result
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in task["options"].items()
+    }
+    variants = [unpack(Graph, text, "graph") for text in task.get("variants", ())]
+    graph = unpack(Graph, task["graph"], "graph")
+    return optimize(graph, system, assumptions=assumptions, variants=variants, **{**options, "seed": task["seed"]})
 
 
 class Bounded(NamedTuple):

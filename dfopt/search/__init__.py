@@ -1,7 +1,7 @@
 """``optimize``: over the plans of a system, chain the two problems, keep the best and its proof."""
 
+from dfopt.search.answering import Answer, answer, optimize
 from dfopt.search.dump import dump_models
-from dfopt.search.optimization import optimize
 from dfopt.search.options import Progress
 
-__all__ = ["Progress", "dump_models", "optimize"]
+__all__ = ["Answer", "Progress", "answer", "dump_models", "optimize"]

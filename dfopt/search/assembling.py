@@ -182,7 +182,17 @@ def proof_of(
     others = f"a shared dim but {', '.join(placed)}" if placed else "a shared dim"
     if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):
         alike += f", and in {others} tensor before pipeline before data parallelism"
-    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {alike})"
+    fixed = ", ".join((*request.fixed, *drawn(graphs), alike))
+    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
+
+
+def drawn(graphs: Sequence[Graph]) -> tuple[str, ...]:
+    """What graphs fix by the way they are drawn, where another way could be chosen."""
+    sizes, ways = {graph.microbatch for graph in graphs}, {graph.variant for graph in graphs}
+    words = [f"microbatch {size}" for size in sizes if len(sizes) == 1 and graphs[0].batch > 1]
+    if graphs[0].trains and len(ways) == 1:
+        words.append(graphs[0].variant or "recompute: none")
+    return tuple(words)
 
 
 def assemble(

@@ -8,7 +8,8 @@ looks for a mapping from there on downwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,13 +17,15 @@ from typing import Any
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
+from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS, capacities, usable
-from dfopt.search.optimization import optimize
+from dfopt.questions import Draw, Resolved
+from dfopt.search.optimization import search
 from dfopt.search.shortage import listed
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
@@ -31,9 +34,6 @@ from dfopt.setting.plans import asked_plans, may_share
 from dfopt.setting.shares import divisors
 
 __all__ = ["LargestBatch", "largest_batch"]
-
-Draw = Callable[[int, int], Graph]
-"""The graph of a batch and a microbatch."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,14 @@ def largest_batch(
     """
     request = Request.of(**asked)
     chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
+
+    def solve(graphs: Sequence[Graph], **changes: Any) -> Result:
+        given = Request.of(**{**asked, **changes})
+        return search(Resolved(Question(), graphs, system, system, chosen, given), time.perf_counter())
+
     rooms = sorted(_rooms(draw, system, chosen, request), key=lambda room: -room.copies * room.sequences)
     if not rooms:
-        optimize(draw(1, 1), system, assumptions=chosen, **asked)  # says what a single one lacks
+        solve([draw(1, 1)])  # says what a single one lacks
         raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")
     best, most = 0, rooms[0].copies * rooms[0].sequences
     results = dict[int, Result]()
@@ -124,13 +129,13 @@ def largest_batch(
     def fits(room: _Room, units: int) -> bool:
         copies, sequences = room.copies, units * room.unit
         drawn = [draw(copies * sequences, size) for size in sorted(divisors(sequences), reverse=True)]
-        one = {**asked, "dp": copies, "sensitivity": False}
+        one = {"dp": copies, "sensitivity": False}
         own = {key: what for axis, *of in room.plan.axes for key, what in zip(axis.keys, of, strict=True)}
         own["modules"] = room.plan.modules.schemes if room.plan.modules is not None else {}
         # the plan that may hold most is likely to, if not in one microbatch
         for graphs, more in ((drawn[:1], own), (drawn, own), (drawn, {})):
             try:
-                found = optimize(graphs[0], system, assumptions=chosen, variants=graphs[1:], **{**one, **more})
+                found = solve(graphs, **{**one, **more})
             except (Infeasible, PlanError):  # a graph that no plan can use is none that fits
                 continue
             results[copies * sequences] = found
@@ -143,7 +148,7 @@ def largest_batch(
         best = max(best, room.copies * room.unit * _most(partial(fits, room), room.sequences // room.unit))
     if not best:
         best = rooms[0].copies
-        results[best] = optimize(draw(best, 1), system, assumptions=chosen, **asked)
+        results[best] = solve([draw(best, 1)])
     return LargestBatch(best, most, rooms[0].plan, rooms[0].states, rooms[0].capacity, results[best])
 
 

@@ -1,34 +1,24 @@
-"""``optimize``: check what was asked for, search, assemble the result."""
+"""Check what was asked for, search all plans of all graphs, assemble the result."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import spelled_out
-from dfopt.documents.calibration import Calibration
-from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result, Sensitivity
-from dfopt.documents.stack import Stack
-from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.judge import evaluate
-from dfopt.library import as_graphs, as_system
-from dfopt.machines.calibrations import assumed_on, usual
-from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.window import by_window
+from dfopt.questions import Resolved
 from dfopt.search.assembling import assemble
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
@@ -39,77 +29,30 @@ from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
 from dfopt.setting.instance import Setting
 from dfopt.technology.stack_models import power_of
-from dfopt.workloads.executions import load_executions
 
 T = TypeVar("T")
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 
 
-@spelled_out(Request.keywords())
-def optimize(
-    graph: Graph | str | os.PathLike[str],
-    system: System | Design | str | os.PathLike[str],
-    request: Request | None = None,
-    *,
-    assumptions: Assumptions | Calibration | str | None = None,
-    stack: Stack | None = None,
-    variants: Sequence[Graph] = (),
+def search(
+    resolved: Resolved,
+    began: float,
     progress: Callable[[Progress], None] | None = None,
-    **asked: Any,
+    variants: Sequence[Graph] = (),
 ) -> Result:
-    """Find, prove and judge the fastest mapping of a graph onto a system.
+    """Find, prove and judge the fastest mapping: the answer to a question whose names are looked up.
 
-    Parameters
-    ----------
-    graph, system : Graph and System, or names or paths of them
-        What to map, and onto what; a design stands for the system that it makes.
-    request : Request, optional
-        What is asked; or its fields as keyword arguments, see below.
-    assumptions : Assumptions, Calibration or str, optional
-        A document, or the name of a profile; ``calibrated`` is the calibration of the system's chip, whose shares the
-        system of the result has. If left out, that is taken for a training step on a chip that has one, and
-        ``default`` for all else. Under a calibration what is not asked for is free: all levels of ZeRO, and of a graph
-        that is named also the microbatch and what is computed again (see
-        `dfopt.workloads.executions.load_executions`, which draws those of a graph with parameters).
-    stack : Stack, optional
-        The chip as a stack of dies; the system's own if left out.
-    variants : sequence of Graph
-        The same workload drawn for other microbatch sizes, or computed in another way (``Graph.variant``): they are
-        searched too, and the best of all is returned. A graph that is named brings its own.
-    progress : callable, optional
-        Called with a :class:`Progress` now and then while a solve runs.
-    **asked
-        Fields of :class:`dfopt.Request`:
-
-        {fields}
-
-    Returns
-    -------
-    Result
-        Best mapping, its score and the proof.
+    ``began``: when that was, on the clock of :func:`time.perf_counter`; the time limit counts from there.
+    ``variants``: the same workload drawn in other ways, which are searched too.
 
     Raises
     ------
     PlanError, Infeasible, NoSolution, SolverFailure, ScoreMismatch
         See :mod:`dfopt.errors`.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
-    >>> result.status, result.gap
-    ('optimal', 0.0)
     """
-    began = time.perf_counter()
-    named = None if isinstance(graph, Graph) else graph
-    graph, *ways = as_graphs(graph)
-    system = as_system(system)
-    if request is not None and asked:
-        raise PlanError(f"request: given beside {', '.join(asked)}; give a request or its fields, not both")
-    request = Request.of(**asked) if request is None else request
-    request = request.model_copy(update={"solver": check_solver(request.solver)})
-    if stack is not None:
-        system = with_stack(system, stack)
+    graph, *ways = resolved.graphs
+    system = resolved.system
+    request = resolved.request.model_copy(update={"solver": check_solver(resolved.request.solver)})
     aware = request.heat == "aware"
     if aware:
         from dfopt.search.heat_aware import made_aware, needs_stack  # scipy: not for those who never ask
@@ -117,13 +60,7 @@ def optimize(
         system = needs_stack(system, None)
     if system.stack is not None:
         power_of(system.stack)  # what is wrong with a stack is told before the search
-    if assumptions is None:
-        assumptions = usual(graph, system)[0] or "default"
-    chosen, system, fitted = assumed_on(assumptions, system)
-    if fitted is not None and graph.trains:
-        request = request.freed()
-        graph, *ways = (graph, *ways) if named is None else load_executions(named)
-    variants, chosen = (*ways, *variants), request.assuming(chosen)
+    variants, chosen = (*ways, *variants), request.assuming(resolved.assumptions)
     chip, reserve = system.chip, system.chip.reserved(graph.trains)
     setting = Setting(graph, system, resolve(chosen, chip.execution, chip.compute_utilization, reserve))
     _check_variants(graph, variants)
@@ -171,9 +108,6 @@ def optimize(
         changes = {"proof": result.proof + note, "heat": shown, "missing": tuple(later.missing) or None}
         result = result.model_copy(update=changes).sealed()
     return result
-
-
-optimize.__doc__ = (optimize.__doc__ or "").replace("{fields}", Request.listed(" " * 8))
 
 
 class Later:

@@ -8,7 +8,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.hybrid import Hybrid, hybrid_of
 from dfopt.documents.plan import Plan
-from dfopt.documents.request import Request
+from dfopt.documents.request import FREE_ZERO, Request
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics.copies import obstacle
@@ -27,6 +27,8 @@ def shared_out(
 ) -> list[Plan]:
     """The plans with every level that is asked for, where it can be; with no copies there is nothing to share out.
 
+    In training all levels are tried where nobody says which.
+
     So many groups of copies as are asked for as well, each of which holds all: those that the dims can be cut into
     (:func:`dfopt.documents.hybrid.hybrid_of`); whole dims only, where no part of one may carry an axis.
 
@@ -35,10 +37,11 @@ def shared_out(
     PlanError
         If a level or a number of groups is asked for that no plan has, and no other is; it says what stands against it.
     """
-    levels, groups = asked.zero, asked.zero_replicas
-    if groups not in (None, (1,)) and not any(levels or ()):
+    groups = asked.zero_replicas
+    levels: Sequence[int] = asked.zero or (FREE_ZERO if graph.trains else (0,))
+    if groups not in (None, (1,)) and not any(levels):
         raise PlanError(f"zero_replicas: found {_listed(groups)}, but no level of ZeRO to share out by; add --zero 1")
-    if levels is None or tuple(levels) == (0,):
+    if tuple(levels) == (0,):
         return found
     if not graph.trains and 0 not in levels:
         told = ", ".join(f"ZeRO-{level}" for level in levels)

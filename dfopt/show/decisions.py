@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dfopt.documents.request import FREE_ZERO
 from dfopt.documents.result import Result
 from dfopt.show.grid import Grid
 from dfopt.show.stages import order_of
@@ -17,7 +18,7 @@ _MOST = 8  # values that are listed one by one
 def decisions(result: Result) -> Grid | None:
     """A table with a row for every option of a step whose execution was searched; none of other results."""
     drawn = (result.graph, *result.variants)
-    if not result.graph.trains or (len(drawn) == 1 and len(result.request.zero or ()) < 2):
+    if not result.graph.trains or (len(drawn) == 1 and len(result.request.zero or FREE_ZERO) < 2):
         return None
     plan, plans = result.plan, [record.plan for record in result.plans]
     rows = []

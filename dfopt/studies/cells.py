@@ -11,23 +11,24 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from dfopt.documents.assumptions import PROFILES, Assumptions
+from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
+from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
-from dfopt.documents.study import AssumptionsEntry, GraphEntry, Study, label_of_value
+from dfopt.documents.study import GraphEntry, Study, label_of_value
 from dfopt.documents.study_expressions import names_in
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, PlanError, json_path, shown
-from dfopt.machines.calibrations import Assumed, assumed_on
+from dfopt.questions import Resolver
 from dfopt.studies.selection import selected
 from dfopt.studies.systems import Machine, machines, of_study
-from dfopt.workloads import load_graph
 
 __all__ = ["Cell", "expand"]
 
 Made = TypeVar("Made")
 
 # Part of every digest: raise it when the same content would be solved for another figure.
-_FORMAT = "dfopt/cell/1"
+_FORMAT = "dfopt/cell/2"
 # Words about a document, which change no figure.
 _PROSE = ("name", "description", "source", "profile")
 
@@ -37,18 +38,25 @@ class Cell:
     """One solve of a study.
 
     ``axes`` holds the labels that tell it from the others, by column; ``key`` is the digest of what it asks, so
-    equal cells of two studies, or of one, have the same key. ``calibration`` names the one whose shares the system has,
-    with its digest.
+    equal cells of two studies, or of one, have the same key. ``graphs``: the workload in every way that is free.
+    ``calibration`` names the one whose shares the system has, with its digest. ``largest``: the question whose answer
+    is the largest batch, where that is asked for.
     """
 
     axes: Mapping[str, str | int | float | None]
-    graph: Graph
+    graphs: Sequence[Graph]
     system: System
     assumptions: Assumptions
     options: Request
     seed: int
     key: str
     calibration: str | None = None
+    largest: Question | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """The first way to draw its workload."""
+        return self.graphs[0]
 
     @property
     def label(self) -> str:
@@ -77,29 +85,30 @@ def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Ce
     ... )
     >>> for cell in expand(study):
     ...     print(cell.label, cell.system.chip.dram.bandwidth)
-    gpt2-small | sn10-8-ring | SambaNova SN10 RDU | ring 8 | default 200000000000.0
-    gpt2-small | sn10-8-torus | SambaNova SN10 RDU | ring 4 x ring 2 | default 1000000000000.0
+    gpt2-small | sn10-8-ring | SambaNova SN10 RDU | ring 8 | auto 200000000000.0
+    gpt2-small | sn10-8-torus | SambaNova SN10 RDU | ring 4 x ring 2 | auto 1000000000000.0
     """
     name = path or study.name
-    cells = tuple(_Grid(study, folder or Path(), name).cells())
+    grid = _Grid(study, folder or Path(), name)
+    points = tuple(grid.points())
     for i, entry in enumerate(study.graphs):
         label = entry.name
-        if not any(cell.axes["graph"] == label for cell in cells):
+        if not any(point.axes["graph"] == label for point in points):
             message = f"no system, no assumptions or no limits are for the graph {label!r}"
             raise DocumentError(
                 name, [Issue(json_path("graphs", i), message, "add it to their graphs, or leave it out")]
             )
-    kept = _filtered(study, cells, name)
-    if without := dict.fromkeys(cell.issue for cell in kept if isinstance(cell, _Without)):
-        raise DocumentError(name, list(without))
-    return tuple(cell for cell in kept if isinstance(cell, Cell))
-
-
-class _Without(NamedTuple):
-    """A cell whose chip the calibration that is asked for is not of: a mistake, unless a filter drops the cell."""
-
-    axes: Mapping[str, str | int | float | None]
-    issue: Issue
+    issues: dict[Issue, None] = {}
+    cells = []
+    for point in _filtered(study, points, name):  # what a filter drops is never drawn
+        drawn = grid.cell(point)
+        if isinstance(drawn, Issue):
+            issues[drawn] = None
+        else:
+            cells.append(drawn)
+    if issues:
+        raise DocumentError(name, list(issues))
+    return tuple(cells)
 
 
 class _Point(NamedTuple):
@@ -113,49 +122,67 @@ class _Point(NamedTuple):
     sets: tuple[tuple[str, Any, str], ...]
 
 
+class _Combination(NamedTuple):
+    """A point of the grid, before anything is drawn: its labels, and entries of the study with the chosen points."""
+
+    axes: Mapping[str, str | int | float | None]
+    graph: int
+    machine: Machine
+    assumed: int
+    chosen: Sequence[_Point]
+
+
 class _Grid:
     """The product, with every document loaded once however many cells share it."""
 
     def __init__(self, study: Study, folder: Path, path: str) -> None:
         self.study, self.folder, self.path = study, folder, path
+        self.resolver = Resolver(folder)
         self._known: dict[str, Any] = {}
         self._digests: dict[int, tuple[str, object]] = {}
 
-    def cells(self) -> Iterator[Cell | _Without]:
+    def points(self) -> Iterator[_Combination]:
         study = self.study
         listed = machines(study.systems, self.folder, self.path)
         for (g, graph), machine in product(enumerate(study.graphs), listed):
-            label = graph.label or graph.graph
-            if machine.graphs and label not in machine.graphs:
+            if machine.graphs and graph.name not in machine.graphs:
                 continue
-            ways = _ways(study, label)
+            ways = _ways(study, graph.name)
             for a, assumed in enumerate(study.assumptions):
-                if not assumed.graphs or label in assumed.graphs:
+                if not assumed.graphs or graph.name in assumed.graphs:
                     for chosen in product(*ways):
-                        yield self._cell(g, graph, machine, a, assumed, chosen)
+                        labels = {point.axis: point.label for point in chosen}
+                        axes = {"graph": graph.name, **machine.labels, "assumptions": assumed.name, **labels}
+                        yield _Combination(axes, g, machine, a, chosen)
 
-    def _cell(
-        self, g: int, entry: GraphEntry, machine: Machine, a: int, assumed: AssumptionsEntry, chosen: Sequence[_Point]
-    ) -> Cell | _Without:
-        graph = self._graph(entry, *_together(chosen, "graph", json_path("graphs", g)))
-        system = self._system(machine, chosen)
-        options = self._options(entry, *_together(chosen, "options", json_path("graphs", g, "options")))
-        axes: dict[str, str | int | float | None] = {
-            "graph": entry.label or entry.graph,
-            **machine.labels,
-            "assumptions": assumed.label or assumed.profile,
-            **{point.axis: point.label for point in chosen},
-        }
-        try:
-            assumptions, system, fitted = self._assumed(assumed, chosen, a, system)
-        except (PlanError, DocumentError) as error:
-            if assumed.profile in PROFILES:
-                raise
-            return _Without(axes, self._uncalibrated(error, axes, a))
-        digests = [self._digest(document) for document in (graph, system, assumptions)]
-        key = _sha([_FORMAT, *digests, _said(options), self.study.seed])
-        stamp = None if fitted is None else fitted.stamp
-        return Cell(axes, graph, system, assumptions, options, self.study.seed, key, stamp)
+    def cell(self, point: _Combination) -> Cell | Issue:
+        """The documents of a combination; or what is wrong where a chip lacks the calibration that is asked for."""
+        entry, assumed, chosen = self.study.graphs[point.graph], self.study.assumptions[point.assumed], point.chosen
+        where = json_path("graphs", point.graph)
+        options = self._options(entry, *_together(chosen, "options", json_path("graphs", point.graph, "options")))
+        changed, at = _together(chosen, "assumptions", json_path("assumptions", point.assumed))
+        fields, place = _together(chosen, "graph", where)
+        question = Question(
+            graph=entry.graph, parameters={**entry.parameters, **fields}, system=self._system(point.machine, chosen),
+            set={**assumed.set, **changed}, assumptions=assumed.profile, options=options,
+        )  # fmt: skip
+        with of_study(self.path, place, f"graph {entry.graph}"):
+            self.resolver.workload(question)
+        with of_study(self.path, at, "assumptions"):
+            try:
+                resolved = self.resolver.resolve(question)
+            except PlanError as error:
+                if assumed.profile in (*PROFILES, AUTO):
+                    raise
+                return self._uncalibrated(error, point.axes, point.assumed)
+        digests = [self._digest(one) for one in (*resolved.graphs, resolved.system, resolved.assumptions)]
+        content = [_FORMAT, *digests, _said(resolved.request), self.study.seed]
+        key = _sha(content if resolved.largest is None else [*content, "largest"])
+        stamp = None if resolved.calibration is None else resolved.calibration.stamp
+        return Cell(
+            point.axes, resolved.graphs, resolved.system, resolved.assumptions, resolved.request, self.study.seed, key,
+            stamp, None if resolved.largest is None else question,
+        )  # fmt: skip
 
     def _once(self, what: str, identity: object, where: str, make: Callable[[], Made]) -> Made:
         """Make a document once; what is wrong with it becomes an issue of the study, at ``where``."""
@@ -166,14 +193,6 @@ class _Grid:
         made: Made = self._known[known]
         return made
 
-    def _graph(self, entry: GraphEntry, fields: dict[str, Any], where: str) -> Graph:
-        parameters = {**entry.parameters, **fields}
-        beside = self.folder / entry.graph
-        name = beside if beside.is_file() else entry.graph
-        return self._once(
-            f"graph {entry.graph}", [str(name), parameters], where, lambda: load_graph(name, **parameters)
-        )
-
     def _system(self, machine: Machine, chosen: Sequence[_Point]) -> System:
         of_system, at = _together(chosen, "system", "")
         of_design, where = _together(chosen, "design", at)
@@ -183,23 +202,8 @@ class _Grid:
         what = f"system {machine.labels['system']}"
         return self._once(what, fields, where, lambda: machine.changed(fields, what))
 
-    def _assumed(self, entry: AssumptionsEntry, chosen: Sequence[_Point], a: int, system: System) -> Assumed:
-        fields, where = _together(chosen, "assumptions", json_path("assumptions", a))
-        changes = {**entry.set, **fields}
-
-        def make() -> Assumed:
-            found = assumed_on(entry.profile, system, self.folder)
-            return found._replace(assumptions=found.assumptions.changed(changes))
-
-        if entry.profile in PROFILES:
-            return self._once("assumptions", [entry.profile, changes], where, make)._replace(system=system)
-        # a system is kept as long as the grid, so that its id is its own
-        return self._once("assumptions", [entry.profile, changes, id(system)], where, make)
-
-    def _uncalibrated(self, error: PlanError | DocumentError, axes: Mapping[str, Any], a: int) -> Issue:
+    def _uncalibrated(self, error: PlanError, axes: Mapping[str, Any], a: int) -> Issue:
         """What is wrong where a calibration is asked for and is not of the system's chip."""
-        if isinstance(error, DocumentError):
-            return error.issues[0]
         message = str(error).removeprefix("calibrated: ").partition(";")[0]
         cells = f"assumptions == {axes['assumptions']!r} and chip == {axes['chip']!r}"
         remedy = f'calibrate it, or leave these cells out: filters: [{{drop: "{cells}"}}]'
@@ -214,7 +218,7 @@ class _Grid:
             "options", changed, where, lambda: Study.from_data({**_SMALLEST, "options": changed}, self.path).options
         )
 
-    def _digest(self, document: Graph | System | Assumptions) -> str:
+    def _digest(self, document: Document) -> str:
         """Digest of a document without its prose; kept, because many cells share a document."""
         if id(document) not in self._digests:
             data = {key: value for key, value in document.to_data().items() if key not in _PROSE}
@@ -268,8 +272,8 @@ def _sha(content: object) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def _filtered(study: Study, cells: tuple[Cell | _Without, ...], path: str) -> tuple[Cell | _Without, ...]:
-    """The cells that no filter drops; checks also what of the claims can be before anything is solved.
+def _filtered(study: Study, cells: tuple[_Combination, ...], path: str) -> tuple[_Combination, ...]:
+    """The combinations that no filter drops; checks also what of the claims can be before anything is solved.
 
     Those are conditions over axes alone.
     """
@@ -292,7 +296,7 @@ def _filtered(study: Study, cells: tuple[Cell | _Without, ...], path: str) -> tu
 class _Labels:
     """The labels of cells, on which many conditions are asked."""
 
-    def __init__(self, cells: tuple[Cell | _Without, ...]) -> None:
+    def __init__(self, cells: tuple[_Combination, ...]) -> None:
         self._cells = cells
         self._frame: Any = None
         self._known: dict[str, set[int]] = {}

@@ -133,7 +133,7 @@ def sweep(
             records[key] = record
             tell(len(wanted) - len(left), len(wanted), record)
 
-        ended = chosen.run(Tasks(todo, keep=kept is not None), take) if todo else ""
+        ended = chosen.run(Tasks(todo, kept is not None, str(folder.absolute())), take) if todo else ""
     # Ctrl-C may come between the writing of a record and its entry in the table: the file knows
     known = read_records(store) if ended and store is not None else records
     notes += [ended] if ended and ended != INTERRUPTED else []

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dfopt.documents.design import Design
 from dfopt.documents.study import Choice, PartsEntry, SystemEntry, label_of
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path
+from dfopt.errors import DocumentError, GraphError, Issue, PlanError, SystemSpecError, json_path
 from dfopt.library import load_source, system_from
 from dfopt.machines.compose import compose
 from dfopt.machines.sizes import split_size
@@ -50,6 +50,8 @@ def of_study(path: str, where: str, what: str) -> Iterator[None]:
     except (DocumentError, GraphError, SystemSpecError) as error:
         issues = [Issue(where, f"{what}: {each.where}: {each.message}", each.remedy) for each in error.issues]
         raise DocumentError(path, issues) from None
+    except PlanError as error:  # of a value that is read before any document
+        raise DocumentError(path, [Issue(where, f"{what}: {error}", "correct it")]) from None
     except ValidationError as error:  # of a workload's builder
         said = error.errors(include_url=False)[0]["msg"]
         raise DocumentError(path, [Issue(where, f"{what}: {said}", "correct it")]) from None

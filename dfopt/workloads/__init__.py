@@ -30,6 +30,7 @@ __all__ = [
     "WORKLOADS",
     "Workload",
     "expand",
+    "given_parameters",
     "graph_schema",
     "load_graph",
     "load_variants",
@@ -254,6 +255,18 @@ def load_variants(name_or_path: str | os.PathLike[str], **overrides: Any) -> tup
     return (graph, *more)
 
 
+def given_parameters(name_or_path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Parameters that the file of a graph gives; none of explicit kernels.
+
+    Examples
+    --------
+    >>> given_parameters("gpt2-small")["layers"]
+    12
+    """
+    found = _read(name_or_path, {})[0].get("parameters", {})
+    return found if isinstance(found, Mapping) else {}
+
+
 def parameters_of(name_or_path: str | os.PathLike[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Parameters that the workload of a graph takes, and those that its file fixes; none of explicit kernels.
 
@@ -298,7 +311,12 @@ def _recipe_of(workload: Workload) -> type[_Recipe]:
 
 
 def overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Data of a graph file with some of its parameters replaced, as :func:`load_graph` does."""
+    """Data of a graph file with some of its parameters replaced, as :func:`load_graph` does.
+
+    ``phase`` may also be ``forward`` or ``training``, which workloads call their mode.
+    """
+    if overrides.get("phase") in ("forward", "training"):
+        overrides = {"mode": overrides["phase"], **{key: value for key, value in overrides.items() if key != "phase"}}
     if "workload" in data:
         allowed = list(_workload(data["workload"], file).parameters.model_fields)
         owner = f"workload {data['workload']!r}"

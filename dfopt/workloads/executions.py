@@ -1,4 +1,4 @@
-"""A training step in every way that a run may choose: samples of an evaluation, and what is computed again.
+"""A workload in every way that a run may choose: samples of an evaluation, and in training what is computed again.
 
 The others of its choices (degrees, chunks, ZeRO, schemes) are no question of how it is drawn: the search has them.
 """
@@ -10,39 +10,56 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dfopt.documents.graph import Graph
-from dfopt.workloads import load_graph, load_variants, parameters_of
+from dfopt.workloads import given_parameters, load_graph, load_variants, parameters_of
 from dfopt.workloads.recompute import Recompute
 
-__all__ = ["MICROBATCHES", "WAYS", "load_executions"]
+__all__ = ["WAYS", "free_microbatches", "load_executions"]
 
-MICROBATCHES: Final = (1, 2, 4, 8)
-"""Samples of one evaluation that are tried, where they divide those of a step."""
+_FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+"""Microbatches that are tried, as multiples of the one that a model's file gives."""
 WAYS: Final[tuple[Recompute, ...]] = ("none", "attention", "full")
 """What is tried of what is computed again."""
 
 
+def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
+    """Microbatches that are tried where nobody says which.
+
+    Of a phase of serving all divisors of the batch; else ``own``, and up to eight times more or fewer samples.
+
+    Examples
+    --------
+    >>> graph = load_graph("gpt2-small", batch=12)
+    >>> free_microbatches(graph), free_microbatches(load_graph("llama-3.1-8b", phase="decode", batch=12))
+    ([1, 2, 4], [1, 2, 3, 4, 6, 12])
+    """
+    if graph.tokens is not None and graph.tokens.produced is not None:
+        return [size for size in range(1, graph.batch + 1) if graph.batch % size == 0]
+    tried = {int(own * factor) for factor in _FACTORS if own * factor >= 1} | {own}
+    return [size for size in sorted(tried) if graph.batch % size == 0]
+
+
 def load_executions(
     name_or_path: str | os.PathLike[str],
-    microbatches: Sequence[int] | None = None,
+    microbatches: Sequence[int] | str | None = None,
     ways: Sequence[str] | None = None,
     **overrides: Any,
 ) -> tuple[Graph, ...]:
-    """Graphs of one training step, for `optimize`: the first, and the others as its ``variants``.
+    """Graphs of one step, for `optimize`: the first, and the others as its ``variants``.
 
     Parameters
     ----------
     name_or_path, **overrides
         As of `load_graph`.
     microbatches
-        Samples of an evaluation; if left out, those of 1, 2, 4 and 8 that divide the batch, and that of the zoo.
+        Samples of an evaluation; ``all`` divisors of the batch; if left out, those of `free_microbatches`.
     ways
-        What is computed again; if left out, nothing, attention and all of a layer.
+        Training: what is computed again; if left out, nothing, attention and all of a layer.
 
     Returns
     -------
     tuple of Graph
-        What ``overrides``, or a file of one's own, give is fixed. Of what does not train, and of workloads that cannot
-        compute again, those of `load_variants`.
+        What ``overrides``, or a file of one's own, give is fixed. Of workloads that cannot choose, those of
+        `load_variants`.
 
     Examples
     --------
@@ -50,15 +67,19 @@ def load_executions(
     >>> [graph.microbatch for graph in graphs], graphs[2].variant
     ([1, 1, 1, 2, 2, 2, 4, 4, 4], 'recompute: full')
     """
-    first = load_graph(name_or_path, **overrides)
     allowed, fixed = parameters_of(name_or_path)
-    if not first.trains or not {"recompute", "microbatch"} <= allowed:
-        return load_variants(name_or_path, **overrides)
+    given = given_parameters(name_or_path)
+    free = "microbatch" not in fixed and "batch" in {**given, **overrides}  # else a step is one microbatch
     choices: dict[str, Sequence[Any]] = {}
-    if "microbatch" not in overrides and (microbatches or "microbatch" not in fixed):
-        some = [each for each in MICROBATCHES if first.batch % each == 0]
-        choices["microbatch"] = microbatches or sorted({*some, first.microbatch})
-    if "recompute" not in overrides and (ways or "recompute" not in fixed):
+    if "microbatch" in allowed - overrides.keys() and (microbatches or free):
+        whole = load_graph(name_or_path, **overrides, microbatch=1)
+        if microbatches == "all":
+            choices["microbatch"] = [size for size in range(1, whole.batch + 1) if whole.batch % size == 0]
+        else:
+            choices["microbatch"] = microbatches or free_microbatches(whole, given.get("microbatch", 1))
+    sizes = choices.get("microbatch", ())
+    first = load_graph(name_or_path, **overrides, **({"microbatch": sizes[0]} if sizes else {}))
+    if first.trains and "recompute" in allowed - overrides.keys() and (ways or "recompute" not in fixed):
         choices["recompute"] = ways or WAYS
     drawn = [{**overrides}]
     for key, values in choices.items():

@@ -86,7 +86,7 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
     >>> sizes = {"hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 32, "layers": 4}
     >>> graph = WORKLOADS["decoder"](**sizes, mode="training", recompute="full/attention")
     >>> graph.recomputed, graph.layers.kinds, len(graph.kernels)
-    ({'layer': 'again.layer'}, ('layer', 'again.layer'), 109)
+    ({'layer': 'again.layer'}, ('layer', 'again.layer', 'embedding', 'head'), 117)
     """
     layers = graph.layers
     kinds = layers.kinds[: layers.counted]

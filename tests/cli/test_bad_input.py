@@ -283,7 +283,7 @@ CASES = [
     solve("pin given twice", "--pin up=0 --pin up=1", USAGE, "--pin", "'up' is given twice"),
     solve("no such scheme", "--shard up=z", USAGE, "--shard", "'z'", "outer, m, k, k>n, n, none"),
     solve("illegal scheme", "--tp 4 --shard norm=k", USAGE, "'norm'", "cannot be sharded by 'k'", "allows"),
-    solve("unknown assumption", "--set overlp=none", BAD, "--set", "$.overlp", "did you mean 'overlap'"),
+    solve("unknown assumption", "--set overlp=none", BAD, "set: 1 problem", "$.overlp", "did you mean 'overlap'"),
     solve("bad assumption", "--set overlap=some", BAD, "$.overlap", "found 'some'", "'perfect'"),
     solve("time limit 0", "--time-limit 0", USAGE, "--time-limit", "greater than or equal to 0.1"),
     solve("negative time limit", "--time-limit -5", USAGE, "--time-limit", "greater than or equal to 0.1"),

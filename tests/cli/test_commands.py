@@ -202,7 +202,8 @@ def test_without_fusion_never_faster() -> None:
 
 
 def test_training_and_batch() -> None:
-    data = solved("--tp", 8, "--param", "mode=training", "--batch", 64, "--time-limit", 20)
+    asked = ("--phase", "training", "--batch", 64, "--microbatch", 1, "--recompute", "none")
+    data = solved("--tp", 8, *asked, "--time-limit", 20)
     assert len(data["mapping"]["kernels"]) == 41
     assert data["plan"]["microbatches"] == 64
 
@@ -355,10 +356,11 @@ def test_text_is_ascii_where_the_terminal_is(tmp_path: Path) -> None:
 def test_help_of_solve_is_grouped_by_purpose() -> None:
     out = call("solve", "--help").out
     places = [
-        out.index(f"\n{name}:\n") for name in ("Parallelism", "Workload and model", "Fixed by hand", "Search", "Output")
+        out.index(f"\n{name}:\n")
+        for name in ("Workload and model", "Machine", "Parallelism", "Fixed by hand", "Search", "Output")
     ]
     assert places == sorted(places)
-    assert out.index("--tp ") < out.index("\nWorkload and model:") < out.index("--param ") < out.index("\nSearch:")
+    assert out.index("--param ") < out.index("\nParallelism:") < out.index("--tp ") < out.index("\nSearch:")
 
 
 def test_shells_complete_commands() -> None:

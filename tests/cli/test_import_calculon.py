@@ -57,7 +57,7 @@ def test_without_an_execution_there_are_no_pins(files: list[Path], tmp_path: Pat
         "graph.yaml",
         "system.yaml",
     ]
-    assert done.out.splitlines()[-1].endswith(f"--assume {tmp_path / 'free'}/assumptions.yaml")
+    assert done.out.splitlines()[-1].endswith(f"--assume {tmp_path / 'free'}/assumptions.yaml --zero 0,1")
 
 
 def test_what_cannot_be_said_is_one_error(files: list[Path], tmp_path: Path) -> None:
@@ -75,7 +75,8 @@ def test_without_an_execution_communication_may_be_hidden(files: list[Path], tmp
     folder = tmp_path / "free"
     done = call("import", "calculon", *files[:2], "--chips", "16", "--overlaps", "-o", folder)
     assert done.code == 0, done.err
-    solved = call(*done.out.splitlines()[-1].split()[1:], "--batch", "32", "--no-sensitivity", "--json", "-q")
+    asked = ("--batch", "32", "--microbatch", "1", "--zero", "0", "--recompute", "none", "--no-sensitivity")
+    solved = call(*done.out.splitlines()[-1].split()[1:], *asked, "--json", "-q")
     assert solved.code == 0, solved.err
     answer = json.loads(solved.out)
     assert answer["assumptions"]["gradient_overlap"] == "calculon_or_none"

@@ -43,6 +43,7 @@ def documents() -> dict[str, Data]:
         "result": result,
         "calibration": load_strict(CALIBRATION),
         "heat": heat_report(Mapping.from_data(result["mapping"])).to_data(),
+        "question": result["question"],
         "study": {
             "schema": "dfopt/study/1",
             "name": "one",

@@ -64,8 +64,8 @@ def test_sequence_parallelism_is_forced_and_exported(tmp_path: Path) -> None:
     [
         (["--schedule", "dualpipe"], "--schedule: expected one of 1f1b, interleaved, gpipe, found 'dualpipe'"),
         (["--zero", "1", "--zero-replicas", "0"], "--zero-replicas: expected numbers such as 1,2,4, found '0'"),
-        (["--zero-replicas", "2"], "no level of ZeRO to share out by"),
-        (["--recompute", "half"], "--recompute: found 'half', expected none or some of full, op, moe"),
+        (["--zero", "0", "--zero-replicas", "2"], "no level of ZeRO to share out by"),
+        (["--recompute", "half"], "recompute: found 'half', expected none or some of full, op, moe"),
         (["--recompute-layers", "2"], "all layers of gpt2-small are computed alike"),
         (["--set", "sequence_parallelism=on"], "sequence_parallelism"),
         (["--tp", "8", "--set", "sequence_parallelism=force", "--set", "tile_rows=2"], "tiles of 2 rows"),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import dfopt as df
-from dfopt.documents.result import Result
+from dfopt.documents.result import OF_EARLIER, Result
 from dfopt.errors import SchemaVersionError
 from dfopt.search.verify import verify
 
@@ -35,7 +35,7 @@ def test_its_words_become_those_of_a_level() -> None:
     assert (result.bound, result.gap) == (0.0, 1.0)  # nothing was said of other shardings
     assert [record.status for record in result.plans] == ["pruned_per_level", "solved"]
     assert [record.value for record in result.plans] == [one.get("step_time_s") for one in old["plans"]]
-    assert result.to_data()["schema"] == "dfopt/result/5"
+    assert result.to_data()["schema"] == "dfopt/result/6"
 
 
 def test_it_is_verified_and_says_what_was_not_checked() -> None:
@@ -60,11 +60,16 @@ def test_version_4_is_the_same_in_other_words_and_stays_proven() -> None:
     assert [one.pass_ for one in result.graph.kernels] == [one.get("phase") for one in old["graph"]["kernels"]]
     found = verify(result)
     assert found.ok and found.verdict.startswith("verified optimal"), found.problems
-    assert result.proof == old["proof"]
+    assert result.proof == OF_EARLIER + old["proof"]
     again = result.to_data()
     assert Result.from_data(again) == result
-    assert again | {key: old[key] for key in ("schema", "seal", "provenance", "graph", "request")} == old
-    assert again["request"] == {"two_batch_overlap": False, **old["request"]}  # no microbatches took turns then
+    assert (
+        again | {key: old[key] for key in ("schema", "seal", "provenance", "graph", "request", "proof", "assumptions")}
+        == old
+    )
+    # then no microbatches took turns, ZeRO was tried where it was asked for, and exchanges went dim by dim
+    assert again["request"] == {"two_batch_overlap": False, "zero": [0], **old["request"]}
+    assert again["assumptions"] == {**old["assumptions"], "all_to_all_dims": "in_turn"}
 
 
 @pytest.mark.parametrize("change", [{"p_max": 3}, {"assumptions": {**data(SECOND)["assumptions"], "overlap": "none"}}])
@@ -93,6 +98,6 @@ def test_assumptions_of_version_1_mean_what_they_meant(tmp_path: Path) -> None:
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "later.json"
-    path.write_text(json.dumps({**data(), "schema": "dfopt/result/6"}))
+    path.write_text(json.dumps({**data(), "schema": "dfopt/result/7"}))
     with pytest.raises(SchemaVersionError, match="upgrade dfopt"):
         Result.load(path)

@@ -102,7 +102,7 @@ def test_what_holds_the_batch_is_told_when_time_is_up(monkeypatch: pytest.Monkey
     def too_late(*_: object, **__: object) -> None:
         raise NoSolution(1e-3, 60.0)
 
-    monkeypatch.setattr("dfopt.search.optimize", too_late)  # the one that follows; the batch is found by another name
+    monkeypatch.setattr("dfopt.search.answering.search", too_late)  # the one that follows
     done = CliRunner().invoke(app, [*WORDS, "max"])
     assert done.exit_code == 0, done.output
     assert "among all plans no solution found in 60 s" in done.stderr

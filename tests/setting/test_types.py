@@ -22,7 +22,7 @@ from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible, SystemSpecError
 from dfopt.judge import evaluate, types
 from dfopt.physics.dtypes import arithmetic_of, rate
-from dfopt.search.optimization import optimize
+from dfopt.search import optimize
 from dfopt.setting.tables import shard
 
 NAMES: tuple[Arithmetic, ...] = get_args(Arithmetic)

@@ -232,7 +232,7 @@ def test_groups_are_a_menu_of_which_the_best_is_found() -> None:
 def test_groups_that_cannot_be() -> None:
     graph = df.load_graph("gpt2-small", mode="training", batch=64)
     with pytest.raises(PlanError, match="zero_replicas: found 2, but no level of ZeRO"):
-        df.optimize(graph, "a100-8", assumptions="ideal", zero_replicas=2)
+        df.optimize(graph, "a100-8", assumptions="ideal", zero=0, zero_replicas=2)
     with pytest.raises(PlanError, match=r"ZeRO-1: DP 8 cannot be cut into 3 groups"):
         df.optimize(graph, "a100-8", assumptions="ideal", zero=1, zero_replicas=3, tp=1, pp=1)
     result = df.optimize(graph, "a100-8", assumptions="ideal", zero=1, zero_replicas=2, tp=1, pp=1, sensitivity=False)

@@ -160,7 +160,7 @@ def test_filters_drop_cells() -> None:
     assert [(cell.axes["batch"], cell.axes["limits"]) for cell in expand(some)] == [(8, "a"), (8, "b"), (16, "b")]
     whole = study(axes=SRAM, filters=[{"drop": "sram == 1 and system == 'torus'"}, {"drop": "system in ['ring']"}])
     assert [cell.label for cell in expand(whole)] == [
-        "gpt2-small | torus | SambaNova SN10 RDU | ring 4 x ring 2 | default | 2"
+        "gpt2-small | torus | SambaNova SN10 RDU | ring 4 x ring 2 | auto | 2"
     ]
 
 
@@ -177,7 +177,7 @@ def test_systems_and_assumptions_of_some_graphs() -> None:
     found = [
         (cell.axes["graph"], cell.axes["system"], cell.axes["assumptions"], len(cell.system.network)) for cell in cells
     ]
-    assert found == [("one", "same", "default", 1), ("two", "same", "default", 2), ("two", "same", "kbk", 2)]
+    assert found == [("one", "same", "auto", 1), ("two", "same", "auto", 2), ("two", "same", "kbk", 2)]
     with pytest.raises(DocumentError, match="'same' is there twice"):
         study(graphs=[one, two], systems=[ring, {**ring, "system": "sn10-8-torus", "graphs": ["two"]}])
 

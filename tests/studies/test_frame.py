@@ -36,6 +36,7 @@ def record(cell: Any) -> dict[str, Any]:
     return solve(
         {
             "cell": cell.key, "graph": cell.graph.to_data(), "system": cell.system.to_data(),
+            "variants": [graph.to_data() for graph in cell.graphs[1:]],
             "assumptions": cell.assumptions.to_data(), "options": cell.options.model_dump(), "seed": 0,
         }
     )  # fmt: skip
@@ -47,7 +48,7 @@ def test_figures_are_those_of_a_single_solve() -> None:
     frame = Runs(whole, (cell,), {cell.key: record(cell)}).frame()
     assert tuple(frame.columns) == whole.columns
     line = frame.loc[0]
-    result = dfopt.optimize(cell.graph, cell.system, tp=8)
+    result = dfopt.optimize(cell.graph, cell.system, tp=8, variants=cell.graphs[1:])
     score, plan = result.score, result.plan
     for name in ("step_time_s", "gap", "level_gap", "utilization", "status"):
         assert line[name] == getattr(result, name), name
@@ -75,8 +76,8 @@ def test_figures_are_those_of_a_single_solve() -> None:
     assert (line["size"], line["cell"], line["dfopt"]) == (3, cell.key, dfopt.__version__)
     assert line["solve_s"] > 0 and pd.isna(line["note"])
     missing = {name for name in COLUMNS if name in line and name != "note" and pd.isna(line[name])}
-    assert missing == {  # of serving, which a whole sample is not, and of a stack of dies, which this system is not
-        "produced_tokens_per_s",
+    assert missing == {  # of serving, of a calibration, and of a stack of dies, which this system is not
+        "produced_tokens_per_s", "calibrated_by",
         "physical_step_time_s", "physical_flop_per_s", "physical_tokens_per_s", "frequency_share", "logic_max_c",
         "dram_max_c", "stack_power_w", "stack_bandwidth_bytes_per_s", "refresh_rate", "stack_energy_per_step_j",
         "stack_energy_per_token_j", "limits_broken",

@@ -60,9 +60,14 @@ def test_a_task_is_small_and_says_everything() -> None:
     assert len(tasks) == len(cells) == 8 and [task["cell"] for task in tasks] == [cell.key for cell in cells]
     for task, cell in zip(tasks, cells, strict=True):
         text = json.dumps(task)
-        assert len(text) < 5000 < len(json.dumps(cell.graph.to_data())) + len(json.dumps(cell.system.to_data()))
+        assert (
+            len(text)
+            < 7000
+            < len(cell.graphs) * len(json.dumps(cell.graph.to_data())) + len(json.dumps(cell.system.to_data()))
+        )
         sent = json.loads(text)
         assert unpack(Graph, sent["graph"]) == cell.graph and unpack(System, sent["system"]) == cell.system
+        assert [unpack(Graph, one) for one in sent["variants"]] == [*cell.graphs[1:]]
     assert tasks[0]["graph"] is tasks[7]["graph"]  # packed once
 
 

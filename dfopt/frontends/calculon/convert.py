@@ -192,6 +192,8 @@ def write_case(
     if case.pins is not None:
         documents["pins"] = case.pins
         options += f" --pins {target}/pins.yaml --interleave {case.interleave} --zero {case.zero}"
+    else:
+        options += " --zero 0,1"  # what its executions know
     for item, memory in case.place.items():
         options += f" --place {item}={memory}"
     for name, document in documents.items():

@@ -91,6 +91,7 @@ class ImportedCase:
         return {
             "assumptions": self.assumptions,
             **pins.on_axes,
+            "zero": 0,  # the authors' copies hold all
             "p_max": pins.p_max,
             "pin_sharding": pins.sharding,
             "pin_partition": pins.partition,

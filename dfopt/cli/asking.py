@@ -1,0 +1,55 @@
+"""How ``dfopt solve`` reads what it is asked about, and prints what it is answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Group
+
+from dfopt.cli.judging import by_physics, judged_mappings
+from dfopt.documents.assumptions import profile
+from dfopt.documents.kinds import kind_of
+from dfopt.documents.question import Question
+from dfopt.documents.result import Result
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.system import System
+from dfopt.documents.zoo import is_path
+from dfopt.errors import DfoptError, PlanError
+from dfopt.judge import evaluate
+from dfopt.library import asked_in
+from dfopt.show.physical import ranking_report, with_physics
+from dfopt.show.tables import result_report
+
+
+def asked_of(graph: str | None, system: str | None, like: Path | None) -> Question:
+    """The question that the options change: of a graph and a system, of a file, or of an earlier result."""
+    if like is not None:
+        return asked_in(like).changed(graph=graph, system=system)
+    if graph is None:
+        raise PlanError("GRAPH: missing; name a graph and a system, a question, or --like RESULT")
+    if system is None:
+        data = load_strict(Path(graph)) if is_path(graph) else {}
+        if not data or kind_of(data, graph) != "question":
+            raise PlanError("SYSTEM: missing; name one (`dfopt list systems`), or a question instead of GRAPH")
+        return Question.from_data(data, graph)
+    return Question(graph=graph, system=system)
+
+
+def answer_report(result: Result, bare: System | None = None) -> Any:
+    """What a solve prints: the result, its physics, and the mappings that were kept beside it.
+
+    ``bare``: the system without the shares of a calibration, where there is one.
+    """
+    ideal = None
+    if bare is not None:
+        try:
+            ideal = evaluate(result.mapping, result.graph, bare, profile("ideal"), physical=False, throttle=False)
+        except DfoptError as error:  # the answer does not depend on it
+            typer.echo(f"dfopt: no ideal figure: {error}", err=True)
+    whole = with_physics(result_report(result, ideal), result.score)
+    if not result.alternatives:
+        return whole
+    ranked = judged_mappings("", result, result.assumptions, result.system.stack)
+    return Group(whole, "", ranking_report(by_physics(ranked)))

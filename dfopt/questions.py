@@ -1,0 +1,273 @@
+"""From a question to documents: the one place that looks names up, and that says what is free when nothing is said.
+
+Free are, of a workload that is named: the microbatch in every phase, and in training what is computed again and the
+level of ZeRO. A graph that is handed over as a document keeps what is drawn into it. Assumed is, where nothing is said,
+the calibration of the chip if it has one for this phase; else ``default``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_core import PydanticCustomError
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.axes import keys
+from dfopt.documents.calibration import Calibration
+from dfopt.documents.design import Design
+from dfopt.documents.graph import Graph
+from dfopt.documents.question import AUTO, Question
+from dfopt.documents.request import Request
+from dfopt.documents.system import System
+from dfopt.errors import PlanError, did_you_mean, shown
+from dfopt.library import load_system, system_from
+from dfopt.machines.calibrations import assumed_on, usual
+from dfopt.machines.stacks import load_stack, with_stack
+from dfopt.workloads import load_graph, parameters_of
+from dfopt.workloads.executions import load_executions
+from dfopt.workloads.recompute import RECOMPUTES, recompute_of
+
+__all__ = ["Resolved", "Resolver", "question_of", "resolve"]
+
+Draw = Callable[[int, int], Graph]
+"""The graph of a batch and a microbatch."""
+
+_LARGEST: Final = "max"
+_ALL: Final = "all"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A question with its documents.
+
+    Attributes
+    ----------
+    question : Question
+        As it was asked.
+    graphs : sequence of Graph
+        The workload in every way that is free: other microbatches, and other ways to recompute.
+    system, bare : System
+        The machine with the shares of the calibration, and without them.
+    assumptions : Assumptions
+        Without what the request says instead of them.
+    request : Request
+        What is fixed, and how to search.
+    calibration : Calibration or None
+        The one whose shares the system has.
+    largest : callable or None
+        Draws the workload, where the largest batch is asked for.
+    notes : tuple of str
+        Sentences about what was chosen where nothing was said.
+    """
+
+    question: Question
+    graphs: Sequence[Graph]
+    system: System
+    bare: System
+    assumptions: Assumptions
+    request: Request
+    calibration: Calibration | None = None
+    largest: Draw | None = None
+    notes: tuple[str, ...] = ()
+
+
+def resolve(question: Question, folder: Path | None = None) -> Resolved:
+    """Look up everything that a question names.
+
+    Parameters
+    ----------
+    question : Question
+        With a graph and a system.
+    folder : Path, optional
+        Where paths start; the working directory if left out.
+
+    Raises
+    ------
+    DocumentError, PlanError, SystemSpecError
+        For a name or a value that is not understood, with a remedy.
+
+    Examples
+    --------
+    >>> resolved = resolve(Question(graph="gpt2-small", system="a100-8", parameters={"phase": "training"}))
+    >>> resolved.assumptions.profile, sorted({graph.microbatch for graph in resolved.graphs})
+    ('a100-calibrated', [1, 2, 4, 8])
+    """
+    return Resolver(folder).resolve(question)
+
+
+def question_of(graph: Any, system: Any, request: Request | None, given: Mapping[str, Any], **fields: Any) -> Question:
+    """A question from keyword arguments: fields of `Request`, of `Question`, or parameters of the workload.
+
+    Raises
+    ------
+    PlanError
+        For a keyword that is none of them, and for a request beside its fields.
+    """
+    asked = {key: value for key, value in given.items() if key in keys() or key in Request.model_fields}
+    if request is not None and asked:
+        raise PlanError(f"request: given beside {', '.join(asked)}; give a request or its fields, not both")
+    direct = {key: value for key, value in given.items() if key in ("set", "parameters", "chips", "nodes")}
+    rest = {key: value for key, value in given.items() if key not in asked and key not in direct}
+    if rest and isinstance(graph, str | os.PathLike):
+        allowed, _ = parameters_of(graph)
+        known = {*allowed, "phase"} if "mode" in allowed else allowed
+        unknown = [key for key in rest if key.partition(".")[0] not in known]
+    else:
+        known, unknown = frozenset(), list(rest)
+    for key in unknown:
+        near = did_you_mean(key, [*known, *keys(), *Request.model_fields])
+        if not known:
+            near = f"{near} a graph that is a document keeps its parameters: name it to change them".strip()
+        raise PlanError(
+            f"{key}: neither an option nor a parameter of the workload ({near or '`dfopt show` lists them'})"
+        )
+    graph, system = _named(graph, (Graph,), "graph"), _named(system, (System, Design), "system")
+    question = Question(graph=graph, system=system, options=request or Request.of(**asked))
+    return question.changed(**direct, parameters=rest | dict(direct.pop("parameters", {})), **fields)
+
+
+def _named(given: Any, kinds: tuple[type, ...], what: str) -> Any:
+    if given is not None and not isinstance(given, (str, os.PathLike, *kinds)):
+        raise PlanError(f"found a value of type {type(given).__name__}, expected a {what}, a zoo name or a path")
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
+
+
+@dataclass
+class Resolver:
+    """Resolves many questions, and looks up what they share once."""
+
+    folder: Path | None = None
+    _kept: dict[str, tuple[Any, object]] = field(default_factory=dict)
+
+    def resolve(self, question: Question) -> Resolved:
+        """Look up everything that a question names, see `resolve`."""
+        bare, changes = self.machine(question)
+        graphs, largest = self.workload(question)
+        first, notes = graphs[0], tuple[str, ...]()
+        assumed: Any = question.assumptions
+        if assumed == AUTO:
+            assumed, why = usual(first, bare)
+            if why and first.trains:
+                notes = (f"assumptions default, not the calibration of {bare.chip.name}: {why}",)
+        key = assumed if isinstance(assumed, str) else assumed and assumed.digest()
+        chosen, system, fitted = self._once(
+            "assumptions", [key, id(bare)], bare, lambda: assumed_on(assumed or "default", bare, self.folder)
+        )
+        chosen = self._once("changes", [id(chosen), changes], chosen, lambda: chosen.changed(changes, "set"))
+        return Resolved(question, graphs, system, bare, chosen, question.options, fitted, largest, notes)
+
+    def machine(self, question: Question) -> tuple[System, dict[str, Any]]:
+        """The system of a question, changed; and the changes that are of the assumptions."""
+        given = question.system
+        if given is None:
+            raise PlanError("system: missing; name a system of the zoo or a file (`dfopt list systems`)")
+        mine = {path: value for path, value in question.set.items() if _of_system(path)}
+        name = given if isinstance(given, str) else given.name
+        key = [name if isinstance(given, str) else id(given), mine, str(question.stack), question.chips, question.nodes]
+        system = self._once("system", key, given, lambda: self._machine(question, mine))
+        return system, {path: value for path, value in question.set.items() if path not in mine}
+
+    def _machine(self, question: Question, fields: dict[str, Any]) -> System:
+        given, stack = question.system, question.stack
+        if isinstance(given, str):
+            path = self._path(given)
+            system = load_system(path, fields, chips=question.chips, nodes=question.nodes)
+        else:
+            assert given is not None
+            system = system_from(given, fields, given.name, question.chips, question.nodes)
+        if fields:
+            words = ", ".join(f"{path}={value}" for path, value in fields.items())
+            system = system.model_copy(update={"description": f"{system.description or system.name} ({words})"})
+        if stack is not None:
+            system = with_stack(system, load_stack(stack) if isinstance(stack, str) else stack)
+        return system
+
+    def workload(self, question: Question) -> tuple[Sequence[Graph], Draw | None]:
+        """The graph of a question in every way that is free; and what draws it, for the largest batch."""
+        given, parameters = question.graph, question.parameters
+        if given is None:
+            raise PlanError("graph: missing; name a graph of the zoo or a file (`dfopt list graphs`)")
+        if isinstance(given, Graph):
+            if parameters:
+                names = ", ".join(parameters)
+                raise PlanError(f"graph: found a document beside {names}; its parameters are drawn already: name it")
+            return (given,), None
+        made: tuple[Sequence[Graph], Draw | None] = self._once(
+            "graph", [given, parameters], None, lambda: self._drawn(self._path(given), parameters)
+        )
+        return made
+
+    def _drawn(self, name: str | Path, parameters: Mapping[str, Any]) -> tuple[Sequence[Graph], Draw | None]:
+        fixed = {key: value for key, value in parameters.items() if key not in ("microbatch", "recompute")}
+        sizes, ways = _sizes(parameters.get("microbatch")), _ways(parameters.get("recompute"))
+        largest = fixed.get("batch") == _LARGEST
+        if not largest:
+            graphs = load_executions(name, sizes, ways, **fixed)
+            if ways and not graphs[0].trains:
+                raise PlanError(f"recompute: {name} has no backward pass; ask for phase: training, or leave it out")
+            return graphs, None
+        if ways is not None and len(ways) > 1:
+            raise PlanError(f"batch: found max beside recompute: {parameters['recompute']}; give one way to recompute")
+        if sizes is not None:
+            raise PlanError(f"batch: found max beside microbatch: {parameters['microbatch']}; leave the microbatch out")
+        trains = bool(load_graph(name, **{**fixed, "batch": 1, "microbatch": 1}).trains)
+        again = {"recompute": "none" if ways is None else ways[0]} if trains else {}
+
+        def draw(batch: int, microbatch: int) -> Graph:
+            return load_graph(name, **{**fixed, **again, "batch": batch, "microbatch": microbatch})
+
+        return (draw(1, 1),), draw
+
+    def at_batch(self, resolved: Resolved, batch: int) -> Sequence[Graph]:
+        """The workload of a question at the largest batch, once that is known, computed in the same way."""
+        again = (resolved.graphs[0].variant or "recompute: none").removeprefix("recompute: ")
+        same = {"recompute": again} if resolved.graphs[0].trains else {}
+        return self.workload(resolved.question.changed(parameters={"batch": batch, **same}))[0]
+
+    def _path(self, name: str) -> str | Path:
+        beside = (self.folder or Path()) / name
+        return beside if self.folder is not None and beside.is_file() else name
+
+    def _once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
+        """Make a document once; what is alive is kept, so that its id stays its own."""
+        key = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
+        if key not in self._kept:
+            self._kept[key] = make(), alive
+        return self._kept[key][0]
+
+
+def _of_system(path: str) -> bool:
+    return re.split(r"[.\[]", path)[0] in (*System.model_fields, "design")
+
+
+def _listed(given: Any) -> list[Any]:
+    """One value, a list, or words separated by commas."""
+    return given.split(",") if isinstance(given, str) else [*given] if isinstance(given, list | tuple) else [given]
+
+
+def _sizes(given: Any) -> Sequence[int] | str | None:
+    """Microbatches that are asked for; none where they are free."""
+    if given is None:
+        return None
+    if given == _ALL:
+        return _ALL
+    sizes = [str(size).strip() for size in _listed(given)]
+    if not sizes or not all(size.isdigit() and int(size) > 0 for size in sizes):
+        raise PlanError(f"microbatch: found {shown(given)}, expected numbers such as 1,2,4, or all")
+    return list(dict.fromkeys(map(int, sizes)))
+
+
+def _ways(given: Any) -> Sequence[str] | None:
+    """Ways to recompute that are asked for; none where they are free."""
+    if given is None or given == _ALL:
+        return None if given is None else RECOMPUTES
+    try:
+        return list(dict.fromkeys(recompute_of(str(way).strip()) for way in _listed(given)))
+    except PydanticCustomError as error:
+        raise PlanError(f"recompute: {error.message()}") from None

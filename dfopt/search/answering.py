@@ -1,0 +1,141 @@
+"""``optimize``: a question, its answer, and what the answer was taken to be about."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.axes import spelled_out
+from dfopt.documents.calibration import Calibration
+from dfopt.documents.design import Design
+from dfopt.documents.graph import Graph
+from dfopt.documents.question import Question
+from dfopt.documents.request import Request
+from dfopt.documents.result import Result
+from dfopt.documents.stack import Stack
+from dfopt.documents.system import System
+from dfopt.errors import NoSolution, PlanError
+from dfopt.questions import Resolved, Resolver, question_of
+from dfopt.search.largest import largest_batch
+from dfopt.search.optimization import search
+from dfopt.search.options import Progress
+
+__all__ = ["Answer", "answer", "optimize"]
+
+
+@spelled_out(Request.keywords())
+def optimize(
+    graph: Graph | str | os.PathLike[str] | Question,
+    system: System | Design | str | os.PathLike[str] | None = None,
+    request: Request | None = None,
+    *,
+    assumptions: Assumptions | Calibration | str | None = None,
+    stack: Stack | str | None = None,
+    variants: Sequence[Graph] = (),
+    progress: Callable[[Progress], None] | None = None,
+    **asked: Any,
+) -> Result:
+    """Find, prove and judge the fastest mapping of a graph onto a system.
+
+    Parameters
+    ----------
+    graph, system : Graph and System, or names or paths of them
+        What to map, and onto what; a design stands for the system that it makes. Or a `Question`, alone. Of a graph
+        that is named the microbatch is free unless it is asked for, and in training also what is computed again.
+    request : Request, optional
+        What is asked; or its fields as keyword arguments, see below.
+    assumptions : Assumptions, Calibration or str, optional
+        A document, or the name of a profile; ``calibrated`` is the calibration of the system's chip, whose shares the
+        system of the result has. If left out, that is taken for a phase to which the chip's calibration was fitted, and
+        ``default`` for all else.
+    stack : Stack, name or path, optional
+        The chip as a stack of dies; the system's own if left out.
+    variants : sequence of Graph
+        The same workload drawn for other microbatch sizes, or computed in another way (``Graph.variant``): they are
+        searched too, and the best of all is returned. A graph that is named brings its own.
+    progress : callable, optional
+        Called with a :class:`Progress` now and then while a solve runs.
+    **asked
+        Parameters of a graph that is named, such as ``phase="decode", batch=128, context=4096`` (``batch="max"``: the
+        largest that fits; ``microbatch`` and ``recompute``: one, a list, or ``all``); changes of single fields of the
+        system or the assumptions, as ``set={"network.cluster.size": 8}``; and fields of :class:`dfopt.Request`:
+
+        {fields}
+
+    Returns
+    -------
+    Result
+        Best mapping, its score and the proof.
+
+    Raises
+    ------
+    PlanError, Infeasible, NoSolution, SolverFailure, ScoreMismatch
+        See :mod:`dfopt.errors`.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
+    >>> result.status, result.gap
+    ('optimal', 0.0)
+    """
+    if not isinstance(graph, Question):
+        given = {"assumptions": assumptions, "stack": stack}
+        graph = question_of(graph, system, request, asked, **given)
+    elif asked or any(given is not None for given in (system, request, assumptions, stack)):
+        raise PlanError("question: found other arguments beside it; change it with question.changed(...)")
+    return answer(graph, progress, variants).result
+
+
+optimize.__doc__ = (optimize.__doc__ or "").replace("{fields}", Request.listed(" " * 8))
+
+
+class Answer(NamedTuple):
+    """A result, the question with its documents, and sentences about what was chosen where nothing was said."""
+
+    result: Result
+    resolved: Resolved
+    notes: tuple[str, ...] = ()
+
+
+def answer(
+    question: Question,
+    progress: Callable[[Progress], None] | None = None,
+    variants: Sequence[Graph] = (),
+    folder: Path | None = None,
+) -> Answer:
+    """Answer a question: `optimize` for those who want to know what it was taken to mean.
+
+    ``folder``: where paths of the question start, the working directory if left out.
+
+    Examples
+    --------
+    >>> found = answer(Question(graph="gpt2-small", system="sn10-8-ring", options={"tp": 8}))
+    >>> found.result.status, len(found.resolved.graphs)
+    ('optimal', 4)
+    """
+    began = time.perf_counter()
+    resolver = Resolver(folder)
+    resolved = resolver.resolve(question)
+    if resolved.largest is None:
+        return _named(search(resolved, began, progress, variants), resolved)
+    largest = largest_batch(
+        resolved.largest, resolved.system, assumptions=resolved.assumptions, **resolved.request.holding()
+    )
+    drawn = replace(resolved, graphs=resolver.at_batch(resolved, largest.batch))
+    try:
+        return _named(search(drawn, began, progress), drawn, str(largest))
+    except NoSolution as error:
+        note = f"among all plans {error}; this is the best under the plan that holds the batch"
+        return _named(largest.result, drawn, str(largest), note)
+
+
+def _named(result: Result, resolved: Resolved, *notes: str) -> Answer:
+    """An answer whose result says what was asked."""
+    asked = result.model_copy(update={"question": resolved.question.named()}).sealed()
+    return Answer(asked, resolved, (*resolved.notes, *notes))
