@@ -131,6 +131,11 @@ class Dtypes(Part):
         description="activations as products with weights take them, and products that make gradients of weights:"
         " converted in front of each; none = as they are",
     )
+    weight_operands: Dtype | None = Field(
+        default=None,
+        description="weights of layers and experts as products take them: kept as they are, converted in front of each"
+        " product, as by Transformer Engine in 8 bits. none = as they are",
+    )
     saved: Dtype | None = Field(
         default=None,
         description="training: what is kept of activations for gradients of weights, in memory only; activations that"
@@ -152,9 +157,13 @@ class Dtypes(Part):
         found: Dtype | None = getattr(self, data)
         return found or (self.weights if data in ("experts", "ends") else self.activations)
 
+    def taken(self, data: DataClass) -> Dtype:
+        """The type in which products take weights of a class."""
+        return (self.weight_operands if data in ("weights", "experts") else None) or self.of(data)
+
     @model_validator(mode="after")
     def _products_have_wide_operands(self) -> Self:
-        named = (self.weights, self.experts, self.ends, self.activations, self.operands)
+        named = (self.weights, self.experts, self.ends, self.activations, self.operands, self.weight_operands)
         if self.products is not None and "fp32" not in named:
             message = f"found {self.products}, but nothing that a product takes is in fp32"
             raise problem(message, "write weights: fp32 and activations: fp32, or leave products out", "$.products")

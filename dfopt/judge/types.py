@@ -91,7 +91,9 @@ def _fitting(graph: Graph, kernel: Kernel) -> list[Arithmetic]:
     if kernel.op in ("gemm", "weight_update") and graph.dtypes is not None and graph.dtypes.operands is not None:
         operands = [graph.dtypes.operands]  # converted in front of it
     if kernel.op == "gemm":
-        operands.append(_type(graph, _held(kernel)))
+        held = _held(kernel)
+        cast = None if graph.dtypes is None or held == "ends" else graph.dtypes.weight_operands
+        operands.append(cast or _type(graph, held))
     numbers = {FORMATS[one].arithmetic for one in operands if one is not None}
     if kernel.op != "elementwise" and graph.dtypes is not None and graph.dtypes.products is not None:
         numbers = {graph.dtypes.products if one == "fp32" else one for one in numbers}

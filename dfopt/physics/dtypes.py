@@ -3,12 +3,12 @@
 A type is wider than another that it holds every number of: E4M3 holds E2M1, E2M3, E3M2 and int4, bf16 holds all of
 them, E5M2 and int8, and tf32 holds bf16 and fp16, of which neither holds the other.
 
-A matrix product computes in the narrowest type of the chip that holds both of its operands; activations are converted
-in front of it if the graph says so (``operands``). So weights that are narrower than activations are widened as they
-are read (weight-only int4), and what a chip has no unit for computes in the next wider type that it has. Cached keys
-and values are widened or narrowed to the type of activations as they are read. Products may round what is held in fp32
-to tf32 (``products``; NVIDIA A100 whitepaper: of 8 and 10 bits, sums in fp32). Elementwise kernels compute in 16 bits
-at least: vector units have no narrower floating-point types.
+A matrix product computes in the narrowest type of the chip that holds both of its operands; activations and weights are
+converted in front of it if the graph says so (``operands``, ``weight_operands``). So weights that are narrower than
+activations are widened as they are read (weight-only int4), and what a chip has no unit for computes in the next wider
+type that it has. Cached keys and values are widened or narrowed to the type of activations as they are read. Products
+may round what is held in fp32 to tf32 (``products``; NVIDIA A100 whitepaper: of 8 and 10 bits, sums in fp32).
+Elementwise kernels compute in 16 bits at least: vector units have no narrower floating-point types.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _holding(dtypes: Dtypes, kernel: Kernel) -> tuple[Arithmetic, ...]:
         return tuple(one for one in found if one in _WIDE)
     if kernel.op != "gemm":
         return found
-    held = _in_products(dtypes, FORMATS[dtypes.of(weights_of(kernel))].arithmetic)
+    held = _in_products(dtypes, FORMATS[dtypes.taken(weights_of(kernel))].arithmetic)
     return tuple(one for one in found if one in (held, *WIDER[held]))
 
 

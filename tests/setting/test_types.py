@@ -83,12 +83,14 @@ def gemms(dtypes: Dtypes | None, size: int = 64) -> Graph:
     chips=st.sets(st.sampled_from(NAMES), min_size=1).filter(lambda n: n & {"bf16", "fp16", "tf32", "fp32"}),
     of=st.tuples(*[st.sampled_from(OPERANDS)] * 3),
     operands=st.none() | st.sampled_from(OPERANDS),
+    cast=st.none() | st.sampled_from(OPERANDS),
 )
 def test_prices_and_judge_find_the_same_rate(
-    chips: set[Arithmetic], of: tuple[Dtype, Dtype, Dtype], operands: Dtype | None
+    chips: set[Arithmetic], of: tuple[Dtype, Dtype, Dtype], operands: Dtype | None, cast: Dtype | None
 ) -> None:
     chip = one_chip(Peaks(**{name: float(place + 1) for place, name in enumerate(NAMES) if name in chips})).chip
-    graph = gemms(Dtypes(weights=of[0], experts=of[1], activations=of[2], operands=operands))
+    held = Dtypes(weights=of[0], experts=of[1], activations=of[2], operands=operands, weight_operands=cast)
+    graph = gemms(held)
     wider, refused = [], False
     for kernel in graph.kernels:
         try:
@@ -102,6 +104,25 @@ def test_prices_and_judge_find_the_same_rate(
     if not refused:
         said = " ".join(types.notes(graph, chip))
         assert all((name in said) == (name in wider) for name in ("up", "act", "experts"))
+
+
+@pytest.mark.parametrize(
+    ("cast", "wanted"), [("fp8", ["fp8", "fp8", "fp8", "bf16"]), (None, ["bf16", "bf16", "fp8", "bf16"])]
+)
+def test_weights_are_cast_for_all_three_products(cast: Dtype | None, wanted: list[str]) -> None:
+    """Forward, gradient of what comes in, gradient of the weight; logits are made by weights as they are."""
+    kernels = (
+        Kernel(name="up", op="gemm", m=64, k=64, n=64),
+        Kernel(name="up_bwd", op="gemm", m=64, k=64, n=64, **{"pass": "backward"}),
+        Kernel(name="up_update", op="weight_update", m=64, k=64, n=64, stage_with="up", **{"pass": "backward"}),
+        Kernel(name="logits", op="gemm", m=64, k=64, n=64, output_class="logits"),
+    )
+    dtypes = Dtypes(weights="bf16", operands="fp8", weight_operands=cast)
+    graph = Graph(name="g", kernels=kernels, dtypes=dtypes)
+    chip = one_chip(Peaks(bf16=1.0, fp8=2.0)).chip
+    assert [(arithmetic_of(graph, kernel, chip) or ("",))[0] for kernel in kernels] == wanted
+    assert [types.peak(graph, k, chip) for k in kernels] == [rate(graph, k, chip) for k in kernels]
+    assert graph.words.weights == 2
 
 
 @pytest.mark.parametrize(
