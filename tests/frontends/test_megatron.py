@@ -127,6 +127,14 @@ def test_recompute_activations_is_selective(tmp_path: Path) -> None:
     assert older == newer and older.graph.variant == "recompute: attention"
 
 
+@pytest.mark.parametrize(("more", "weights", "cast"), [("", "bf16", "fp8"), (" --fp8-param-gather", "fp8", None)])
+def test_products_in_8_bits_take_weights_that_are_cast(more: str, weights: str, cast: str, tmp_path: Path) -> None:
+    run = imported(tmp_path, f"{RUN} --fp8-format hybrid --use-distributed-optimizer{more}")
+    types = run.graph.dtypes
+    assert types is not None and (types.weights, types.weight_operands, types.ends) == (weights, cast, "bf16")
+    assert bool(noted(run, "weights are kept in bf16 and cast")) == (cast is not None)
+
+
 @pytest.mark.parametrize(
     ("more", "rows"),
     [

@@ -149,6 +149,21 @@ class Arguments(Part):
         return dense if self.num_experts is None else self.moe_ffn_hidden_size or dense
 
     @property
+    def gated(self) -> bool:
+        """Whether a feed-forward has a gate."""
+        return self.swiglu or self.quick_geglu
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        return self.num_query_groups if self.group_query_attention else self.num_attention_heads
+
+    @property
+    def rotary(self) -> bool:
+        """Whether queries and keys are turned by their position."""
+        return self.position_embedding_type in ("rope", "mrope")
+
+    @property
     def vocab(self) -> int | None:
         """Rows of the embedding: those of the vocabulary, padded for tensor-parallel chips."""
         each = self.make_vocab_size_divisible_by * self.tensor_model_parallel_size

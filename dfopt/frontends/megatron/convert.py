@@ -109,8 +109,6 @@ def load_run(path: str | Path) -> Run:
 
 def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
     keeps_no_scores = a.attention_backend in ("flash", "fused") or a.use_flash_attn or _chosen(a)
-    rotary = a.position_embedding_type in ("rope", "mrope")
-    groups = a.num_query_groups if a.group_query_attention else a.num_attention_heads
     parameters: dict[str, Any] = {
         "hidden": a.hidden_size,
         "heads": a.num_attention_heads,
@@ -126,32 +124,40 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
     }
     if a.checkpoint_every > 1:
         parameters["checkpoint_every"] = a.checkpoint_every
-    workload = "transformer"
-    gated = a.swiglu or a.quick_geglu
-    plain = not (rotary or gated or groups < a.num_attention_heads or _modules_again(a) or a.qk_layernorm)
-    plain = plain and (a.normalization, a.disable_bias_linear) == ("LayerNorm", False)
-    if not plain or a.num_experts or not (a.attention_dropout and a.hidden_dropout) or a.vocab:
+    workload, drops = "transformer", a.attention_dropout > 0 and a.hidden_dropout > 0
+    if a.vocab or a.num_experts or not drops or not _plain(a):
         workload = "decoder"
-        parameters |= {
-            "kv_heads": groups,
-            "rotary": rotary,
-            "gated_mlp": gated,
-            "norm": a.normalization.lower(),
-            "scores_dropout": a.attention_dropout > 0,
-            "hidden_dropout": a.hidden_dropout > 0,
-            "bias": "all" if not a.disable_bias_linear else "qkv" if a.add_qkv_bias else "none",
-            "qk_norm": "head" if a.qk_layernorm else "none",
-            "vocab": a.vocab or 1,
-            "ends": a.vocab is not None,
-            "tie_embeddings": not a.untie_embeddings_and_output_weights,
-        }
-        parameters |= {"rotary_base": float(a.rotary_base)} if rotary else {}
-        parameters |= {"rotary_scaling": a.rope_scaling_factor} if rotary and a.use_rope_scaling else {}
-        parameters |= {} if a.num_experts is None else {"experts": a.num_experts, "chosen": a.moe_router_topk}
+        parameters |= _of_decoder(a)
     about = "imported from arguments of Megatron-LM"
     return {
         "schema": Graph.SCHEMA, "name": name, "description": about, "workload": workload, "parameters": parameters
     }  # fmt: skip
+
+
+def _plain(a: Arguments) -> bool:
+    """Whether layers are those of GPT-3."""
+    others = a.rotary, a.gated, a.groups < a.num_attention_heads, a.qk_layernorm, a.disable_bias_linear
+    return not any((*others, a.normalization != "LayerNorm", _modules_again(a)))
+
+
+def _of_decoder(a: Arguments) -> dict[str, Any]:
+    """Parameters that a decoder has beside those of all layers."""
+    found = {
+        "kv_heads": a.groups,
+        "rotary": a.rotary,
+        "gated_mlp": a.gated,
+        "norm": a.normalization.lower(),
+        "scores_dropout": a.attention_dropout > 0,
+        "hidden_dropout": a.hidden_dropout > 0,
+        "bias": "all" if not a.disable_bias_linear else "qkv" if a.add_qkv_bias else "none",
+        "qk_norm": "head" if a.qk_layernorm else "none",
+        "vocab": a.vocab or 1,
+        "ends": a.vocab is not None,
+        "tie_embeddings": not a.untie_embeddings_and_output_weights,
+    }
+    found |= {"rotary_base": float(a.rotary_base)} if a.rotary else {}
+    found |= {"rotary_scaling": a.rope_scaling_factor} if a.rotary and a.use_rope_scaling else {}
+    return found | ({} if a.num_experts is None else {"experts": a.num_experts, "chosen": a.moe_router_topk})
 
 
 def _chosen(a: Arguments) -> bool:
@@ -188,7 +194,8 @@ def _types(a: Arguments) -> dict[str, Any]:
     gradients: dict[str, Any] = {"trained": {"reduced": "fp32"}} if wide else {"main_gradients": words}
     if a.fp8_format is not None:
         taken = _OPERANDS[a.fp8_recipe]  # and kept: Transformer Engine's layers save what they have converted
-        dtypes = {"weights": "bf16", "activations": "bf16", "operands": taken, "saved": taken}
+        weights = {"weights": taken} if a.fp8_param_gather else {"weights": "bf16", "weight_operands": taken}
+        dtypes = {**weights, "ends": "bf16", "activations": "bf16", "operands": taken, "saved": taken}
         return {"dtypes": dtypes, **gradients}
     if a.bf16:
         return {"word_bytes": 2, **gradients}
@@ -229,6 +236,8 @@ def _notes(a: Arguments) -> list[str]:
         found.append("no --vocab-size: embedding and logits are not drawn, nor counted among the parameters")
     if a.vocab not in (None, a.vocab_size):
         found.append(f"vocabulary of {a.vocab_size or 'unknown size'} padded to {a.vocab}")
+    if a.fp8_format is not None and not a.fp8_param_gather:
+        found.append("weights are kept in bf16 and cast for each product in 8 bits: --fp8-param-gather keeps them in 8")
     if _chosen(a):
         found.append("attention that the tool chooses keeps no scores here; --attention-backend unfused keeps them")
     if a.qk_layernorm:

@@ -59,15 +59,16 @@ def refusals(a: Arguments) -> Iterator[Issue]:
     if a.group_query_attention and a.num_attention_heads % a.num_query_groups:
         yield issue("num-query-groups", f"{a.num_query_groups}", f"a divisor of {a.num_attention_heads}")
     yield from _unsplit(a, issue)
+    yield from _unchunked(a, issue)
     yield from _undivided(a, issue)
     if a.use_megatron_fsdp and a.data_parallel_sharding_strategy == "no_shard" and a.use_distributed_optimizer:
         yield issue("data-parallel-sharding-strategy", "no_shard beside --use-distributed-optimizer", "write optim")
 
 
 def _unsplit(a: Arguments, issue: Callable[[str, str, str], Issue]) -> Iterator[Issue]:
-    """Layers that stages and their chunks cannot share out."""
+    """What an embedding and a loss that count as layers do not go with."""
     ends = [a.decoder_first_pipeline_num_layers, a.decoder_last_pipeline_num_layers]
-    stages, chunk = a.pipeline_model_parallel_size, a.num_layers_per_virtual_pipeline_stage
+    stages = a.pipeline_model_parallel_size
     counted = [name for name in ("embedding", "loss") if getattr(a, f"account_for_{name}_in_pipeline_split")]
     for name in counted:
         option, layers = f"account-for-{name}-in-pipeline-split", a.split_layers
@@ -79,17 +80,23 @@ def _unsplit(a: Arguments, issue: Callable[[str, str, str], Issue]) -> Iterator[
             yield issue(option, "it beside layers of the first or the last stage", "keep one of them")
         elif stages == 1 or layers % stages:
             yield issue(option, f"{layers} layers with it on {stages} stages", "a multiple of several stages")
-    inner = a.num_layers - sum(layers or 0 for layers in ends)
-    middle = stages - sum(layers is not None for layers in ends)
+
+
+def _unchunked(a: Arguments, issue: Callable[[str, str, str], Issue]) -> Iterator[Issue]:
+    """Layers that stages in the middle and chunks of stages cannot share out."""
+    ends = [n for n in (a.decoder_first_pipeline_num_layers, a.decoder_last_pipeline_num_layers) if n is not None]
+    stages, chunk = a.pipeline_model_parallel_size, a.num_layers_per_virtual_pipeline_stage
+    counted = a.split_layers > a.num_layers
+    inner, middle = a.num_layers - sum(ends), stages - len(ends)
     if not counted and (inner % middle if middle else inner):
         yield issue("num-layers", f"{inner} of {a.num_layers} on {middle} stages", "a multiple of them")
-    elif chunk is not None and (a.num_virtual_stages_per_pipeline_rank is not None or any(ends)):
+    elif chunk is not None and (a.num_virtual_stages_per_pipeline_rank is not None or ends):
         remedy = "keep --num-virtual-stages-per-pipeline-rank"
         yield issue("num-layers-per-virtual-pipeline-stage", "it beside other layers of stages or chunks", remedy)
     elif chunk is not None and a.split_layers % (chunk * stages):
         yield issue("num-layers-per-virtual-pipeline-stage", f"{chunk}: stages would differ", "a divisor")
     elif chunks := a.num_virtual_stages_per_pipeline_rank:
-        each = [a.split_layers // stages] if counted else [inner // middle if middle else 0, *(n or 0 for n in ends)]
+        each = [a.split_layers // stages] if counted else [inner // max(middle, 1), *ends]
         if any(layers % chunks for layers in each):
             yield issue("num-virtual-stages-per-pipeline-rank", f"{chunks} for stages of {each}", "a divisor of each")
     least = 3 if a.no_overlap_p2p_communication else 2
