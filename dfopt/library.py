@@ -42,9 +42,9 @@ _OF_DESIGN: Final = "design."  # how fields of a design begin, beside those of t
 def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Document:
     """Load a graph or system of the zoo, an assumption profile, or a file of any kind.
 
-    An existing file wins over the zoo. A name that is on several shelves of the zoo can have its shelf before it:
-    ``stacks/hbm3``. ``overrides`` are workload parameters of a graph. Raises `DocumentError` with everything that is
-    wrong with the file, or for overrides of something that is no graph.
+    A name of the zoo goes before a file of that name, which is ``./NAME``. A name that is on several shelves of the zoo
+    can have its shelf before it: ``stacks/hbm3``. ``overrides`` are workload parameters of a graph. Raises
+    `DocumentError` with everything that is wrong with the file, or for overrides of something that is no graph.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def load_sized(name_or_path: str, overrides: dict[str, Any] | None = None) -> tu
 def _found(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
     """Kind, path and data of what a text names."""
     shelf = _shelf_of(name_or_path)
-    if shelf is None and is_path(name_or_path):
+    if shelf is None and name_or_path not in PROFILES and is_path(name_or_path):
         path = find("graphs", name_or_path)
         data = load_strict(path)  # once: it may be a pipe
         return kind_of(data, str(path)), path, data
@@ -94,9 +94,9 @@ def _found(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
 
 
 def _shelf_of(text: str) -> Kind | None:
-    """The shelf that a text such as ``stacks/hbm3`` names, if it is no file and the zoo has it."""
+    """The shelf that a text such as ``stacks/hbm3`` names, if the zoo has it."""
     shelf, _, name = text.partition("/")
-    return next((kind for kind in ZOOS if kind == shelf and not os.path.exists(text) and name in zoo(kind)), None)
+    return next((kind for kind in ZOOS if kind == shelf and name in zoo(kind)), None)
 
 
 def as_graph(given: Graph | str | os.PathLike[str]) -> Graph:
@@ -147,7 +147,7 @@ def load_system(
     Parameters
     ----------
     name_or_path
-        A name in the zoo, or a path of a system or a design; an existing file wins. ``designs/NAME`` is a design of
+        A name in the zoo, or a path of a system or a design. ``designs/NAME`` is a design of
         the zoo.
     overrides
         Fields of the system with their values, see `dfopt.machines.fields.with_fields`; those of a design begin with

@@ -25,6 +25,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
 from dfopt.documents.system import System
+from dfopt.documents.zoo import beside, zoo
 from dfopt.errors import PlanError, did_you_mean, shown
 from dfopt.library import load_system, system_from
 from dfopt.machines.calibrations import assumed_on, usual
@@ -231,8 +232,8 @@ class Resolver:
         return self.workload(resolved.question.changed(parameters={"batch": batch, **same}))[0]
 
     def _path(self, name: str) -> str | Path:
-        beside = (self.folder or Path()) / name
-        return beside if self.folder is not None and beside.is_file() else name
+        known = name in zoo("graphs") or name in zoo("systems")  # before files of that name
+        return name if known or self.folder is None else beside("graphs", self.folder, name)
 
     def _once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
         """Make a document once; what is alive is kept, so that its id stays its own."""

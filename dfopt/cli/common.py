@@ -160,10 +160,11 @@ def graph_of(name: str, params: list[str] | None, batch: int | None = None, **gi
 
 def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:
     """A profile or a file, or else the ``own`` assumptions of a result; with some fields changed."""
-    from dfopt.documents.assumptions import Assumptions, profile
+    from dfopt.documents.assumptions import PROFILES, Assumptions, profile
     from dfopt.documents.zoo import is_path
 
-    chosen = own if own is not None else Assumptions.load(name) if is_path(name) else profile(name)
+    of_name = profile if name in PROFILES or not is_path(name) else Assumptions.load
+    chosen = own if own is not None else of_name(name)
     return chosen.changed(arguments.values(changes, "--set"), "--set")
 
 

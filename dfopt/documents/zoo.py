@@ -59,25 +59,32 @@ def matching(kind: Kind, pattern: object) -> list[str] | None:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text is surely meant as a path: it exists, has a separator, or a suffix."""
+    """Whether a text is surely meant as a path: it has a separator or a suffix, or exists and is no name of the zoo."""
     # Letters only: the '.3b' of the zoo name 'gpt3-1.3b' is no suffix.
     separators = {os.sep, os.altsep or os.sep}
-    return os.path.exists(text) or bool(separators & set(text)) or Path(text).suffix[1:].isalpha()
+    if separators & set(text) or Path(text).suffix[1:].isalpha():
+        return True
+    return os.path.exists(text) and not any(text in zoo(kind) for kind in KINDS)
+
+
+def beside(kind: Kind, folder: Path, name: str) -> str | Path:
+    """What a document in a folder means by a name: that of the zoo, or else a file beside it, or a path."""
+    return folder / name if name not in zoo(kind) and (folder / name).is_file() else name
 
 
 def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
-    """The file of a zoo name or a path; an existing file wins over the zoo.
+    """The file of a zoo name or a path; a name of the zoo goes before a file that has it, which is ``./NAME``.
 
     Raises `NotInZoo`, with close matches, for a name that is neither; `DocumentError` for something that is surely
     meant as a path (it has a separator or a suffix) but is no file.
     """
     text = os.path.expanduser(os.fspath(name_or_path))
     names = zoo(kind)
-    if os.path.exists(text) and not os.path.isdir(text):
-        return Path(text)
     if text in names:
         return _zoo_folder(kind) / f"{text}.yaml"
-    if os.path.isdir(text):
+    if os.path.exists(text) and not os.path.isdir(text):
+        return Path(text)
+    if os.path.isdir(text) and is_path(text):
         lacks = kind == "graphs" and not os.path.exists(os.path.join(text, "config.json"))
         found = f"a directory{' without the config.json of a model' if lacks else ''}"
         refuse(text, f"found {found}, expected a file", f"name a file in it, or one of `dfopt list {kind}`")

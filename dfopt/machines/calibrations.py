@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.assumptions import PROFILES, Assumptions, profile
 from dfopt.documents.base import Document
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.graph import Graph
@@ -14,7 +14,7 @@ from dfopt.documents.kinds import kind_of
 from dfopt.documents.parts import ChipPart
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
-from dfopt.documents.zoo import find, is_path, zoo
+from dfopt.documents.zoo import beside, find, is_path, zoo
 from dfopt.errors import PlanError
 
 __all__ = ["CALIBRATED", "Assumed", "assumed_again", "assumed_on", "calibration_of", "usual"]
@@ -137,16 +137,12 @@ def _of_zoo() -> list[Calibration]:
 
 def _named(text: str, folder: Path) -> Assumptions | Calibration:
     """A profile, a calibration of the zoo, or a file of either."""
-    beside = folder / text
-    path = find("calibrations", beside if beside.is_file() else text) if _is_file(text, beside) else None
-    if path is None:
+    meant = beside("calibrations", folder, text)
+    if text in PROFILES or (meant == text and text not in zoo("calibrations") and not is_path(text)):
         return profile(text)
+    path = find("calibrations", meant)
     data = load_strict(path)  # once: it may be a pipe
     kind: type[Document] = Calibration if kind_of(data, str(path)) == "calibration" else Assumptions
     made = kind.from_data(data, str(path))
     assert isinstance(made, Assumptions | Calibration)
     return made
-
-
-def _is_file(text: str, beside: Path) -> bool:
-    return beside.is_file() or is_path(text) or text in zoo("calibrations")

@@ -79,7 +79,7 @@ def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, An
     Parameters
     ----------
     name_or_path
-        A name in the zoo, or a path; an existing file wins.
+        A name in the zoo, or a path.
     overrides
         See `with_fields`.
 

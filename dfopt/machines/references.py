@@ -15,7 +15,7 @@ from typing import Any, Final
 from dfopt.documents.parts import PARTS
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import IN_A_DIM
-from dfopt.documents.zoo import PART_KINDS, Kind, find, is_path, one, zoo
+from dfopt.documents.zoo import PART_KINDS, Kind, beside, find, is_path, one, zoo
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse
 
@@ -120,11 +120,8 @@ class Resolver:
 
     def find(self, kind: Kind, name: str, where: str) -> Path | None:
         """The file of a part's name or path; none if there is none, which is then among the issues."""
-        beside = self.folder / name if self.folder is not None and is_path(name) else None
-        if beside is not None and beside.is_file():
-            return beside
         try:
-            return find(kind, name)
+            return find(kind, name if self.folder is None else beside(kind, self.folder, name))
         except DocumentError as error:
             here = zoo(kind)
             elsewhere = next((other for other in PART_KINDS if other != kind and name in zoo(other)), None)

@@ -36,7 +36,7 @@ def load_stack(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any
     Parameters
     ----------
     name_or_path
-        A name in the zoo, or a path; an existing file wins.
+        A name in the zoo, or a path.
     overrides
         Path -> value with its unit, as in a file: ``dies.dram.count`` or ``dies[1].count``, ``dram.channels``.
 

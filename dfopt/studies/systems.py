@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from dfopt.documents.design import Design
 from dfopt.documents.study import Choice, PartsEntry, SystemEntry, label_of
 from dfopt.documents.system import System
+from dfopt.documents.zoo import beside
 from dfopt.errors import DocumentError, GraphError, Issue, PlanError, SystemSpecError, json_path
 from dfopt.library import load_source, system_from
 from dfopt.machines.compose import compose
@@ -86,9 +87,8 @@ def _same(one: Machine, other: Machine) -> bool:
 def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Iterator[Machine]:
     label = entry.label or entry.system
     name, chips = split_size(entry.system)
-    beside = folder / name
     with of_study(path, where, f"system {label}"):
-        source = load_source(beside if beside.is_file() else name)
+        source = load_source(beside("systems", folder, name))
         system = system_from(source, entry.set, entry.system, chips)
     shape = " x ".join(f"{dim.topology} {dim.size}" for dim in system.network) or "one chip"
     stack = None if system.stack is None else system.stack.name

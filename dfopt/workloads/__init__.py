@@ -21,7 +21,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.published import Counts, Figure, Published, figures
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.zoo import find, is_path
+from dfopt.documents.zoo import find, is_path, zoo
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, refuse, shown
 from dfopt.machines.replace import replaced
 from dfopt.workloads.recompute import some_recomputed, unused, ways_of
@@ -199,7 +199,7 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
     Parameters
     ----------
     name_or_path
-        A name in the zoo, or a path; an existing file wins. The ``config.json`` of a Hugging Face model is read as
+        A name in the zoo, or a path. The ``config.json`` of a Hugging Face model is read as
         :func:`dfopt.frontends.hf.recipe` does, and so is that in a folder.
     **overrides
         Parameters of the file's workload, or by its path a field inside one, such as ``dtypes.kv``; of a graph with
@@ -223,7 +223,8 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
 def _read(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """The data of a graph file with some parameters replaced, and its path."""
     inside = os.path.join(os.path.expanduser(os.fspath(name_or_path)), "config.json")
-    path = find("graphs", inside if os.path.isfile(inside) else name_or_path)
+    named = os.fspath(name_or_path) in zoo("graphs")
+    path = find("graphs", inside if os.path.isfile(inside) and not named else name_or_path)
     if path.suffix.lower() == ".onnx":
         refuse(str(path), "found an ONNX model, expected a graph", "turn it into one with `dfopt import onnx`")
     data = load_strict(path, unbounded=is_model_config)

@@ -53,7 +53,7 @@ def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple
     if (kind, name) in seen:
         return
     seen.add((kind, name))
-    path = find(kind, name)  # as loading does: an existing file of this name wins
+    path = find(kind, name)
     shelf = f"systems/{kind}" if kind in BELOW_SYSTEMS else kind
     yield path, f"{shelf}/{name}.yaml"
     for part_kind, part in _named(load_strict(path), kind):
