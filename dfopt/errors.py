@@ -241,7 +241,7 @@ class NoSolution(SolveError):
         proven = f"no solution can be better than {self.bound:.6g}{self.unit}" + (
             f"; {self.known}" if self.known else ""
         )
-        return f"no solution found in {self.seconds:.4g} s ({proven}); give it more time or a start"
+        return f"no solution found in {self.seconds:.4g} s ({proven}); give it more time, or fix more of it"
 
 
 class SolverFailure(SolveError):

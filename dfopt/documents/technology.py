@@ -94,6 +94,9 @@ class DramStacks(Part):
     static_w_per_bit: BitPower
     utilization: Share = Field(default=1.0, description="share of the bandwidth that is sustained")
     usd_per_gb: float | None = Field(default=None, ge=0, description="price in USD per GB = 1e9 B of capacity")
+    on_die: bool | None = Field(
+        default=None, description="true: dies bonded onto the logic die, which no stack without DRAM dies has"
+    )
 
     @model_validator(mode="after")
     def _within_range(self) -> Self:

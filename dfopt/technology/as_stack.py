@@ -107,13 +107,18 @@ def _issues(design: Design, chip: Derived, on: Stack) -> Iterator[Issue]:
         have, need = design.budgets.chip_area_mm2, on.side_x * on.side_y / _MM2
         if has:
             found = f"found DRAM beside the chip, expected none: stack {on.name} has DRAM dies"
-            yield Issue("$.shares", found, "take dram out of the shares, or name a stack without DRAM dies")
+            another = "" if design.technology.dram.on_die else ", or name a stack without DRAM dies"
+            yield Issue("$.shares", found, f"take dram out of the shares{another}")
         if abs(have - need) > _SAME_AREA * need:
             found = f"found {have:.6g} mm2, expected the {need:.6g} mm2 of the dies of stack {on.name}"
             yield Issue("$.budgets.chip_area_mm2", found, "dies of a stack have one size: set it to theirs")
     elif not has:
         found = f"found a chip without DRAM, expected some: stack {on.name} has no DRAM dies"
         yield Issue("$.shares", found, "give dram more area, power and perimeter, or name a stack that has")
+    elif design.technology.dram.on_die:
+        found = f"found {design.technology.name}, whose DRAM is dies on the logic die: stack {on.name} has none"
+        remedy = "name a technology with DRAM beside the chip, or a stack with DRAM dies and no dram in the shares"
+        yield Issue("$.technology", found, remedy)
 
 
 def _logic(design: Design, chip: Derived, die: Die, side_x: float, side_y: float) -> Die:

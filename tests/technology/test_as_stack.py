@@ -167,6 +167,15 @@ def test_what_cannot_be_a_stack() -> None:
     assert "found a chip without cores" in issue(chosen(shares=none, choices=None))
 
 
+@pytest.mark.parametrize("part", ["hybrid-16", "microbump-8"])
+@pytest.mark.parametrize(("stack", "where"), [("hbm2", r"\$\.technology"), ("hybrid-16", r"\$\.shares")])
+def test_no_answer_has_two_drams(part: str, stack: str, where: str) -> None:
+    """DRAM of a technology that lies on the logic die is neither beside it nor on it a second time."""
+    with pytest.raises(SystemSpecError, match=where) as error:
+        df.explore("gpt2-small", "reticle-2026", technologies=[f"n3+{part}"], stack=stack, heat="throttle")
+    assert "name a stack without DRAM dies" not in str(error.value)
+
+
 def test_the_command_and_the_library_say_the_same_default() -> None:
     from typer.main import get_command
 
