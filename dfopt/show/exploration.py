@@ -22,7 +22,7 @@ _BUDGETS = {
 }
 _ENDED = {
     "optimal": "optimal: no design within the choices is better, under any mapping",
-    "gap_reached": "stopped at the gap that was asked for: no design is better by more, under any mapping",
+    "gap_reached": "stopped at the gap asked for: no design within the choices is better by more, under any mapping",
     "exhausted": "every design was looked at whose bound is below the best; none is better by more than the gap",
     "time_limit": "stopped by the time limit: no design within the choices is better by more than the gap",
     "interrupted": "stopped by Ctrl-C: no design within the choices is better by more than the gap",
