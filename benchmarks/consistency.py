@@ -89,6 +89,10 @@ def _phase(*names: str) -> Callable[[Draw], bool]:
     return lambda draw: draw.phase in names
 
 
+def _one_axis(draw: Draw) -> bool:
+    return _serves(draw) and _free("mp", "ep", "attention_dp", "cp")(draw)
+
+
 def _plain(draw: Draw) -> bool:
     return "draft" not in draw.parameters
 
@@ -103,8 +107,8 @@ OPTIONS = (
     Option("--dp", "options", "dp", lambda d: [1, 2], _free("pp"), 0.15),
     Option("--mp", "options", "mp", lambda d: [1, 2], lambda d: d.graph not in OTHER),
     Option("--ep", "options", "ep", lambda d: [2, 4], lambda d: d.graph in EXPERTS and _free("mp")(d), 0.5),
-    Option("--attention-dp", "options", "attention_dp", lambda d: [2], lambda d: _serves(d) and _free("mp", "ep")(d), 0.2),
-    Option("--cp", "options", "cp", lambda d: [2], lambda d: _serves(d) and _free("mp", "ep", "attention_dp")(d), 0.2),
+    Option("--attention-dp", "options", "attention_dp", lambda d: [2], _one_axis, 0.2),
+    Option("--cp", "options", "cp", lambda d: [2], _one_axis, 0.2),
     Option("--module", "options", "modules", lambda d: [{"mixer": "n"}], lambda d: _serves(d) and _free("cp")(d), 0.2),
     Option("--tp-dims", "options", "tp_dims", lambda d: [()], lambda d: d.options.get("tp") == 1, 0.7),
     Option("--microbatch", "parameters", "microbatch", lambda d: [1, 2, "1,2", "all"], chance=0.3),

@@ -207,7 +207,7 @@ def test_calibrated_is_the_profile_of_the_chip() -> None:
     assert optimize(graph, "h100-8", assumptions=made, **asked).step_time_s == found.step_time_s
     score = dfopt_api.evaluate(found, graph, "h100-8", "calibrated")
     assert score.step_time_s == pytest.approx(found.step_time_s, rel=1e-9)
-    with pytest.raises(DfoptError, match=r"no calibration of 'NVIDIA B200.*one of 'NVIDIA A100"):
+    with pytest.raises(DfoptError, match=r"no calibration of 'NVIDIA B200.*nearest by peak rate: 'NVIDIA H100"):
         optimize(graph, "b200-8", assumptions="calibrated", **asked)
     with pytest.raises(DfoptError, match="the calibration h100-calibrated is of"):
         optimize(graph, "a100-8", assumptions=made, **asked)

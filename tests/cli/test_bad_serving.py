@@ -61,7 +61,7 @@ CASES = [
        code=USAGE),
     of("batch of a model that does not fit", "--phase decode --batch max", "short by", "levers", "weights",
        code=INFEASIBLE, model="solve llama-3.1-405b h100-8"),
-    of("a batch that does not fit", "--phase decode --batch 64 --context 900000", "caches of sequences", "short by",
+    of("a batch that does not fit", "--phase decode --batch 512 --context 120000", "caches of sequences", "short by",
        "levers", code=INFEASIBLE),
     of("largest batch of what keeps nothing", "--batch max", "--batch max: nothing that the graph keeps", code=USAGE,
        model="solve gpt2-small h100-8"),

@@ -20,7 +20,7 @@ Data = dict[str, Any]
 def honest(objective: Literal["seconds", "joint"] = "seconds") -> str:
     """Many plans, of which some are solved, pruned both ways and infeasible; alternatives and sensitivities."""
     levels = df.Assumptions(sharding_objective=objective, sequence_parallelism="none")
-    result = df.optimize("gpt3-175b", "sn10-8-torus", top=2, sensitivity=True, assumptions=levels)
+    result = df.optimize("gpt3-175b", "sn10-8-torus", microbatch=1, top=2, sensitivity=True, assumptions=levels)
     return json.dumps(result.to_data())
 
 
@@ -180,7 +180,7 @@ def test_the_honest_one_is_verified() -> None:
 
 def test_a_plan_without_a_choice_is_optimal() -> None:
     """Of one chip per kernel there is one sharding: the proof is of every mapping."""
-    result = df.optimize("gpt2-small", "sn10-8-ring", pp=8)
+    result = df.optimize("gpt2-small", "sn10-8-ring", pp=8, microbatch=1)
     assert (result.status, result.gap) == ("optimal", 0.0)
     assert {record.status for record in result.plans} <= {"solved", "pruned_by_bound"}
     assert verify(result).verdict == "verified optimal"
