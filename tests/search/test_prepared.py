@@ -89,7 +89,9 @@ def test_progress_and_trace_of_a_sharding_are_in_its_unit(monkeypatch: pytest.Mo
         return found
 
     monkeypatch.setattr(prepared.interchip, "solve", talks)
-    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=False, assumptions=LEVELS, progress=told.append)
+    result = df.optimize(
+        "gpt2-small", "sn10-8-ring", tp=8, microbatch=1, sensitivity=False, assumptions=LEVELS, progress=told.append
+    )
     record = result.plans[0].solves[0]
     assert record.trace[-1][1] == record.objective
     points = [one.incumbent for one in told if one.problem == "interchip"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -91,7 +90,7 @@ def test_factors_multiply() -> None:
     assert 10**space.log10_fusions == pytest.approx(8)
     assert 10**space.log10_total == pytest.approx((2**4 + 1) * 8)
     assert "2 plans" in str(space)
-    assert f"10^{math.log10(17 * 8):.1f} mappings" in str(space)
+    assert f"{17 * 8} mappings" in str(space)
     twice = together([space, space])
     assert twice.plans == 4
     assert 10**twice.log10_total == pytest.approx(2 * 17 * 8)

@@ -176,7 +176,7 @@ def test_a_pipe_is_better_where_it_takes_a_message_out_of_the_way() -> None:
     )  # fmt: skip
     pins = as_there(graph, Execution.model_construct(tensor_par=2, tensor_par_comm_type="rs_ag"))
     dims_of = {"tp_dims": ("x",), "pp_dims": ("y[2]",), "dp_dims": ("y[2@2]",)}
-    fixed: dict[str, Any] = {"tp": 2, "pp": 2, "dp": 2, "interleave": 4, **dims_of, "pin_sharding": pins}
+    fixed: dict[str, Any] = {"tp": 2, "pp": 2, "dp": 2, "interleave": 4, "zero": 0, **dims_of, "pin_sharding": pins}
     fixed |= {"assumptions": chosen, "sensitivity": False}
     system = System(name="s", chip=chip, network=tuple(dims))
     one = {way: df.optimize(graph, system, tensor_overlap=way, **fixed) for way in ("ring", "pipe", "none", "any")}
