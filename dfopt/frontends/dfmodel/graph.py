@@ -30,11 +30,7 @@ from dfopt.documents.passes import Pass
 from dfopt.frontends.dfmodel.case import Data, Unsupported
 from dfopt.frontends.dfmodel.system import Axis
 
-_SENDS = {
-    "dlrm": ("ALL_TO_ALL", "ALL_REDUCE_PERIODIC"),
-    "hpl": ("BROADCAST", "POINT_TO_POINT"),
-    "fft": ("ALL_TO_ALL",),
-}
+_SENDS = {"dlrm": ("ALL_TO_ALL", "ALL_REDUCE_PERIODIC"), "hpl": ("BROADCAST", "POINT_TO_POINT"), "fft": ("ALL_TO_ALL",)}
 # What each workload gives: its kernels, the bytes of a drawn tensor, and more fields of the graph. What lies in DRAM
 # for the whole run is held against one kernel.
 Built = tuple[list[Kernel], Callable[[Data], float], Data]

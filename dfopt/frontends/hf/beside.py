@@ -10,17 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf.decoders import PLAIN, QKV_BIAS
-from dfopt.frontends.hf.fields import (
-    Family,
-    Field,
-    Modules,
-    count,
-    flag,
-    head_dim_of,
-    heads_of,
-    is_whole,
-    one_of,
-)
+from dfopt.frontends.hf.fields import Family, Field, Modules, count, flag, head_dim_of, heads_of, is_whole, one_of
 from dfopt.frontends.hf.layers import Given, local_everywhere, made_by
 from dfopt.frontends.hf.mixed import NO_BIAS
 from dfopt.frontends.hf.rows import NOTHING, rows

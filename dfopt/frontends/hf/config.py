@@ -228,14 +228,7 @@ def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
     given, family = found.given, found.family
     if family.stack is None:
         seq = min(_SEQ, given["positions"], given.get("window") or _SEQ)  # layers of a decoder are alike
-        return "decoder", {
-            **given,
-            "gated_mlp": True,
-            "norm": "rmsnorm",
-            "seq": seq,
-            "microbatch": 1,
-            "batch": _BATCH,
-        }
+        return "decoder", {**given, "gated_mlp": True, "norm": "rmsnorm", "seq": seq, "microbatch": 1, "batch": _BATCH}
     try:
         built = family.stack(given)
     except ValueError as error:  # sizes that do not fit together

@@ -24,24 +24,13 @@ from dfopt.frontends.hf.fields import (
     natural,
     one_of,
 )
-from dfopt.frontends.hf.layers import (
-    Given,
-    dense_first,
-    experts_in_turn,
-    local_everywhere,
-    made_by,
-)
+from dfopt.frontends.hf.layers import Given, dense_first, experts_in_turn, local_everywhere, made_by
 from dfopt.frontends.hf.rows import FIELDS, NOTHING, rows
 
 __all__ = ["DECODER_FAMILIES", "GRANITE_WORDS", "HUNYUAN_WORDS", "NO_LATENT", "PLAIN", "QKV_BIAS", "ROUTER_WORDS"]
 
 _HEADS: Final[dict[str, Any]] = {"num_key_value_heads": heads_of, "head_dim": head_dim_of}
-PLAIN: Final[dict[str, Any]] = {
-    "hidden_act": "silu",
-    "attention_bias": False,
-    "tie_word_embeddings": False,
-    **_HEADS,
-}
+PLAIN: Final[dict[str, Any]] = {"hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": False, **_HEADS}
 
 
 def _layers(value: Any) -> dict[str, Any] | None:
@@ -113,10 +102,7 @@ _GLM_4_MOE: Final = replace(
         "use_qk_norm": False,
         "partial_rotary_factor": 0.5,
     },
-    fields={
-        **(_EXPERTS.fields or {}),
-        "use_qk_norm": flag({"qk_norm": "head"}, NOTHING, needed=True),
-    },
+    fields={**(_EXPERTS.fields or {}), "use_qk_norm": flag({"qk_norm": "head"}, NOTHING, needed=True)},
     names={"num_mtp_layers": "num_nextn_predict_layers"},
 )
 
@@ -352,8 +338,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
         words=frozenset({"attn_implementation"}),
         stack=made_by(),
         modules=Modules(
-            mixer=("attention.wqkv", "attention.wo"),
-            dense=("feed_forward.w1", "feed_forward.w2", "feed_forward.w3"),
+            mixer=("attention.wqkv", "attention.wo"), dense=("feed_forward.w1", "feed_forward.w2", "feed_forward.w3")
         ),
     ),
 }

@@ -92,11 +92,7 @@ _OF_DBRX: Final = ("num_key_value_heads", "intermediate_size")  # which stand in
 _SHARED: Final = Modules(
     shared=tuple(f"mlp.shared_mlp.{name}_proj" for name in ("gate", "up", "down")), few=("mlp.gate.wg",)
 )
-_WITH_DENSE: Final = {
-    **PLAIN,
-    "first_k_dense_replace": 0,
-    "num_nextn_predict_layers": 0,
-}
+_WITH_DENSE: Final = {**PLAIN, "first_k_dense_replace": 0, "num_nextn_predict_layers": 0}
 _BAILING: Final = Family(
     left_out={
         **{name: value for name, value in PLAIN.items() if name != "attention_bias"},

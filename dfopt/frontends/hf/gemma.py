@@ -114,8 +114,4 @@ _GEMMA_4: Final = replace(
         few=("router.proj",),
     ),
 )
-GEMMA_FAMILIES: Final[Mapping[str, Family]] = {
-    "gemma2": _GEMMA,
-    "gemma3_text": _GEMMA_3,
-    "gemma4_text": _GEMMA_4,
-}
+GEMMA_FAMILIES: Final[Mapping[str, Family]] = {"gemma2": _GEMMA, "gemma3_text": _GEMMA_3, "gemma4_text": _GEMMA_4}

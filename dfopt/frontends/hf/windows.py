@@ -107,13 +107,7 @@ _MINIMAX_WORDS: Final = frozenset({
     "layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta", "routed_scaling_factor",
     "scoring_func", "shared_moe_mode", "swiglu_alpha", "swiglu_limit", "use_gemma_norm",
 })  # fmt: skip
-_MINIMAX_NAMES: Final = (
-    "head_dim",
-    "num_local_experts",
-    "num_experts_per_tok",
-    "partial_rotary_factor",
-    "rotary_dim",
-)
+_MINIMAX_NAMES: Final = ("head_dim", "num_local_experts", "num_experts_per_tok", "partial_rotary_factor", "rotary_dim")
 _MINIMAX_ROWS: Final = {
     "use_qk_norm": one_of("true", {True: NOTHING}),
     "use_routing_bias": flag({"router_bias": True}, {"router_bias": False}),
