@@ -65,6 +65,11 @@ def has_experts(graph: Graph) -> bool:
     return any(kernel.experts is not None for kernel in graph.kernels)
 
 
+def _is_mixed(graph: Graph) -> bool:
+    """Whether a sample has sequences of several shapes, which stay together on a copy of the model."""
+    return len({state.sequences for kernel in graph.kernels for state in kernel.states or ()}) > 1
+
+
 def _is_without_ends(graph: Graph) -> bool:
     """Whether all kernels are of layers that hand on to the next one: a model also has something before and behind."""
     return all(graph.kind_of(kernel) < graph.layers.counted for kernel in graph.kernels)
@@ -89,6 +94,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
         "order of tokens by experts on a chip (0.8 to 1.9 times as long as their products where it was measured)",
     ),
     (lambda one: tokens_of(one.graph).produced is not None, "sampling of tokens, and what a host does between steps"),
+    (lambda one: _is_mixed(one.graph), "sequences of a sample dealt out among copies (ask for more samples of fewer)"),
     (lambda one: len(one.system.chip.tiers) > 1, "memories that move data at the same time"),
     (
         lambda one: (

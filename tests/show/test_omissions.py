@@ -33,6 +33,17 @@ def serving(graph: str) -> df.Result:
     return df.optimize(drawn, "h100-8", tp=8, sensitivity=False)
 
 
+@cache
+def mixed() -> df.Result:
+    drawn = df.load_graph("llama-3.2-1b", phase="mixed", segments="1x64@0:none,4x1@256", batch=1)
+    return df.optimize(drawn, "h100-8", tp=8, pp=1, dp=1, sensitivity=False)
+
+
+def test_sequences_of_a_mixed_sample_stay_together() -> None:
+    assert "sequences of a sample dealt out among copies" in left_out(mixed())
+    assert "dealt out" not in left_out(serving("llama-3.2-1b"))
+
+
 def test_a_dataflow_chip_fuses_and_switches() -> None:
     assert left_out(solved("gpt2-small", "sn10-8-ring", 1)) == "", "all of a layer is in one partition"
     assert left_out(solved("gpt3-175b", "sn10-8-ring", 1)) == "switching between partitions"
@@ -100,5 +111,5 @@ def test_a_wider_type_is_said_on_the_terminal_and_on_the_page() -> None:
 def test_every_entry_applies_somewhere() -> None:
     alone = solved("gpt2-small", "h100-8", 1, "kernel_by_kernel")
     results = (solved("gpt3-175b", "sn10-8-ring", 1), alone, training(8, 1), quantized("sn10-8-ring", "fp8"))
-    results += (solved("gpt2-small", "sn40l-16-ddr", 16), serving("qwen3-30b-a3b"))
+    results += (solved("gpt2-small", "sn40l-16-ddr", 16), serving("qwen3-30b-a3b"), mixed())
     assert all(any(applies(one) for one in results) for applies, _ in OMISSIONS)
