@@ -32,7 +32,7 @@ def _model(d: Decisions) -> Arguments | Lacks:
     if d.sizes is None:
         return Lacks("layers are not equal transformer layers; give the sizes by hand")
     s = d.sizes
-    found: Arguments = {
+    arguments: Arguments = {
         "num-layers": s.layers,
         "hidden-size": s.hidden,
         "ffn-hidden-size": s.ffn,
@@ -43,42 +43,46 @@ def _model(d: Decisions) -> Arguments | Lacks:
         "position-embedding-type": "rope" if s.rotary else "learned_absolute",
     }
     if s.kv_heads < s.heads:
-        found |= {"group-query-attention": True, "num-query-groups": s.kv_heads}
+        arguments |= {"group-query-attention": True, "num-query-groups": s.kv_heads}
     if s.gated:
-        found["swiglu"] = True
+        arguments["swiglu"] = True
     if s.experts is not None:
-        found |= {"num-experts": s.experts, "moe-router-topk": s.chosen, "moe-ffn-hidden-size": s.ffn}
-        found |= {"moe-grouped-gemm": True} if d.weights == "bf16" else {}
-    found |= {} if s.attention_dropout else {"attention-dropout": 0.0}
-    found |= {} if s.hidden_dropout else {"hidden-dropout": 0.0}
-    return found
+        arguments |= {"num-experts": s.experts, "moe-router-topk": s.chosen, "moe-ffn-hidden-size": s.ffn}
+        arguments |= {"moe-grouped-gemm": True} if d.weights == "bf16" else {}
+    arguments |= {} if s.attention_dropout else {"attention-dropout": 0.0}
+    arguments |= {} if s.hidden_dropout else {"hidden-dropout": 0.0}
+    return arguments
 
 
 def _vocabulary(d: Decisions) -> Arguments | Lacks:
     if d.sizes is None or d.sizes.vocab is None:
         return Lacks("give the size of the vocabulary or a tokenizer")
     padded = -(-d.sizes.vocab // (_ROWS * d.tensor)) * _ROWS * d.tensor
-    found: Arguments = {"vocab-size": padded}
-    return found if padded == d.sizes.vocab else Lacks(f"padded to {padded}, a multiple of {_ROWS} x {d.tensor}", found)
+    arguments: Arguments = {"vocab-size": padded}
+    return (
+        arguments
+        if padded == d.sizes.vocab
+        else Lacks(f"padded to {padded}, a multiple of {_ROWS} x {d.tensor}", arguments)
+    )
 
 
 def _architecture(d: Decisions) -> Arguments | Lacks:
     """What differs from that tool's LayerNorm, biases, tied embeddings and rotary base of 10000."""
     a, rotary = d.architecture, d.sizes is not None and d.sizes.rotary
     split = d.sizes is not None and d.sizes.experts is not None and d.tensor > 1  # then the tool refuses biases
-    found: Arguments = {"normalization": "RMSNorm"} if a.norm == "rmsnorm" else {}
-    found |= {"disable-bias-linear": True} if split or a.bias in ("none", "qkv") else {}
-    found |= {"add-qkv-bias": True} if a.bias == "qkv" else {}
-    found |= {"untie-embeddings-and-output-weights": True} if a.tied_embeddings is False else {}
-    found |= {"qk-layernorm": True} if a.qk_norm == "head" else {}
-    found |= {"rotary-base": int(a.rotary_base)} if rotary and a.rotary_base else {}
+    arguments: Arguments = {"normalization": "RMSNorm"} if a.norm == "rmsnorm" else {}
+    arguments |= {"disable-bias-linear": True} if split or a.bias in ("none", "qkv") else {}
+    arguments |= {"add-qkv-bias": True} if a.bias == "qkv" else {}
+    arguments |= {"untie-embeddings-and-output-weights": True} if a.tied_embeddings is False else {}
+    arguments |= {"qk-layernorm": True} if a.qk_norm == "head" else {}
+    arguments |= {"rotary-base": int(a.rotary_base)} if rotary and a.rotary_base else {}
     if rotary and a.rotary_scaling:
-        found |= {"use-rope-scaling": True, "rope-scaling-factor": a.rotary_scaling}
+        arguments |= {"use-rope-scaling": True, "rope-scaling-factor": a.rotary_scaling}
     if a.qk_norm == "all":
-        return Lacks("norms of queries and keys are over each head", found)
-    return Lacks("LayerNorm, biases, tied embeddings and a base of 10000 where nothing says", found) if (
+        return Lacks("norms of queries and keys are over each head", arguments)
+    return Lacks("LayerNorm, biases, tied embeddings and a base of 10000 where nothing says", arguments) if (
         "norms and biases" in d.said
-    ) else found  # fmt: skip
+    ) else arguments  # fmt: skip
 
 
 def _precision(d: Decisions) -> Arguments | Lacks:

@@ -45,11 +45,11 @@ def _as_megatron(decision: str) -> Says:
     """What options of Megatron-LM say of a decision, as fields."""
 
     def fields(arguments: Mapping[str, Any]) -> Arguments:
-        found: Arguments = {}
+        named: Arguments = {}
         for option, value in arguments.items():
-            if (known := _NAMES.get(option, (f"model.{option.replace('-', '_')}", None))) is not None:
-                found[known[0]] = value if known[1] is None else known[1]
-        return found
+            if (field := _NAMES.get(option, (f"model.{option.replace('-', '_')}", None))) is not None:
+                named[field[0]] = value if field[1] is None else field[1]
+        return named
 
     def says(d: Decisions) -> Arguments | Lacks:
         answer = MEGATRON.says[decision](d)
@@ -63,9 +63,9 @@ def _as_megatron(decision: str) -> Says:
 
 def _sending(d: Decisions) -> Arguments | Lacks:
     """Messages of chunks are hidden where it is said."""
-    found: Arguments = {"model.overlap_p2p_comm": d.sends_behind or d.pipeline == 2} if d.virtual > 1 else {}
+    behind: Arguments = {"model.overlap_p2p_comm": d.sends_behind or d.pipeline == 2} if d.virtual > 1 else {}
     answer = MEGATRON.says["sending on"](d)
-    return Lacks(answer.why, found) if isinstance(answer, Lacks) else found
+    return Lacks(answer.why, behind) if isinstance(answer, Lacks) else behind
 
 
 def _precision(d: Decisions) -> Arguments | Lacks:

@@ -54,11 +54,11 @@ class Exported:
     @property
     def lines(self) -> list[str]:
         """What is left out, a line each, the weightiest first."""
-        found: dict[str, list[str]] = {"of what is trained": [], "of what a step costs": [], "left to the tool": []}
+        by_weight: dict[str, list[str]] = {"of what is trained": [], "of what a step costs": [], "left to the tool": []}
         for name, why in self.left_out.items():
-            heading = list(found)[0 if name in TRAINED else 2 if name in OWN else 1]
-            found[heading].append(f"  {name}: {why}")
-        return [line for heading, lines in found.items() if lines for line in (f"{heading}:", *lines)]
+            heading = list(by_weight)[0 if name in TRAINED else 2 if name in OWN else 1]
+            by_weight[heading].append(f"  {name}: {why}")
+        return [line for heading, lines in by_weight.items() if lines for line in (f"{heading}:", *lines)]
 
 
 def exported(tool: Tool, decisions: Decisions) -> Exported:

@@ -142,7 +142,7 @@ def _plain(a: Arguments) -> bool:
 
 def _of_decoder(a: Arguments) -> dict[str, Any]:
     """Parameters that a decoder has beside those of all layers."""
-    found = {
+    parameters = {
         "kv_heads": a.groups,
         "rotary": a.rotary,
         "gated_mlp": a.gated,
@@ -155,9 +155,9 @@ def _of_decoder(a: Arguments) -> dict[str, Any]:
         "ends": a.vocab is not None,
         "tie_embeddings": not a.untie_embeddings_and_output_weights,
     }
-    found |= {"rotary_base": float(a.rotary_base)} if a.rotary else {}
-    found |= {"rotary_scaling": a.rope_scaling_factor} if a.rotary and a.use_rope_scaling else {}
-    return found | ({} if a.num_experts is None else {"experts": a.num_experts, "chosen": a.moe_router_topk})
+    parameters |= {"rotary_base": float(a.rotary_base)} if a.rotary else {}
+    parameters |= {"rotary_scaling": a.rope_scaling_factor} if a.rotary and a.use_rope_scaling else {}
+    return parameters | ({} if a.num_experts is None else {"experts": a.num_experts, "chosen": a.moe_router_topk})
 
 
 def _chosen(a: Arguments) -> bool:

@@ -130,7 +130,9 @@ class Script:
 
     def _simple(self, words: list[str], *, unsure: bool) -> None:
         """A statement that controls nothing: assignments, or a command."""
-        plain = [one for one in words if one not in ("export", "local", "readonly", "declare", "typeset", "-x", "-a")]
+        plain = [
+            word for word in words if word not in ("export", "local", "readonly", "declare", "typeset", "-x", "-a")
+        ]
         matches = [match for word in plain if (match := _ASSIGNED.fullmatch(word))]
         if len(matches) == len(plain):
             for match in matches:
