@@ -12,13 +12,14 @@ from dfopt.cli.judging import by_physics, judged_mappings
 from dfopt.documents.assumptions import profile
 from dfopt.documents.kinds import kind_of
 from dfopt.documents.question import Question
-from dfopt.documents.result import Result
+from dfopt.documents.score import Score
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import System
 from dfopt.documents.zoo import is_path
 from dfopt.errors import DfoptError, PlanError
 from dfopt.judge import evaluate
 from dfopt.library import asked_in
+from dfopt.machines.calibrations import usual
+from dfopt.search import Answer
 from dfopt.show.physical import ranking_report, with_physics
 from dfopt.show.tables import result_report
 
@@ -37,18 +38,28 @@ def asked_of(graph: str | None, system: str | None, like: Path | None) -> Questi
     return Question(graph=graph, system=system)
 
 
-def answer_report(result: Result, bare: System | None = None) -> Any:
-    """What a solve prints: the result, its physics, and the mappings that were kept beside it.
+def other_score(answer: Answer) -> Score | None:
+    """The mapping of an answer under the other efficiency: ideal beside measured, or measured where a chip has that.
 
-    ``bare``: the system without the shares of a calibration, where there is one.
+    None where there is none; the answer does not depend on it, so neither does what goes wrong with it.
     """
-    ideal = None
-    if bare is not None:
-        try:
-            ideal = evaluate(result.mapping, result.graph, bare, profile("ideal"), physical=False, throttle=False)
-        except DfoptError as error:  # the answer does not depend on it
-            typer.echo(f"dfopt: no ideal figure: {error}", err=True)
-    whole = with_physics(result_report(result, ideal), result.score)
+    result, bare, chosen = answer.result, answer.resolved.bare, profile("ideal")
+    if answer.resolved.calibration is None:
+        fitted = usual(result.graph, bare)[0] if result.assumptions.profile == chosen.profile else None
+        if fitted is None:
+            return None
+        chosen, bare = fitted.assumptions, fitted.applied(bare)
+    try:
+        return evaluate(result.mapping, result.graph, bare, chosen, physical=False, throttle=False)
+    except DfoptError as error:
+        typer.echo(f"dfopt: no figure under {chosen.profile}: {error}", err=True)
+        return None
+
+
+def answer_report(answer: Answer) -> Any:
+    """What a solve prints: the result, its physics, and the mappings that were kept beside it."""
+    result = answer.result
+    whole = with_physics(result_report(result, other_score(answer)), result.score)
     if not result.alternatives:
         return whole
     ranked = judged_mappings("", result, result.assumptions, result.system.stack)

@@ -249,7 +249,7 @@ def solve(
             raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
         finally:
             line.close()
-        result, bare = found.result, found.resolved.bare if found.resolved.calibration else None
+        result = found.result
         for note in found.notes:
             typer.echo(f"dfopt: {note}", err=True)
         try:
@@ -259,11 +259,7 @@ def solve(
                 for written in dump_models(result, dump):
                     typer.echo(f"dfopt: wrote {written}", err=True)
         finally:  # the answer is told, whatever becomes of the files
-            emit(
-                as_json,
-                result.to_data,
-                lambda: answer_report(result, bare),
-            )
+            emit(as_json, result.to_data, lambda: answer_report(found))
         if result.score.physical is not None and result.score.physical.violations:
             raise typer.Exit(LIMIT_BROKEN)
 
