@@ -22,6 +22,7 @@ from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+from dfopt.setting.listing import Listing
 from dfopt.setting.plans import asked_plans
 
 _GRACE_S = 1.0  # beyond the limit while no mapping is known at all
@@ -82,7 +83,7 @@ class Search:
         try:
             with uncollected():
                 of = setting.graph, setting.system, self.options.request, setting.assumptions
-                found, rejected = asked_plans(*of, self.check_time)
+                found, rejected = asked_plans(*of, Listing(self.check_time))
         except PlanError as error:
             self.refused = error
             return []

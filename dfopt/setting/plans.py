@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.instance import Setting
+from dfopt.setting.listing import Listing
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.offloads import looked_at_later, offloads
 from dfopt.setting.pinned import pin_reasons
@@ -52,7 +53,7 @@ def plans(
     interleaved: bool = False,
     schemes: Mapping[str, str] | None = None,
     place: Mapping[Item, str] | None = None,
-    check_time: Callable[[], None] = lambda: None,
+    listing: Listing | None = None,
     **asked: Any,
 ) -> tuple[list[Plan], list[Rejected]]:
     """All plans: every network dim carries one axis, or shares its chips out among several.
@@ -92,8 +93,8 @@ def plans(
         with experts has one, and only with schemes that are no other axis's, see :mod:`dfopt.setting.module_menu`.
     place
         Memories of the chips that are asked for, by item.
-    check_time
-        Called again and again, so that it may end what takes too long by an exception.
+    listing
+        Which of them; all if left out.
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.
@@ -109,7 +110,7 @@ def plans(
     PlanError
         If nothing is left, saying which degrees the dims allow.
     """
-    wanted = OnAxes(**asked)
+    listing, wanted = listing or Listing(), OnAxes(**asked)
     degrees, dims = wanted.asked_degrees, wanted.asked_dims
     _check_dims(system, dims)
     pinned = any("[" in name for names in dims.values() for name in names)
@@ -128,13 +129,14 @@ def plans(
             continue
         if any(set(shared[axis]) != set(parts_of(names)) for axis, names in dims.items()):
             continue
-        check_time()
+        if not listing.shared(shared):
+            continue
         for order in orders.of(shared | dims, fixed=dims):
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
             legal, reason = _of_order(graph, plan, interleave, interleaved, ends)
             if plan.members not in menus:
                 few = menu(graph, plan.members, sparing=sparing)
-                menus[plan.members] = [one for one in few if _taken(one, schemes or {})]
+                menus[plan.members] = listing.picked([one for one in few if _taken(one, schemes or {})])
             picked = menus[plan.members]
             found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
             if legal and not picked:
@@ -165,9 +167,9 @@ def asked_plans(
     system: System,
     asked: Request,
     assumptions: Assumptions,
-    check_time: Callable[[], None] = lambda: None,
+    listing: Listing | None = None,
 ) -> tuple[list[Plan], list[Rejected]]:
-    """The plans that a request leaves free under given assumptions, see :func:`plans`."""
+    """The plans that a request leaves free under given assumptions, or some of them, see :func:`plans`."""
     on_axes, schemes = asked.shared_out
     found, rejected = plans(
         graph,
@@ -180,7 +182,7 @@ def asked_plans(
         interleaved=graph.trains and assumptions.schedule == "one_f_one_b" and assumptions.bubble != "interleaved",
         schemes=schemes,
         place=asked.place,
-        check_time=check_time,
+        listing=listing,
         **on_axes,
     )
     found = of_schedule(_with_rows(found, assumptions), graph, asked)
@@ -188,7 +190,7 @@ def asked_plans(
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
     found = with_recomputed(found, graph, asked.recomputed)
-    found = shared_out(found, graph, system, assumptions, asked, check_time)
+    found = shared_out(found, graph, system, assumptions, asked, (listing or Listing()).check_time)
     if asked.offload is not None:
         free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
         free = free[:1] if looked_at_later(graph, assumptions) else free

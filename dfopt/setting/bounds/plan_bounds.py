@@ -24,10 +24,10 @@ class PlanBounds:
     both, each by itself.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, of_kernels: Known | None = None) -> None:
         self.setting = setting
         self._known: dict[Setting, LeastWork] = {}  # of the graphs that plans with a second axis see, too
-        self._of_kernels: Known = {}
+        self._of_kernels: Known = {} if of_kernels is None else of_kernels
 
     def _of(self, setting: Setting) -> LeastWork:
         if setting not in self._known:
