@@ -6,10 +6,11 @@ The others of its choices (degrees, chunks, ZeRO, schemes) are no question of ho
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.errors import DocumentError
 from dfopt.workloads import given_parameters, load_graph, load_variants, parameters_of
 from dfopt.workloads.recompute import Recompute
 
@@ -17,8 +18,8 @@ __all__ = ["WAYS", "free_microbatches", "load_executions"]
 
 _FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
 """Microbatches that are tried, as multiples of the one that a model's file gives."""
-WAYS: Final[tuple[Recompute, ...]] = ("none", "attention", "full")
-"""What is tried of what is computed again."""
+WAYS: Final[tuple[Recompute, ...]] = ("none", "attention", "layernorm+attention", "full+attention", "full")
+"""What is tried of what is computed again, as far as a model has it and it makes a difference."""
 
 
 def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
@@ -53,7 +54,7 @@ def load_executions(
     microbatches
         Samples of an evaluation; ``all`` divisors of the batch; if left out, those of `free_microbatches`.
     ways
-        Training: what is computed again; if left out, nothing, attention and all of a layer.
+        Training: what is computed again; if left out, those of `WAYS`.
 
     Returns
     -------
@@ -65,7 +66,7 @@ def load_executions(
     --------
     >>> graphs = load_executions("gpt2-small", mode="training", batch=12)
     >>> [graph.microbatch for graph in graphs], graphs[2].variant
-    ([1, 1, 1, 2, 2, 2, 4, 4, 4], 'recompute: full')
+    ([1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4], 'recompute: layernorm+attention')
     """
     allowed, fixed = parameters_of(name_or_path)
     given = given_parameters(name_or_path)
@@ -80,8 +81,20 @@ def load_executions(
     sizes = choices.get("microbatch", ())
     first = load_graph(name_or_path, **overrides, **({"microbatch": sizes[0]} if sizes else {}))
     if first.trains and "recompute" in allowed - overrides.keys() and (ways or "recompute" not in fixed):
-        choices["recompute"] = ways or WAYS
+        choices["recompute"] = ways or _different(name_or_path, overrides)
     drawn = [{**overrides}]
     for key, values in choices.items():
         drawn = [{**one, key: value} for one in drawn for value in values]
     return tuple(graph for one in drawn for graph in load_variants(name_or_path, **one))
+
+
+def _different(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) -> list[Recompute]:
+    """The ways that a workload has, without those that compute the same as one before."""
+    drawn: dict[tuple[tuple[Kernel, ...], tuple[Tensor, ...]], Recompute] = {}
+    for way in WAYS:
+        try:
+            graph = load_graph(name_or_path, **overrides, recompute=way)
+        except DocumentError:  # of a layer norm, where a model has none
+            continue
+        drawn.setdefault((graph.kernels, graph.tensors), way)
+    return list(drawn.values())
