@@ -13,12 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from dfopt.documents.axes import Dims
 from dfopt.documents.plan import Plan
-from dfopt.physics.collectives import Collective
-from dfopt.physics.network import communication_seconds
 from dfopt.physics.states import capacities
 from dfopt.search.solved import by_levels
+from dfopt.search.starts.estimates import estimated
 from dfopt.setting.tables import tile_counts
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
     It is the one that may be the fastest of these.
     """
     limits = capacities(search.setting.system.chip, search.setting.assumptions.memory_reserve)
-    about = _about(search) if limits else {}
+    about = estimated(search.setting, search.bounds) if limits else {}
     wanted = {plan.shard_dims: list(_ROOM) for plan in about}
     for plan in sorted(about, key=lambda one: (about[one], one.label)):
         if not wanted or time.perf_counter() > end:
@@ -70,22 +68,3 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
             wanted[plan.shard_dims] = left
         else:
             del wanted[plan.shard_dims]
-
-
-def _about(search: JointSearch) -> dict[Plan, float]:
-    """Seconds that a step may take: what is proven of plans, and of a layer's usual communication the rest.
-
-    That is two all-reduces of what layers hand on, and two of their gradients (Shoeybi et al., arXiv:1909.08053,
-    section 3), as if nothing hid them. It only says where to look first.
-    """
-    setting, graph, once = search.setting, search.setting.graph, dict[Dims, float]()
-    for dims in {plan.shard_dims for plan in search.bounds}:
-        sent = (graph.bytes_of(tensor) for tensor in graph.handed_on[0]) if graph.folded else ()
-        once[dims] = 2.0 * sum(
-            communication_seconds(Collective.ALL_REDUCE, size, dims, setting.system, setting.assumptions)
-            for size in sent
-        )
-    return {
-        plan: low + plan.microbatches * plan.layers_per_stage * once[plan.shard_dims]
-        for plan, low in search.bounds.items()
-    }

@@ -46,6 +46,7 @@ class JointSearch(KnownSearch):
     at_once: bool = False  # what has to be proven is known: no deepening from below
     hints: Mapping[Plan, frozenset[str]] | None = None  # what blocks had to agree about in another search
     as_whole: bool = True  # nothing has to be known of each plan
+    starts_later: bool = False  # they are looked for if there is no mapping after many steps
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all; of a memory that is too small, how much the best plan needs at least."""
@@ -116,6 +117,7 @@ class JointSearch(KnownSearch):
         self.started: set[tuple[Menu, int]] = set()
         self.levels_at = time.perf_counter() + _LEVELS * self.options.left()
         self.known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible] = {}  # by schemes that were fused
+        self.take_starts()
         for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
             self._push(self.bounds[plan], plan)
         late = False

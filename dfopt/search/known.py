@@ -16,7 +16,7 @@ from dfopt.search.node import SAME, Found, Node, Unit
 from dfopt.search.nodes import Nodes
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import Ints
+from dfopt.setting.tables import Ints, tile_counts
 
 
 class KnownSearch(Search):
@@ -83,6 +83,14 @@ class KnownSearch(Search):
             return
         if isinstance(outcome, Solved):
             self._keep(unit, outcome)
+
+    def take_starts(self) -> None:
+        """Count mappings of its graph that were found before as its own."""
+        if not hasattr(self, "units"):  # they are, as soon as it lists its plans
+            return
+        several = len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
+        for solved in [each for each in self.found if each.graph is self.setting.graph]:
+            self._keep((solved.plan, solved.mapping.tile_count if several else None), solved)
 
     def _first(self, node: Node) -> None:
         """A mapping level by level, under all schemes of a node's plan."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
@@ -27,6 +27,7 @@ from dfopt.search.placing import Placing
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
+from dfopt.search.starts import begin
 from dfopt.setting.instance import Setting
 from dfopt.technology.stack_models import power_of
 
@@ -71,6 +72,8 @@ def search(
     found: list[Solved] = []
     kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
     searches: list[Search] = [kind(replace(setting, graph=one), options, found) for one in (graph, *variants)]
+    if kind is JointSearch:
+        begin(cast("list[JointSearch]", searches))
     kind.run_all(searches)
     refused, searches = [by.refused for by in searches if by.refused], [by for by in searches if not by.refused]
     if not searches:

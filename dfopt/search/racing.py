@@ -11,6 +11,7 @@ import numpy as np
 
 from dfopt.search.branching import Search
 from dfopt.search.diving import dive
+from dfopt.search.starts import begin
 
 if TYPE_CHECKING:
     from dfopt.search.jointly import JointSearch
@@ -19,6 +20,7 @@ __all__ = ["MANY", "Steps", "race"]
 
 MANY: Final = 20_000  # plans of all microbatches, about, from which on those of the largest go ahead
 _PATIENCE: Final = 100  # steps without any mapping, after which one is looked for where there is room
+_UNTIL_STARTS: Final = 40  # the same, after which textbook mappings are looked for, unless they were at first
 _AHEAD, _AHEAD_S = 0.3, 10.0  # for so much of the time, and seconds, at most
 
 # What one search has left to do: before each step, whether only what takes long is left, and the least bound.
@@ -72,8 +74,11 @@ def _dive(searches: Sequence[Search], steps: Sequence[Steps]) -> None:
 def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entry], end: float) -> None:
     """Steps up to a time; what is left stays in the heap."""
     taken, dived = 0, False
+    late = [cast("JointSearch", search) for search in searches if getattr(search, "starts_later", False)]
     while open_ and time.perf_counter() < end:
         taken += 1
+        if taken == _UNTIL_STARTS and late and not searches[0].found:
+            begin(late, anyway=True)
         if taken > _PATIENCE and not dived and not searches[0].found and not searches[0]._out_of_time(False):
             dived = True
             _dive(searches, steps)

@@ -1,0 +1,240 @@
+"""Textbook mappings, the most promising first: graphs, the layers that their plans share, variations of the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from dfopt.documents.axes import AXES
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible, NoSolution, PlanError
+from dfopt.fusion.clock import OutOfTime, look
+from dfopt.fusion.intrachip import CutOff
+from dfopt.search.options import Options, Progress
+from dfopt.search.solved import Solved
+from dfopt.search.starts.estimates import estimated
+from dfopt.search.starts.layer import ShardedLayer
+from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.bounds.work import Known
+from dfopt.setting.plans import asked_plans
+from dfopt.setting.roofline import least_step
+
+if TYPE_CHECKING:
+    from dfopt.search.jointly import JointSearch
+
+__all__ = ["begin", "is_large"]
+
+_LARGE: Final = 400_000  # pairs of kernels of all graphs x ways to share out the chips; below, a search takes seconds
+_SHARE: Final = 0.8  # of the time, at most
+_NEAR: Final = 1.05  # estimates up to so much above the best are valued before the best layers are varied,
+_FAR: Final = 1.2  # and up to so much after that
+_LAYERS: Final = 60  # that are valued, at most
+_VARIED: Final = 3  # of the best layers, so many,
+_CLOSE: Final = 1.04  # up to so much above the best of all
+_TRUST: Final = 0.6, 1.7  # least and most that an estimate is corrected by
+_OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and what was valued
+
+
+def begin(searches: Sequence[JointSearch], anyway: bool = False) -> None:
+    """Give some searches of one workload mappings to beat, where their spaces are large, or ``anyway``.
+
+    Small ones may come back to it, if they have no mapping after many steps.
+    """
+    large = anyway or is_large(searches)
+    for search in searches:
+        search.starts_later = not large
+    if large and searches[0].options.request.formulation != "assignment":
+        try:
+            _Starts(searches).run()
+        except KeyboardInterrupt:
+            for search in searches:
+                search._stop()
+    for search in searches:
+        search.take_starts()
+
+
+def is_large(searches: Sequence[JointSearch]) -> bool:
+    """Whether starts are worth their seconds: whether the spaces of some searches are large."""
+    setting, asked = searches[0].setting, searches[0].options.request.on_axes
+    fixed = {axis: asked[axis] for axis in AXES if axis in asked}
+    left, free, ways = max(setting.system.chips // math.prod(fixed.values()), 1), len(AXES) - 1 - len(fixed), 1
+    for prime in range(2, left + 1):
+        power = 0
+        while left % prime == 0:
+            left, power = left // prime, power + 1
+        ways *= math.comb(power + max(free, 1) - 1, max(free, 1) - 1)
+    return ways * sum(len(search.setting.graph.kernels) ** 2 for search in searches) > _LARGE
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """A graph whose plans are not listed yet, with what all chips have to do at least."""
+
+    search: JointSearch
+    estimate: float
+    degrees: tuple[int, int] = 1, 1
+
+    @property
+    def place(self) -> tuple[float, float, float, str | None]:
+        """Where it lies among others, by factors of two."""
+        graph = self.search.setting.graph
+        shards, members = self.degrees
+        return math.log2(graph.microbatch), 2 * math.log2(shards), 2 * math.log2(members), graph.variant
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer(_Graph):
+    """Plans of a graph under which a chip has the same work."""
+
+    plans: Sequence[Plan] = ()
+
+
+def _distance(one: _Graph, other: _Graph) -> float:
+    *here, variant = one.place
+    *there, another = other.place
+    return sum(abs(a - b) for a, b in zip(here, there, strict=True)) + (variant != another)
+
+
+def _ratio(known: Mapping[_Layer, float], item: _Graph) -> float:
+    """What an estimate is to be corrected by: as that of the nearest was, and a little less the farther that is."""
+    if not known:
+        return 1.0
+    near = min(known, key=lambda other: _distance(item, other))
+    return min(max(known[near], _TRUST[0]), _TRUST[1]) * float(_OPTIMISM ** min(_distance(item, near), 5.0))
+
+
+class _Starts:
+    """Mappings of some searches of one workload, found before anything is proven.
+
+    Estimates rank layers; each is corrected by what was reached of the nearest that has a value. They only say where to
+    look first: what is found is what the judge says of it.
+    """
+
+    def __init__(self, searches: Sequence[JointSearch]) -> None:
+        self.searches, self.found, self.options = searches, searches[0].found, searches[0].options
+        self.end = self.options.deadline - (1 - _SHARE) * min(self.options.left(), self.options.request.time_limit)
+        self.known: Known = {}
+        self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
+        self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
+        self.of_graphs: list[float] = []  # what was estimated of the best layer of each, by its least
+        self.of_layers: dict[_Layer, float] = {}  # what was reached of each, by its estimate
+
+    def _beat(self) -> float:
+        return self.searches[0].incumbent
+
+    @cached_property
+    def _options(self) -> Options:
+        return replace(self.options, request=narrowed(self.options.request), deadline=self.end, progress=None)
+
+    def run(self) -> None:
+        """Look for mappings while estimates are near the best that is known, and there is time."""
+        with suppress(OutOfTime):
+            self._run()
+
+    def _run(self) -> None:
+        open_: list[_Graph] = [_Graph(search, least_step(search.setting)) for search in self.searches]
+        varied = False
+        while open_ and len(self.valued) < _LAYERS:
+            look(self.end)
+            guesses = [self._guess(item) for item in open_]
+            number = min(range(len(open_)), key=guesses.__getitem__)
+            if guesses[number] > _FAR * self._beat():
+                break
+            if guesses[number] > _NEAR * self._beat() and not varied:
+                self._vary()
+                varied = True
+                continue
+            item = open_.pop(number)
+            if isinstance(item, _Layer):
+                self._value(item, VARIATIONS[0])
+            else:
+                open_ += self._layers(item)
+        if not varied:
+            self._vary()
+
+    def _guess(self, item: _Graph) -> float:
+        """Its estimate, corrected by what came of the nearest layers; of a graph that is not listed yet, at least."""
+        guess = item.estimate * _ratio(self.of_layers, item)
+        return guess if isinstance(item, _Layer) else guess * min(self.of_graphs, default=1.0)
+
+    def _layers(self, item: _Graph) -> list[_Graph]:
+        """The layers that plans of a graph share, those that may fit."""
+        setting = item.search.setting
+        listing = replace(
+            textbook_plans(setting.graph, setting.system, self.options.request), check_time=lambda: look(self.end)
+        )
+        bounds = item.search.plan_bounds = PlanBounds(setting, self.known)
+        found: list[_Graph] = []
+        try:
+            plans, _ = asked_plans(setting.graph, setting.system, self._options.request, setting.assumptions, listing)
+            tables = bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
+        except (PlanError, OutOfTime):
+            return found
+        for table in tables:
+            fitting = (table.used_i <= 1.0).nonzero()[0]
+            if not fitting.size:
+                continue
+            seconds = table.seconds(fitting).tolist()
+            about = estimated(setting, dict(zip((table.plans[i] for i in fitting.tolist()), seconds, strict=True)))
+            alike: dict[int, list[Plan]] = {}
+            for i in fitting.tolist():
+                alike.setdefault(int(table.shared_g[table.group_i[i]]), []).append(table.plans[i])
+            for members in alike.values():
+                degrees = members[0].shards, members[0].members
+                found.append(_Layer(item.search, min(map(about.__getitem__, members)), degrees, members))
+        if found:
+            self.of_graphs.append(min(layer.estimate for layer in found) / item.estimate)
+        return found
+
+    def _value(self, layer: _Layer, variation: str) -> None:
+        """Map the fastest plans of a layer under one sharding."""
+        setting = layer.search.setting
+        instance = setting.under(layer.plans[0])
+        schemes = shardings(instance, self.options.request, variation)
+        self.valued.setdefault(layer, math.inf)
+        if schemes is None or (key := (layer, tuple(schemes.values()))) in self.tried:
+            return
+        self.tried.add(key)
+        try:
+            priced = ShardedLayer(setting, layer.plans, schemes, self._options, self.known)
+            ranked = priced.fastest()
+            if ranked and variation == VARIATIONS[0]:
+                self.of_layers[layer] = ranked[0][0] / layer.estimate
+            self.valued[layer] = min([self.valued[layer], *(value for value, _ in ranked)])
+            for solved in priced.mappings(ranked, self._beat):
+                self._keep(solved)
+        except (Infeasible, NoSolution, CutOff, OutOfTime):  # in this sharding, or in this time
+            return
+
+    def _vary(self) -> None:
+        """Other shardings of the best layers, as far as they are close to the best of all."""
+        best = sorted(self.valued, key=self.valued.__getitem__)[:_VARIED]
+        for variation in VARIATIONS[1:]:
+            for layer in best:
+                look(self.end)
+                if layer.degrees[0] > 1 and self.valued[layer] <= _CLOSE * self._beat():
+                    self._value(layer, variation)
+
+    def _keep(self, solved: Solved) -> None:
+        """Take a mapping among the best, one of each plan."""
+
+        def same(other: Solved) -> bool:
+            return (other.plan, other.mapping.tile_count, other.graph.variant) == (
+                solved.plan,
+                solved.mapping.tile_count,
+                solved.graph.variant,
+            )
+
+        if solved.value >= self._beat() or any(same(other) and other.value <= solved.value for other in self.found):
+            return
+        others = [other for other in self.found if not same(other)]
+        self.found[:] = sorted([*others, solved], key=lambda each: each.value)[: self.options.request.top]
+        if self.options.progress is not None and self.found[0] is solved:
+            seconds = max(self.options.request.time_limit - self.options.left(), 0.0)
+            self.options.progress(Progress(solved.plan.label, "start", seconds, solved.value, 0.0))

@@ -1,0 +1,203 @@
+"""Starts: mappings found before anything is proven are legal, what was asked for, and never better than the optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import World, worlds
+
+import dfopt as df
+from dfopt.documents.graph import Graph
+from dfopt.documents.request import Limit, Objective, Request
+from dfopt.documents.system import System
+from dfopt.errors import DfoptError, Infeasible
+from dfopt.fusion.clock import OutOfTime
+from dfopt.judge import evaluate
+from dfopt.physics.pipeline import resolve
+from dfopt.search.jointly import JointSearch
+from dfopt.search.node import Entry
+from dfopt.search.options import Options, Progress
+from dfopt.search.solved import Solved
+from dfopt.search.starts import begin, proposing
+from dfopt.search.starts.textbook import VARIATIONS, shardings, textbook_plans
+from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
+
+
+def started(
+    graph: Graph, system: System, request: Request | None = None, assumptions: df.Assumptions | None = None
+) -> tuple[list[Solved], JointSearch, list[Progress]]:
+    """The starts of a graph whatever the size of its space, their search, and what was reported."""
+    request, reports = request or Request(), list[Progress]()
+    chosen = request.assuming(assumptions or df.Assumptions())
+    setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
+    search = JointSearch(setting, Options(request, progress=reports.append))
+    begin([search], anyway=True)
+    return search.found, search, reports
+
+
+@given(worlds(sharding_objective=["joint"], empty_partitions=["allow"]), st.sampled_from([1, 2]))
+def test_a_start_is_legal_and_changes_no_optimum(world: World, top: int) -> None:
+    mappings, search, _ = started(world.graph, world.system, Request(top=top), world.assumptions)
+    plans = asked_plans(world.graph, world.system, Request(top=top), search.setting.assumptions)[0] if mappings else []
+    for solved in mappings:
+        score = evaluate(solved.mapping, world.graph, world.system, search.setting.assumptions)
+        assert not score.violations and score.step_time_s == pytest.approx(solved.value, rel=1e-12)
+        assert solved.plan in plans
+    values = []
+    for large in (-1, float("inf")):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(proposing, "_LARGE", large)
+            try:
+                result = df.optimize(world.graph, world.system, assumptions=world.assumptions, top=top)
+            except Infeasible:
+                values.append([])
+                assert not mappings
+                continue
+            assert result.gap == 0.0
+            values.append([result.value, *(other.value for other in result.alternatives or ())])
+    assert values[0] == pytest.approx(values[1], rel=1e-9)
+    assert all(solved.value >= values[1][0] * (1 - 1e-9) for solved in mappings)
+
+
+def dense(**parameters: Any) -> Graph:
+    return df.load_graph("llama-3.1-8b", mode="training", **{"batch": 32, "microbatch": 1, **parameters})
+
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "degree": {"tp": 2},
+    "pipeline": {"pp": 4, "interleave": 2},
+    "dims": {"tp_dims": ("nvlink[2@4]",)},
+    "ZeRO": {"zero": (3,)},
+    "no ZeRO": {"zero": (0,), "pp": 2},
+    "chunks": {"schedule": "interleaved"},
+    "one chunk": {"schedule": "1f1b", "pp": 4},
+    "ends": {"pp": 4, "first_layers": 6, "last_layers": 7},
+    "no tokens": {"sequence_parallelism": "none", "tp": 4},
+    "tokens": {"sequence_parallelism": "force", "tp": 4},
+    "pins": {"pin_sharding": {"RMSNorm_1": "none", "O_Proj": "k"}, "tp": 4},
+    "overlap": {"tensor_overlap": "ring", "tp": 8},
+    "groups": {"zero": (1,), "zero_replicas": (2,)},
+    "second axis": {"cp": 2, "tp": 2},
+}
+
+
+@pytest.mark.parametrize("asked", REQUESTS.values(), ids=REQUESTS)
+def test_what_is_asked_for_is_kept(asked: dict[str, Any]) -> None:
+    request, system, graph = Request(**asked), df.load_system("h100-8"), dense(recompute="full")
+    mappings, search, _ = started(graph, system, request)
+    assert len(mappings) == 1
+    plan, mapping = mappings[0].plan, mappings[0].mapping
+    assert plan in asked_plans(graph, system, request, search.setting.assumptions)[0]
+    schemes = {kernel.name: kernel.sharding for kernel in mapping.kernels}
+    assert schemes.items() >= request.pin_sharding.items()
+    if asked.get("sequence_parallelism") == "none":
+        assert "k>n" not in schemes.values() and schemes["RMSNorm_1"] == "none"
+
+
+def test_several_are_different_plans_and_a_limit_is_kept() -> None:
+    system, graph = df.load_system("h100-8"), dense(recompute="full")
+    mappings, *_ = started(graph, system, Request(top=3))
+    values = [solved.value for solved in mappings]
+    assert len({solved.plan for solved in mappings}) == 3 and values == sorted(values)
+    limit = Objective(limits=(Limit(metric="step_time", at_most=values[0] / 2),))
+    assert not started(graph, system, Request(objective=limit))[0]
+
+
+def test_pins_that_no_chip_can_take_are_no_start() -> None:
+    mappings, *_ = started(dense(), df.load_system("h100-8"), Request(pin_sharding={"QK": "m"}, tp=4))
+    assert not mappings
+
+
+def test_what_fits_nowhere_has_no_start_and_says_so_soon() -> None:
+    graph = df.load_graph("gpt3-1t", mode="training", batch=8)
+    mappings, search, reports = started(graph, df.load_system("h100-8"))
+    assert (mappings, reports) == ([], [])
+    with pytest.raises(DfoptError, match="needs at least"):
+        df.optimize(graph, "h100-8", variants=(), time_limit=20.0, assumptions="default")
+    assert search.refused is None
+
+
+CASES = {
+    "dense": (lambda: df.load_graph("gpt2-small", mode="training", batch=64, microbatch=8, recompute="attention"), {}),
+    "experts": (lambda: decoding(), {"pp": 1}),
+}
+
+
+def decoding() -> Graph:
+    return df.load_graph("mixtral-8x7b", phase="decode", batch=64, context=1024, microbatch=64)
+
+
+@pytest.mark.parametrize(("drawn", "asked"), CASES.values(), ids=CASES)
+def test_starts_are_near_the_optimum_and_reported(drawn: Callable[[], Graph], asked: dict[str, Any]) -> None:
+    graph = drawn()
+    mappings, _, reports = started(graph, df.load_system("h100-8"), Request(**asked))
+    best = df.optimize(graph, "h100-8", assumptions="default", time_limit=900.0, **asked)
+    assert best.gap == 0 and best.value * (1 - 1e-9) <= mappings[0].value <= best.value * 1.05
+    assert [report.problem for report in reports] == ["start"] * len(reports) and reports
+    assert reports[-1].incumbent == mappings[0].value
+
+
+def test_ctrl_c_returns_what_was_found_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposing, "_LARGE", -1)
+
+    def pressed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(proposing._Starts, "_vary", pressed)
+    result = df.optimize(decoding(), "h100-8", pp=1)
+    assert result.status == "interrupted_with_solution" and not result.score.violations
+    monkeypatch.setattr(proposing._Starts, "_value", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        df.optimize(decoding(), "h100-8", pp=1)
+
+
+def test_a_search_without_a_mapping_comes_back_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it does by itself: after some steps there is one, and it goes on from there."""
+    steps = iter(range(1000))
+
+    def gave_up(search: JointSearch, entry: Entry) -> None:
+        if next(steps) > 60:
+            raise OutOfTime
+        search._push(entry.bound, entry.what)
+
+    monkeypatch.setattr(JointSearch, "_step", gave_up)
+    result = df.optimize(decoding(), "h100-8", pp=1)
+    assert result.status == "limit_with_solution" and not result.score.violations
+
+
+def test_small_spaces_have_none() -> None:
+    small = df.load_graph("gpt2-small"), df.load_system("sn10-8-ring")
+    search = JointSearch(Setting(*small, df.Assumptions()), Options(Request(tp=8)))
+    begin([search])
+    assert not search.found and not proposing.is_large([search])
+    sizes = (dense(microbatch=size, batch=512) for size in (1, 2, 4, 8))
+    system = df.load_system("h100-256")
+    many = [JointSearch(Setting(graph, system, df.Assumptions()), Options(Request())) for graph in sizes]
+    assert proposing.is_large(many)
+
+
+def test_axes_lie_inside_out() -> None:
+    system, graph = df.load_system("h100-256"), dense()
+    listing = textbook_plans(graph, system, Request())
+    order = {"tp": ("node[4]",), "mp": (), "pp": ("node[2@4]", "cluster[2]"), "dp": ("cluster[16@2]",)}
+    assert listing.shared(order)
+    assert not listing.shared(order | {"tp": ("cluster[2]",), "pp": ("node",)})
+    assert not listing.shared(order | {"tp": ("node", "cluster[4]"), "pp": (), "dp": ("cluster[8@4]",)})  # far too far
+
+
+def test_a_variation_changes_what_it_says() -> None:
+    graph, system = dense(recompute="attention"), df.load_system("h100-8")
+    setting = Setting(graph, system, df.Assumptions(execution="library"))
+    plan = asked_plans(graph, system, Request(tp=4, pp=1), setting.assumptions)[0][0]
+    usual, *others = (shardings(setting.under(plan), Request(), variation) for variation in VARIATIONS)
+    assert usual is not None and (usual["RMSNorm_1"], usual["Q_Proj"], usual["O_Proj"]) == ("n", "outer", "k>n")
+    changed = [{name for name in usual if each and each[name] != usual[name]} for each in others]
+    assert all(changed)
+    assert "RMSNorm_1" not in changed[0] and {"RMSNorm_2", "RMSNorm_Final", "Embedding"} <= changed[0]
+    assert {"RMSNorm_1", "RMSNorm_2"} <= changed[1]
+    assert {"Q_Proj_bwd", "Q_Proj_bwd_weight_update"} <= changed[3]
