@@ -132,7 +132,7 @@ class Kernel(Part):
         " where a tensor brings it there",
     )
     mask_bytes: float | None = Field(
-        default=None, gt=0, description="B, for each element of its output, kept beside it in the same way: a mask"
+        default=None, gt=0, description="B per element of its output: a mask, kept as that; backward: as its layer runs"
     )
     layer: str | None = Field(
         default=None,

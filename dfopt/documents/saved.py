@@ -115,7 +115,7 @@ def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
     """Bytes that kernels keep, whole, beside those that tensors carry to kernels of the backward pass, by name.
 
     Of forward kernels until the backward pass of their microbatch, less where tensors say too much; and while the
-    backward pass of their layer runs, of those that are evaluated again then.
+    backward pass of their layer runs, of those that are evaluated again then, or are of it.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
     ({'a': 384.0}, {})
     """
     kept, working = dict[str, float](), dict[str, float]()
-    passes = {"forward": kept, "recompute": working}
+    passes = {"forward": kept, "recompute": working, "backward": working}
     some = [one for one in graph.kernels if one.pass_ in passes and (one.output_saved is not None or one.mask_bytes)]
     read = read_later(graph) if some else set[str]()
     for kernel in some:

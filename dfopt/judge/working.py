@@ -65,7 +65,7 @@ def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], 
     Activations, and gradients of them.
     """
     here = case.of_stage[stage]
-    found = kept(case, here, "recompute")
+    found = [*kept(case, here, "recompute"), *kept(case, here, "backward")]
     found += [made_word(case.graph, one.kernel) * _made(case, one) for one in here if _is_let_go(case, one)]
     if not (case.trains and case.assume.by_layer):
         return found, []

@@ -37,6 +37,7 @@ Answer = Result | Judged
 
 
 _ALONE: Final = "kernel_by_kernel"
+_FP32_LOSS: Final = 12  # B of a logit: log-softmax, and the gradients of nll_loss and log_softmax (torch.nn.functional)
 
 
 def _runs(answer: Answer, *ways: str) -> bool:
@@ -50,6 +51,16 @@ def _follows(answer: Answer, first: str, then: str) -> bool:
     kernels = {kernel.name: kernel for kernel in answer.graph.kernels}
     pairs = ((kernels[tensor.src], kernels[tensor.dst]) for tensor in answer.graph.tensors)
     return any(a.op == first and b.op == then for a, b in pairs)
+
+
+def _loss_held(answer: Answer) -> float:
+    """Bytes of a chip that a loss which is not fused holds beside logits; 0 where that is counted."""
+    kernels = {kernel.name: kernel for kernel in answer.graph.kernels}
+    pairs = ((kernels[tensor.src], kernels[tensor.dst]) for tensor in answer.graph.tensors)
+    head = ("ends", "forward", "elementwise", "backward")
+    losses = (loss for src, loss in pairs if (src.module, src.pass_, loss.op, loss.pass_) == head)
+    logits = sum(loss.matrices * loss.m * loss.n for loss in losses if not loss.mask_bytes)
+    return _FP32_LOSS * logits / (answer.plan.shards * answer.plan.members)
 
 
 def _has_other_types(answer: Answer) -> bool:
@@ -104,6 +115,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
         ),
         "gradients reduced during the backward pass (at most {reduced} of the step)",
     ),
+    (lambda one: _loss_held(one) > 0, "a loss in fp32, {loss} (--param loss_held=12B)"),
     # peaks are stated for types, and a graph that states none has words of two bytes in the whole zoo
     (lambda one: one.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
     (lambda one: _has_other_types(one), "peaks by type ({peak} is taken for all)"),
@@ -115,4 +127,5 @@ def left_out(answer: Answer) -> str:
     """What the model leaves out of an answer, on one line; empty if nothing that is known."""
     words = {"word": answer.graph.word_bytes, "peak": show_unit(answer.system.chip.peak_flops, "flop_rate")}
     words["reduced"] = percent(answer.score.gradient_reduction_s / answer.score.step_time_s)
+    words["loss"] = show_unit(_loss_held(answer), "bytes")
     return ", ".join(what.format(**words) for applies, what in OMISSIONS if applies(answer))

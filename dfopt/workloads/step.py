@@ -208,6 +208,13 @@ class ServingParameters(StepParameters):
         description="training: what a loss of several kernels moves to and from DRAM for every logit, beside reading it"
         " and writing its gradient; none = it is one kernel",
     )
+    loss_held: Bytes | None = Field(
+        default=None,
+        ge=0,
+        description="training: what a loss holds for every logit while it runs, beside this and its gradient: 12 ="
+        " log-softmax and the gradients of two kernels in fp32 (PyTorch's cross_entropy), 8 = logits and softmax in"
+        " fp32 (Megatron-LM's, which works in place); none = nothing, as a fused one",
+    )
 
     @property
     def keeps(self) -> bool:
@@ -266,9 +273,10 @@ class ServingParameters(StepParameters):
             if self.phase.sequences != self.microbatch:
                 message = f"found {self.phase.sequences} sequences, but a microbatch of {self.microbatch}"
                 raise problem(message, "make them equal", "$.phase.segments")
-        if self.loss_bytes is not None and not (self.mode == "training" and self.drawn_ends):
-            remedy = "leave it out, or draw a training step with its ends"
-            raise problem("found it without a loss", remedy, "$.loss_bytes")
+        for name in ("loss_bytes", "loss_held"):
+            if getattr(self, name) is not None and not (self.mode == "training" and self.drawn_ends):
+                remedy = "leave it out, or draw a training step with its ends"
+                raise problem("found it without a loss", remedy, f"$.{name}")
         if self.phase is not None and self.drawn_ends and not self.evaluation.wanted:
             where = "$.segments" if self.phase == "mixed" else "$.phase.segments"
             raise problem("found no token whose logits are wanted", "write ends: false", f"{where}[0].logits")

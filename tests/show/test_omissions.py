@@ -112,4 +112,6 @@ def test_every_entry_applies_somewhere() -> None:
     alone = solved("gpt2-small", "h100-8", 1, "kernel_by_kernel")
     results = (solved("gpt3-175b", "sn10-8-ring", 1), alone, training(8, 1), quantized("sn10-8-ring", "fp8"))
     results += (solved("gpt2-small", "sn40l-16-ddr", 16), serving("qwen3-30b-a3b"), mixed())
+    with_loss = df.load_graph("llama-68m", mode="training", batch=8)
+    results += (df.optimize(with_loss, "h100-8", assumptions="ideal", tp=1, pp=1, sensitivity=False),)
     assert all(any(applies(one) for one in results) for applies, _ in OMISSIONS)

@@ -16,6 +16,8 @@ from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, operands, weight_elements
 from dfopt.search import optimize
+from dfopt.show.omissions import left_out
+from dfopt.units import format as show_unit
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
 
@@ -238,6 +240,23 @@ def test_a_loss_of_several_kernels_moves_its_bytes_for_every_logit() -> None:
         assert moved[1] - moved[0] == pytest.approx(changed[0][1] / tp)
     with pytest.raises(ValueError, match="found it without a loss"):
         build(**SMALL, layers=1, mode="training", ends=False, loss_bytes=44.0)
+
+
+def test_a_loss_in_fp32_holds_its_bytes_for_every_logit_of_a_chip() -> None:
+    """While it runs, in the stage that has it; the two books are compared by the search. Left out, it is named."""
+    some = SMALL | {"layers": 1, "mode": "training", "batch": 8, "vocab": 104}
+    fused, apart = (build(**some, **more) for more in ({}, {"loss_held": 12.0}))
+    logits = 104 * SMALL["seq"]
+    for tp in (1, 8):
+        asked = {"assumptions": MEGATRON, "tp": tp, "pp": 1, "dp": 8 // tp, "sensitivity": False}
+        results = [optimize(graph, load_system("h100-8"), **asked) for graph in (fused, apart)]
+        before, after = (result.score.memory[0] for result in results)  # type: ignore[index]
+        assert after.working_b - before.working_b == pytest.approx(12 * logits / tp)
+        told = [left_out(result) for result in results]
+        assert f"a loss in fp32, {show_unit(12 * logits / tp, 'bytes')}" in told[0]
+        assert "loss" not in told[1]
+    with pytest.raises(ValueError, match="found it without a loss"):
+        build(**SMALL, layers=1, mode="training", ends=False, loss_held=12.0)
 
 
 def test_gradients_go_to_the_layer_in_front() -> None:

@@ -318,6 +318,7 @@ def _backward(
     size = p.words.activations / p.words.ends
     adds = {"dram_bytes": 2 * size * embedding.dram_bytes, "resident_bytes": size * embedding.resident_bytes}
     passes = {} if p.loss_bytes is None else {"dram_bytes": p.loss_bytes * head.m * head.n}
+    passes |= {"mask_bytes": p.loss_held} if p.loss_held else {}
     rules = {
         embedding.name: Gradient(fields=adds),
         joints[0]: Gradient(gradients[0], reads=()),
