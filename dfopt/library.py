@@ -129,8 +129,8 @@ def graph_under(
         if result.graph.trains and "recompute" in allowed - overrides.keys():
             given["recompute"] = (result.graph.variant or "recompute: none").removeprefix("recompute: ")
     if "microbatch" in allowed - overrides.keys():
-        whole = load_graph(name_or_path, **{**given, "microbatch": 1})
-        each, rest = divmod(whole.batch, mapping.plan.microbatches * mapping.plan.copies)
+        smallest = load_graph(name_or_path, **{**given, "microbatch": 1})
+        each, rest = divmod(smallest.batch, mapping.plan.microbatches * mapping.plan.copies)
         given = {**given, "microbatch": each} if each and not rest else {**given}
     return load_graph(name_or_path, **given)
 
@@ -265,8 +265,8 @@ def asked_in(path: str | os.PathLike[str]) -> Question:
         found = "a mapping" if result is None else "a result that does not say what was asked"
         refuse(os.fspath(path), f"found {found}, expected a result of `dfopt solve -o`", "solve it again")
     asked = result.question
-    documents = {"graph": result.graph, "system": result.system, "assumptions": result.assumptions}
-    return asked.model_copy(update={name: one for name, one in documents.items() if getattr(asked, name) is None})
+    own = {"graph": result.graph, "system": result.system, "assumptions": result.assumptions}
+    return asked.model_copy(update={name: of for name, of in own.items() if getattr(asked, name) is None})
 
 
 def load_mapping(path: str | os.PathLike[str]) -> tuple[Mapped, Result | None]:

@@ -117,13 +117,13 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
     rest = {key: value for key, value in given.items() if key not in asked and key not in direct}
     if rest and isinstance(graph, str | os.PathLike):
         allowed, _ = parameters_of(graph)
-        known = {*allowed, "phase"} if "mode" in allowed else allowed
-        unknown = [key for key in rest if key.partition(".")[0] not in known]
+        allowed_names = {*allowed, "phase"} if "mode" in allowed else allowed
+        unknown = [key for key in rest if key.partition(".")[0] not in allowed_names]
     else:
-        known, unknown = frozenset(), list(rest)
+        allowed_names, unknown = frozenset(), list(rest)
     for key in unknown:
-        near = did_you_mean(key, [*known, *keys(), *Request.model_fields])
-        if not known:
+        near = did_you_mean(key, [*allowed_names, *keys(), *Request.model_fields])
+        if not allowed_names:
             near = f"{near} a graph that is a document keeps its parameters: name it to change them".strip()
         raise PlanError(
             f"{key}: neither an option nor a parameter of the workload ({near or '`dfopt show` lists them'})"
@@ -168,11 +168,17 @@ class Resolver:
         given = question.system
         if given is None:
             raise PlanError("system: missing; name a system of the zoo or a file (`dfopt list systems`)")
-        mine = {path: value for path, value in question.set.items() if _of_system(path)}
+        of_system = {path: value for path, value in question.set.items() if _of_system(path)}
         name = given if isinstance(given, str) else given.name
-        key = [name if isinstance(given, str) else id(given), mine, str(question.stack), question.chips, question.nodes]
-        system = self._once("system", key, given, lambda: self._machine(question, mine))
-        return system, {path: value for path, value in question.set.items() if path not in mine}
+        key = [
+            name if isinstance(given, str) else id(given),
+            of_system,
+            str(question.stack),
+            question.chips,
+            question.nodes,
+        ]
+        system = self._once("system", key, given, lambda: self._machine(question, of_system))
+        return system, {path: value for path, value in question.set.items() if path not in of_system}
 
     def _machine(self, question: Question, fields: dict[str, Any]) -> System:
         given, stack = question.system, question.stack
@@ -199,10 +205,10 @@ class Resolver:
                 names = ", ".join(parameters)
                 raise PlanError(f"graph: found a document beside {names}; its parameters are drawn already: name it")
             return (given,), None
-        made: tuple[Sequence[Graph], Draw | None] = self._once(
+        graphs: tuple[Sequence[Graph], Draw | None] = self._once(
             "graph", [given, parameters], None, lambda: self._drawn(self._path(given), parameters)
         )
-        return made
+        return graphs
 
     def _drawn(self, name: str | Path, parameters: Mapping[str, Any]) -> tuple[Sequence[Graph], Draw | None]:
         fixed = {key: value for key, value in parameters.items() if key not in ("microbatch", "recompute")}
@@ -232,8 +238,8 @@ class Resolver:
         return self.workload(resolved.question.changed(parameters={"batch": batch, **same}))[0]
 
     def _path(self, name: str) -> str | Path:
-        known = name in zoo("graphs") or name in zoo("systems")  # before files of that name
-        return name if known or self.folder is None else beside("graphs", self.folder, name)
+        of_zoo = name in zoo("graphs") or name in zoo("systems")  # before files of that name
+        return name if of_zoo or self.folder is None else beside("graphs", self.folder, name)
 
     def _once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
         """Make a document once; what is alive is kept, so that its id stays its own."""

@@ -59,8 +59,8 @@ def other_score(answer: Answer) -> Score | None:
 def answer_report(answer: Answer) -> Any:
     """What a solve prints: the result, its physics, and the mappings that were kept beside it."""
     result = answer.result
-    whole = with_physics(result_report(result, other_score(answer)), result.score)
+    report = with_physics(result_report(result, other_score(answer)), result.score)
     if not result.alternatives:
-        return whole
+        return report
     ranked = judged_mappings("", result, result.assumptions, result.system.stack)
-    return Group(whole, "", ranking_report(by_physics(ranked)))
+    return Group(report, "", ranking_report(by_physics(ranked)))

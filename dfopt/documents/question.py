@@ -69,7 +69,7 @@ class Question(Document):
         return value if isinstance(value, str) else None
 
     @field_serializer("options", when_used="json")
-    def _said(self, options: Request) -> dict[str, Any]:
+    def _options_given(self, options: Request) -> dict[str, Any]:
         return options.said()
 
     def to_data(self) -> dict[str, Any]:

@@ -294,8 +294,8 @@ class Study(Named):
         for i, entry in enumerate(value):
             names = matching("graphs", entry.get("graph")) if isinstance(entry, dict) else None
             if names is not None and (not names or "label" in entry):
-                found = f"found {entry['graph']!r}, " + ("a label of several graphs" if names else "which no graph has")
-                raise problem(found, "`dfopt list graphs` lists the names, which are the labels", f"$[{i}]")
+                text = f"found {entry['graph']!r}, " + ("a label of several graphs" if names else "which no graph has")
+                raise problem(text, "`dfopt list graphs` lists the names, which are the labels", f"$[{i}]")
             every += [entry] if names is None else [{**entry, "graph": name} for name in names]
         return every
 

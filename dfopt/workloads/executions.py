@@ -73,11 +73,11 @@ def load_executions(
     free = "microbatch" not in fixed and "batch" in {**given, **overrides}  # else a step is one microbatch
     choices: dict[str, Sequence[Any]] = {}
     if "microbatch" in allowed - overrides.keys() and (microbatches or free):
-        whole = load_graph(name_or_path, **overrides, microbatch=1)
+        smallest = load_graph(name_or_path, **overrides, microbatch=1)
         if microbatches == "all":
-            choices["microbatch"] = [size for size in range(1, whole.batch + 1) if whole.batch % size == 0]
+            choices["microbatch"] = [size for size in range(1, smallest.batch + 1) if smallest.batch % size == 0]
         else:
-            choices["microbatch"] = microbatches or free_microbatches(whole, given.get("microbatch", 1))
+            choices["microbatch"] = microbatches or free_microbatches(smallest, given.get("microbatch", 1))
     sizes = choices.get("microbatch", ())
     first = load_graph(name_or_path, **overrides, **({"microbatch": sizes[0]} if sizes else {}))
     if first.trains and "recompute" in allowed - overrides.keys() and (ways or "recompute" not in fixed):
