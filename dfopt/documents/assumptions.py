@@ -64,6 +64,11 @@ class Assumptions(Document):
         " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again;"
         " force: nothing that can be is done whole or all-reduced instead, as Megatron-LM's --sequence-parallel",
     )
+    masked_scores: Literal["fused", "skipped"] = Field(
+        default="fused",
+        description="what a mask hides of attention's scores: fused = skipped on dataflow chips, and by one kernel of a"
+        " library for all of attention, which keeps no scores; else computed, moved and kept; skipped = nowhere",
+    )
     collective_model: Literal["exact", "two_stage", "dfmodel"] = Field(
         default="exact",
         description="exact: alpha-beta time of the best algorithm per topology; two_stage: the same algorithms, but a"

@@ -35,6 +35,7 @@ from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.descent import downhill, smallest
 from dfopt.judge import evaluate
 from dfopt.physics.cost import SystemCost, system_cost
+from dfopt.physics.library import as_computed
 from dfopt.physics.merits import MERITS, Merit
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.work import flop_of_step
@@ -363,7 +364,8 @@ class Workload:
         return resolve(self.assumptions, chip.execution, chip.compute_utilization, chip.reserved(self.graph.trains))
 
     def _setting(self, system: System) -> Setting:
-        return Setting(self.graph, system, self.resolved(system))
+        resolved = self.resolved(system)
+        return Setting(as_computed(self.graph, resolved), system, resolved)
 
     @cached_property
     def _plans(self) -> list[Plan]:

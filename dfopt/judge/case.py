@@ -21,7 +21,7 @@ from dfopt.documents.sections import Layers
 from dfopt.documents.system import System
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.types import held_word, made_word, peak, reduced_word, weight_word, word
-from dfopt.physics import operands, ops, pipeline
+from dfopt.physics import library, operands, ops, pipeline
 
 LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
 """Passes behind those that make what is kept for a while."""
@@ -282,7 +282,7 @@ class Case:
 def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions) -> Case:
     """Look everything up. The mapping must fit its graph and system, see `dfopt.judge.fit`."""
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
-    model, graph = graph, seen_by_a_chip(graph, mapping.plan, system)
+    graph = seen_by_a_chip(model := library.as_computed(graph, assume), mapping.plan, system)
     given = {one.name: one for one in mapping.kernels}
     degree, rules = mapping.plan.shards, assume.sharding_rules
     wider = held_word(graph) / word(graph) if assume.gradient_traffic == "held" else 1.0  # than on the chip

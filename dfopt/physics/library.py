@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from dfopt.documents.graph import Kernel, Role
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Role
 from dfopt.documents.passes import Pass
 
-__all__ = ["SETS", "sets_of"]
+__all__ = ["SETS", "as_computed", "sets_of"]
 
 _ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout", "context")
 _BETWEEN: Final[tuple[Role, ...]] = ("bias", "dropout", "residual", "norm")
@@ -44,3 +45,37 @@ def sets_of(kernel: Kernel) -> tuple[bool, ...]:
     ['attention']
     """
     return tuple(kernel.pass_ in passes and kernel.role in roles for passes, roles in SETS.values())
+
+
+def as_computed(graph: Graph, assumptions: Assumptions) -> Graph:
+    """The graph with all of the scores where no kernel skips what a mask hides, under resolved assumptions.
+
+    A library skips it in the kernel that does all of attention, which keeps no scores. So kernels that run one by one
+    compute, move and keep whole squares, and so does a layer whose scores are kept for its backward pass. Keys that
+    are chosen, of which a kernel that is no part of attention has a share, are no mask.
+
+    Examples
+    --------
+    >>> scores = Kernel(name="scores", op="matmul", m=8, k=4, n=8, density=9 / 16, role="scores")
+    >>> graph = Graph(name="g", kernels=(scores,))
+    >>> for execution in ("dataflow", "library", "kernel_by_kernel"):
+    ...     print(as_computed(graph, Assumptions(execution=execution)).kernels[0].density)
+    0.5625
+    0.5625
+    None
+    """
+    masked = [kernel for kernel in graph.kernels if kernel.density is not None]
+    always = assumptions.masked_scores == "skipped" or assumptions.execution == "dataflow"
+    if always or not masked or any(kernel.role not in _ATTENTION for kernel in masked):
+        return graph
+    index = graph.index()
+    later = {t.src for t in graph.tensors if graph.kernels[index[t.dst]].pass_ != "forward"}
+    scores = [kernel for kernel in masked if kernel.pass_ == "forward" and kernel.role != "context"]
+    kept = {kernel.layer for kernel in scores if kernel.name in later or kernel.output_saved}
+    alone = assumptions.execution == "kernel_by_kernel"
+    if not (alone or kept):
+        return graph
+    fields = {name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}
+    whole = {"density": None, "masked": None}
+    fields["kernels"] = tuple(k.model_copy(update=whole) if alone or k.layer in kept else k for k in graph.kernels)
+    return Graph(**fields)

@@ -22,6 +22,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, PlanError
+from dfopt.physics.library import as_computed
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS, capacities, usable
 from dfopt.questions import Draw, Resolved
@@ -162,7 +163,8 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> I
     resolved = resolve(chosen, chip.execution, chip.compute_utilization, chip.reserved(least.trains))
     for count in copies:
         each = system.chips // count if several else 1  # whatever the degree, its chips have as many each
-        one, two = (Setting(draw(count * n * each, n * each), system, resolved) for n in (1, 2))
+        pair = (as_computed(draw(count * n * each, n * each), resolved) for n in (1, 2))
+        one, two = (Setting(graph, system, resolved) for graph in pair)
         try:
             legal, _ = asked_plans(one.graph, system, asked, resolved)
         except PlanError:  # no plan has so many copies

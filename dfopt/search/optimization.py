@@ -16,6 +16,7 @@ from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
 from dfopt.physics.efficiency import memory_rows
+from dfopt.physics.library import as_computed
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.window import by_window
 from dfopt.questions import Resolved
@@ -63,7 +64,9 @@ def search(
         power_of(system.stack)  # what is wrong with a stack is told before the search
     variants, chosen = (*ways, *variants), request.assuming(resolved.assumptions)
     chip, reserve = system.chip, system.chip.reserved(graph.trains)
-    setting = Setting(graph, system, resolve(chosen, chip.execution, chip.compute_utilization, reserve))
+    resolved = resolve(chosen, chip.execution, chip.compute_utilization, reserve)
+    graph, *variants = (as_computed(drawn, resolved) for drawn in (graph, *variants))
+    setting = Setting(graph, system, resolved)
     _check_variants(graph, variants)
     _check(setting, request)
     for other in variants:

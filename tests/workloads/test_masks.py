@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+import dfopt as df
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.physics import ops
 from dfopt.workloads import WORKLOADS
@@ -85,3 +86,24 @@ def test_tiles_of_a_mask_are_as_long_as_its_longest_rows() -> None:
 def test_what_has_no_mask_is_said(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         Kernel(name="k", m=4, n=4, **fields)
+
+
+@pytest.mark.parametrize(
+    ("execution", "recompute", "skips"),
+    [("kernel_by_kernel", "none", False), ("kernel_by_kernel", "attention", False), ("library", "none", False),
+     ("library", "attention", True), ("dataflow", "none", True)],
+)  # fmt: skip
+def test_only_a_kernel_for_all_of_attention_skips_what_is_masked(execution: str, recompute: str, skips: bool) -> None:
+    """Scores that kernels make one by one, or that are kept, are whole squares in time and memory, as without mask."""
+    sizes = {"hidden": 64, "heads": 4, "kv_heads": 1, "head_dim": 16, "ffn": 256, "layers": 2, "seq": 128, "vocab": 100}
+    kind = {"rotary": False, "gated_mlp": False, "norm": "layernorm", "scores_dropout": True, "mode": "training"}
+    drawn = [WORKLOADS["decoder"](**sizes, **kind, causal=c, batch=8, recompute=recompute) for c in (False, True)]
+    rules = df.Assumptions(execution=execution)
+    asked = {"tp": 1, "pp": 1, "dp": 8, "zero": 0, "sensitivity": False}
+    whole, masked = (df.optimize(graph, "a100-8", assumptions=rules, **asked) for graph in drawn)
+    figures = [(one.step_time_s, one.score.stages[0].dram_bytes) for one in (whole, masked)]
+    assert (figures[1] < figures[0]) == skips and (figures[0] == figures[1]) != skips
+    assert df.evaluate(masked.mapping, drawn[1], "a100-8", rules).step_time_s == pytest.approx(masked.step_time_s)
+    if not skips:
+        before = df.optimize(drawn[1], "a100-8", assumptions=rules.with_(masked_scores="skipped"), **asked)
+        assert before.step_time_s < masked.step_time_s
