@@ -22,6 +22,7 @@ FIRST_S, MOST_MB = 5.0, 1000.0
 WITHIN: Final = {10.0: 0.05, 60.0: 0.02}
 """By limit in seconds, how far a value may be above the best that is known."""
 _TRAIN: Final = "--param mode=training --param ends=true --param causal=true"
+_PLAIN: Final = "--memory-reserve 0 --no-sensitivity --json -q"
 _SIZE: Final = "h100-256 --set network.cluster.size"
 
 
@@ -76,7 +77,7 @@ def main() -> int:
     for number in given.numbers or range(1, len(QUESTIONS) + 1):
         question = QUESTIONS[number - 1]
         for limit in given.limits:
-            words = [*question.asked.split(), "--time-limit", f"{limit:g}", "--no-sensitivity", "--json", "-q"]
+            words = [*question.asked.split(), *f"--time-limit {limit:g} {_PLAIN}".split()]
             done = subprocess.run([sys.executable, __file__, "--child", *words], capture_output=True, text=True)
             told = json.loads(done.stderr.splitlines()[-1])
             result = json.loads(done.stdout) if done.returncode == 0 else {"value": float("inf"), "gap": float("inf")}
