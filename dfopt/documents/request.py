@@ -238,11 +238,13 @@ class Request(OnAxes):
 
         Examples
         --------
-        >>> Request(tp=8, zero=(1,), pin_sharding={"FFN0": "k"}, gap=0.01).fixed
-        ('tp 8', 'zero 1', 'sharding of FFN0 k')
+        >>> Request(dp=1, tp=8, zero=(1,), pin_sharding={"FFN0": "k"}, gap=0.01).fixed
+        ('tp 8', 'dp 1', 'zero 1', 'sharding of FFN0 k')
         """
         words = []
-        for name, value in {**self.on_axes, **{name: getattr(self, name) for name in _RESTRICTS}}.items():
+        axes = self.on_axes
+        given = {key: axes[key] for key in keys() if key in axes}  # whatever the order in which they were asked for
+        for name, value in {**given, **{name: getattr(self, name) for name in _RESTRICTS}}.items():
             if value is None or value == {} or value == "any" or (name == "zero" and value == FREE_ZERO):
                 continue
             if isinstance(value, dict):
