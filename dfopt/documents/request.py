@@ -225,7 +225,8 @@ class Request(OnAxes):
         >>> Request(tp=8, gap=0.01).asked()
         {'gap': 0.01, 'tp': 8}
         """
-        return {name: getattr(self, name) for name in self.model_fields_set}
+        names = (*type(self).model_fields, *keys())
+        return {name: getattr(self, name) for name in names if name in self.model_fields_set}
 
     def holding(self) -> dict[str, Any]:
         """What of it decides what lies where on the chips, as keyword arguments of :meth:`of`."""
