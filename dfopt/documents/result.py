@@ -268,13 +268,14 @@ class Result(Sealed):
         """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings.
 
         Versions 3 and 4 differ in their graphs only. In none before 5 two microbatches took turns; in none before 6 was
-        ZeRO tried where nobody asked for it, and an all-to-all went over network dims one by one.
+        ZeRO tried where nobody asked for it, an all-to-all took network dims one by one, and masked scores were skipped.
         """
         if isinstance(asked := data.get("request"), dict):
             turns = {} if data["schema"] == "dfopt/result/5" else {"two_batch_overlap": False}
             data = {**data, "request": {**turns, "zero": [0], **asked}}
         if isinstance(assumed := data.get("assumptions"), dict):
-            data = {**data, "assumptions": {"all_to_all_dims": "in_turn", **assumed}}
+            rules = {"all_to_all_dims": "in_turn", "masked_scores": "skipped"}
+            data = {**data, "assumptions": {**rules, **assumed}}
         data = {**data, "proof": OF_EARLIER + str(data.get("proof"))}
         if data["schema"] in ("dfopt/result/3", "dfopt/result/4", "dfopt/result/5"):
             return data

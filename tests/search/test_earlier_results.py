@@ -69,7 +69,7 @@ def test_version_4_is_the_same_in_other_words_and_stays_proven() -> None:
     )
     # then no microbatches took turns, ZeRO was tried where it was asked for, and exchanges went dim by dim
     assert again["request"] == {"two_batch_overlap": False, "zero": [0], **old["request"]}
-    assert again["assumptions"] == {**old["assumptions"], "all_to_all_dims": "in_turn"}
+    assert again["assumptions"] == {**old["assumptions"], "all_to_all_dims": "in_turn", "masked_scores": "skipped"}
 
 
 @pytest.mark.parametrize("change", [{"p_max": 3}, {"assumptions": {**data(SECOND)["assumptions"], "overlap": "none"}}])
