@@ -268,7 +268,8 @@ class Result(Sealed):
         """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings.
 
         Versions 3 and 4 differ in their graphs only. In none before 5 two microbatches took turns; in none before 6 was
-        ZeRO tried where nobody asked for it, an all-to-all took network dims one by one, and masked scores were skipped.
+        ZeRO tried where nobody asked for it; there an all-to-all took network dims one by one, and masked scores were
+        skipped.
         """
         if isinstance(asked := data.get("request"), dict):
             turns = {} if data["schema"] == "dfopt/result/5" else {"two_batch_overlap": False}
