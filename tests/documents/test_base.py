@@ -358,8 +358,9 @@ def test_the_zoo(small_zoo: Path) -> None:
     assert find("graphs", "gpt3-1.3b") == small_zoo / "graphs" / "gpt3-1.3b.yaml"
     Path("dlrm").mkdir()  # a folder of that name does not hide the zoo
     assert find("graphs", "dlrm") == small_zoo / "graphs" / "dlrm.yaml"
-    Path("gpt3-175b").touch()  # a file does
-    assert find("graphs", "gpt3-175b") == Path("gpt3-175b")
+    Path("gpt3-175b").touch()  # nor does a file, which ./ names
+    assert find("graphs", "gpt3-175b") == small_zoo / "graphs" / "gpt3-175b.yaml"
+    assert find("graphs", "./gpt3-175b") == Path("gpt3-175b")
     shipped = small_zoo / "dfopt" / "_zoo" / "graphs"
     shipped.mkdir(parents=True)
     (shipped / "only.yaml").touch()
