@@ -36,7 +36,7 @@ def every(graph: str, **changes: Any) -> dict[tuple[int, ...], float]:
         system = workload.system(workload.spaces[0].one(at))
         if system is not None:
             try:
-                found[at] = df.optimize(graph, system).step_time_s
+                found[at] = df.optimize(workload.graph, system).step_time_s
             except Infeasible:
                 continue
     return found

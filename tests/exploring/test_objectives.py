@@ -44,7 +44,7 @@ def every() -> list[Score]:
         system = workload.system(workload.spaces[0].one(at))
         if system is not None:
             try:
-                found.append(df.optimize("gpt2-small", system).score)
+                found.append(df.optimize(workload.graph, system).score)
             except Infeasible:
                 continue
     return found

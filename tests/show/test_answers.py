@@ -89,7 +89,7 @@ def test_what_binds_and_the_parts_of_a_step_add_up_in_every_phase() -> None:
     share = 100 * binds["memory"] / score.step_time_s
     assert rows["time bound by"].startswith(f"time bound by  memory {share:.4g} %, network latency ")
     assert rows["step"].endswith(parts_words(score.breakdown))
-    assert re.search(r"[\d.]+ (MB )?of 85.9 GB, [\d.]+ % \(a chip of the heaviest stage\)", rows["DRAM"])
+    assert re.search(r"[\d.]+ (MB )?of 85.52 GB, [\d.]+ % \(a chip of the heaviest stage\)", rows["DRAM"])
 
 
 def test_a_stack_of_dies_leads_with_what_it_keeps_up() -> None:
