@@ -65,7 +65,7 @@ def test_one_memory_in_the_list_is_dram_to_optimiser_and_judge() -> None:
     dram = system.to_data()["chip"]["dram"]
     chip = {key: value for key, value in system.to_data()["chip"].items() if key != "dram"}
     listed = System.from_data({**system.to_data(), "chip": {**chip, "memories": [{"name": "DDR", **dram}]}})
-    ours, theirs = (df.optimize("gpt2-small", one, tp=8) for one in (listed, system))
+    ours, theirs = (df.optimize(df.load_graph("gpt2-small"), one, tp=8) for one in (listed, system))
     assert ours.score == theirs.score
     assert (ours.bound, ours.plan) == (theirs.bound, theirs.plan)
 
@@ -73,7 +73,7 @@ def test_one_memory_in_the_list_is_dram_to_optimiser_and_judge() -> None:
 def test_what_fits_the_fastest_memory_lies_there() -> None:
     listed = System.from_data(_data(memories=[HBM, DDR]))
     one = System.from_data(_data(dram={"bandwidth": "1.6 TB/s"}))
-    ours, theirs = (df.optimize("gpt2-small", system) for system in (listed, one))
+    ours, theirs = (df.optimize(df.load_graph("gpt2-small"), system) for system in (listed, one))
     assert ours.mapping == theirs.mapping
     assert ours.score.step_time_s == theirs.score.step_time_s
     assert ours.status == "optimal"

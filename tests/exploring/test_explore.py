@@ -106,7 +106,7 @@ def test_no_bound_of_a_box_is_above_a_mapping_of_a_design_in_it(ends: Any) -> No
     if inside is None:
         return
     try:
-        value = df.optimize("gpt2-small", inside, time_limit=20).step_time_s
+        value = df.optimize(df.load_graph("gpt2-small"), inside, time_limit=20).step_time_s
     except Infeasible:
         return
     for stage in workload.stages:
@@ -124,7 +124,7 @@ def test_an_exploration_holds_what_it_says(made: Exploration, tmp_path: Path) ->
 def df_fits(system: System | None) -> bool:
     """Whether some mapping of the largest workload fits a system."""
     try:
-        return system is not None and df.optimize("gpt3-175b", system).value > 0
+        return system is not None and df.optimize(df.load_graph("gpt3-175b"), system).value > 0
     except Infeasible:
         return False
 

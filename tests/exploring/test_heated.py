@@ -54,7 +54,7 @@ def judged(heat: HeatMode) -> dict[tuple[int, ...], float]:
         system = workload("throttle").system(workload("throttle").spaces[0].one(at))
         assert system is not None
         asked = {"heat": "aware"} if heat == "aware" else {}
-        seconds = seconds_on_stack(df.optimize("gpt2-small", system, **asked).score)
+        seconds = seconds_on_stack(df.optimize(df.load_graph("gpt2-small"), system, **asked).score)
         found[at] = np.inf if seconds is None else seconds
     return found
 

@@ -35,7 +35,7 @@ def least(energy: str) -> float:
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
         system = workload.system(workload.spaces[0].one(at))
         if system is not None:
-            found.append(df.optimize("gpt2-small", system).step_time_s)
+            found.append(df.optimize(df.load_graph("gpt2-small"), system).step_time_s)
     return min(found)
 
 

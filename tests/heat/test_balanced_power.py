@@ -115,7 +115,7 @@ def test_even_compute_gets_what_its_hottest_cell_lets_it() -> None:
 
 def test_kernels_that_are_said_to_be_alone_are() -> None:
     system = df.load_system("sn10-8-ring", {"chip.sram.capacity": "60 MB"})
-    result = df.optimize("gpt3-175b", system, tp=8)
+    result = df.optimize(df.load_graph("gpt3-175b"), system, tp=8)
     setting = Setting(result.graph, system, resolve(result.assumptions, system.chip.execution, 0.5))
     found, held = together(setting.under(result.mapping.plan)), [part.kernels for part in result.score.partitions]
     assert all(len(names) == 1 for names in held if set(names) & found.alone) and found.alone == {"FFN0", "FFN1"}

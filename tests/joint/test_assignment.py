@@ -264,16 +264,18 @@ def test_partial_sums_meet_a_reduction() -> None:
 def test_what_two_levels_lose_on_gpt3() -> None:
     """Measured on 2026-11-22 by labels over the lattice of down-sets, which share no code with the MILP: 2177.36."""
     chosen = WHOLE.with_(overlap="none")
-    result = df.optimize("gpt3-175b", "sn10-8-ring", tp=8, assumptions=chosen, formulation="assignment")
+    result = df.optimize(df.load_graph("gpt3-175b"), "sn10-8-ring", tp=8, assumptions=chosen, formulation="assignment")
     assert result.status == "optimal"
     assert result.value == pytest.approx(2177.36, abs=0.005)
-    apart = df.optimize("gpt3-175b", "sn10-8-ring", tp=8, assumptions=chosen.with_(sharding_objective="seconds"))
+    apart = df.optimize(
+        df.load_graph("gpt3-175b"), "sn10-8-ring", tp=8, assumptions=chosen.with_(sharding_objective="seconds")
+    )
     assert apart.value > result.value * 1.04
 
 
 def test_the_model_that_is_dumped_is_the_one_that_was_solved() -> None:
     chosen = WHOLE.with_(execution="kernel_by_kernel")
-    result = df.optimize("gpt3-175b", "h100-8", tp=8, assumptions=chosen, formulation="assignment")
+    result = df.optimize(df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=chosen, formulation="assignment")
     ((name, model),) = models(result)
     (record,) = result.plans[0].solves
     assert (name, record.problem) == ("joint", "joint")
@@ -282,7 +284,9 @@ def test_the_model_that_is_dumped_is_the_one_that_was_solved() -> None:
 
 
 def test_matrices_are_solved_also_where_a_start_meets_the_bound() -> None:
-    result = df.optimize("llama-3.1-8b", "sn10-8-ring", tp=8, assumptions=WHOLE, formulation="assignment")
+    result = df.optimize(
+        df.load_graph("llama-3.1-8b"), "sn10-8-ring", tp=8, assumptions=WHOLE, formulation="assignment"
+    )
     (solve,) = (one for record in result.plans for one in record.solves if one.problem == "joint")
     assert solve.rows > 0 and solve.termination == "optimal"
     assert solve.objective == pytest.approx(result.value) and solve.bound == pytest.approx(result.value)
@@ -292,8 +296,10 @@ def test_matrices_are_solved_also_where_a_start_meets_the_bound() -> None:
 
 def test_a_claim_of_a_better_bound_is_refused() -> None:
     chosen = WHOLE
-    apart = df.optimize("gpt3-175b", "h100-8", tp=8, assumptions=chosen.with_(sharding_objective="seconds"))
-    result = df.optimize("gpt3-175b", "h100-8", tp=8, assumptions=chosen, formulation="assignment")
+    apart = df.optimize(
+        df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=chosen.with_(sharding_objective="seconds")
+    )
+    result = df.optimize(df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=chosen, formulation="assignment")
     # the mapping of two levels under the words of the joint optimum
     forged = result.model_copy(
         update={name: getattr(apart, name) for name in ("mapping", "score", "value", "matrices")}
@@ -354,7 +360,7 @@ def test_where_the_matrices_find_nothing_in_time_the_two_levels_answer(monkeypat
 def test_search_and_matrices_agree_on_every_plan() -> None:
     chosen = WHOLE
     found = [
-        df.optimize("gpt3-175b", "sn10-8-ring", tp=4, assumptions=chosen, formulation=formulation)
+        df.optimize(df.load_graph("gpt3-175b"), "sn10-8-ring", tp=4, assumptions=chosen, formulation=formulation)
         for formulation in ("auto", "assignment")
     ]
     assert [one.status for one in found] == ["optimal", "optimal"]
@@ -366,7 +372,7 @@ def test_the_kernels_of_a_library_have_matrices() -> None:
     """Attention and the ends of a layer as blocks; the dumped model is the one that was solved."""
     chosen = WHOLE.with_(execution="library")
     found = [
-        df.optimize("gpt3-175b", "h100-8", tp=8, assumptions=chosen, formulation=formulation)
+        df.optimize(df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=chosen, formulation=formulation)
         for formulation in ("auto", "assignment")
     ]
     assert [one.status for one in found] == ["optimal", "optimal"]

@@ -104,7 +104,7 @@ TOGETHER = profile("default").with_(sharding_objective="joint", execution="dataf
 
 
 def test_nothing_under_any_sharding_is_refused_at_once() -> None:
-    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, assumptions=TOGETHER)
+    result = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, assumptions=TOGETHER)
     many = Budget("partitions", lambda block: 1.0, at_least=99)
     with pytest.raises(Infeasible, match=r"most that any partitioning reaches is 18; .*no other sharding keeps them"):
         optimize_within(result, many)
@@ -112,7 +112,7 @@ def test_nothing_under_any_sharding_is_refused_at_once() -> None:
 
 def test_a_start_of_two_levels_is_none_within_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be as fast as what breaks the budget, and have the answer's place."""
-    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, assumptions=TOGETHER)
+    result = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, assumptions=TOGETHER)
     monkeypatch.setattr("dfopt.search.jointly._LEVELS", 0.0)
     more = len(result.score.partitions) + 1
     found = optimize_within(result, Budget("partitions", lambda block: 1.0, at_least=more), time_limit=20, gap=0.5)

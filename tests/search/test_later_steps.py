@@ -28,9 +28,9 @@ def failing(error: BaseException) -> Any:
 def test_a_sensitivity_that_fails_costs_no_mapping(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, said: str
 ) -> None:
-    right = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=False)
+    right = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, sensitivity=False)
     monkeypatch.setattr(optimization, "sensitivities", failing(error))
-    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=True)
+    result = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, sensitivity=True)
     assert (result.mapping, result.value, result.status) == (right.mapping, right.value, "optimal")
     assert result.sensitivity == () and result.missing == (f"sensitivity ({said})",)
     assert status_words(result).endswith(f"; without sensitivity ({said})")
@@ -40,9 +40,9 @@ def test_a_sensitivity_that_fails_costs_no_mapping(
 def test_heat_that_fails_costs_no_mapping_but_a_refusal_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {"tp": 8, "heat": "aware", "stack": df.load_stack("hybrid-vault"), "sensitivity": False}
     monkeypatch.setattr(heat_aware, "made_aware", failing(KeyboardInterrupt()))
-    result = df.optimize("gpt2-small", "sn10-8-ring", **asked)
+    result = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", **asked)
     assert result.missing == ("heat: aware (stopped by Ctrl-C)",)
     assert result.heat is None and result.score.physical is not None
     monkeypatch.setattr(heat_aware, "made_aware", failing(Infeasible("too hot")))
     with pytest.raises(Infeasible, match="too hot"):
-        df.optimize("gpt2-small", "sn10-8-ring", **asked)
+        df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", **asked)

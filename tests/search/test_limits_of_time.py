@@ -224,7 +224,7 @@ def test_the_clock_is_asked_before_more_is_proven(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(families.Families, "raised", raised)
     monkeypatch.setattr(JointSearch, "_out_of_time", out_of_time)
-    result = df.optimize("llama-3.1-8b", "h100-8", sensitivity=False)
+    result = df.optimize(df.load_graph("llama-3.1-8b"), "h100-8", sensitivity=False)
     assert late[0] and result.status == "limit_with_solution" and 0 < result.gap < 1
     assert {record.note for record in result.plans if record.status == "limit"} >= {"time limit"}
 

@@ -73,7 +73,7 @@ def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch)
         return replace(found, solution=replace(found.solution, **stopped))
 
     monkeypatch.setattr(prepared.interchip, "optimize_interchip", boundless)
-    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=False, assumptions=LEVELS)
+    result = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, sensitivity=False, assumptions=LEVELS)
     record = result.plans[0].solves[0]
     assert record.problem == "interchip" and record.bound == 0.0 and record.gap is None
     assert result.status != "optimal"

@@ -13,7 +13,9 @@ from dfopt.search.verify import verify
 @pytest.mark.parametrize("objective", ["joint", "seconds"])
 def test_a_plan_that_a_pin_forbids_is_left_out(objective: str) -> None:
     chosen = Assumptions().with_(sharding_objective=objective)
-    result = df.optimize("gpt2-small", "sn10-8-ring", assumptions=chosen, dp=1, pin_sharding={"FFN0": "n"})
+    result = df.optimize(
+        df.load_graph("gpt2-small"), "sn10-8-ring", assumptions=chosen, dp=1, pin_sharding={"FFN0": "n"}
+    )
     left_out = {record.plan.tp: record.note for record in result.plans if record.status == "infeasible"}
     assert left_out == {
         tp: f"kernel 'FFN0' cannot be sharded by 'n' over {tp} chips; it allows m, k, k>n" for tp in (2, 4, 8)
@@ -24,4 +26,4 @@ def test_a_plan_that_a_pin_forbids_is_left_out(objective: str) -> None:
 
 def test_what_every_plan_forbids_is_refused_by_name() -> None:
     with pytest.raises(PlanError, match=r"'FFN0' cannot be sharded by 'n' over 8 chips; it allows m, k, k>n$"):
-        df.optimize("gpt2-small", "sn10-8-ring", tp=8, pin_sharding={"FFN0": "n"})
+        df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, pin_sharding={"FFN0": "n"})

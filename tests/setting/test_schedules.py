@@ -68,7 +68,7 @@ def test_gpipe_is_dominated(world: World, data: st.DataObject) -> None:
 
 def test_what_cannot_be() -> None:
     with pytest.raises(PlanError, match=r"schedule: found gpipe, but gpt2-small has no backward pass"):
-        df.optimize("gpt2-small", "a100-8", schedule="gpipe")
+        df.optimize(df.load_graph("gpt2-small"), "a100-8", schedule="gpipe")
     with pytest.raises(PlanError, match=r"schedule: found interleaved, but no plan of gpt2-small"):
         df.optimize(
             df.load_graph("gpt2-small", mode="training", batch=8),

@@ -94,7 +94,7 @@ def test_what_binds_and_the_parts_of_a_step_add_up_in_every_phase() -> None:
 
 def test_a_stack_of_dies_leads_with_what_it_keeps_up() -> None:
     system = with_stack(df.load_system("sn10-8-ring"), load_stack("microbump-8"))
-    result = df.optimize("gpt3-175b", system, tp=4, dp=2, pp=1, sensitivity=False)
+    result = df.optimize(df.load_graph("gpt3-175b"), system, tp=4, dp=2, pp=1, sensitivity=False)
     physical, keeps = result.score.physical, result.score.sustained
     assert physical is not None and physical.slowdown > 1.05
     assert keeps.step_time_s == physical.step_time_s and keeps.sustained.step_time_s == physical.step_time_s

@@ -75,7 +75,7 @@ def test_a_tile_is_a_cluster_where_none_are_given() -> None:
 
 
 def test_mappings_take_a_derived_system() -> None:
-    result = df.optimize("gpt2-small", derived_system(fixed()), time_limit=20)
+    result = df.optimize(df.load_graph("gpt2-small"), derived_system(fixed()), time_limit=20)
     assert result.status == "optimal"
 
 
