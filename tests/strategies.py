@@ -65,7 +65,11 @@ CHOICES: dict[str, list[Any]] = {
     "gradient_overlap": [None, None, "backward"],  # where gradients are exact; by windows: test_calculon_windows
     "parameter_overlap": [None, "forward"],  # where gradients are added up behind the backward pass
     "gradient_traffic": [None, "written", "held"],
-    # drawn by tests of their own: test_beside, test_training_memory, test_offload
+    # drawn by tests of their own: test_beside, test_training_memory, test_offload, test_collective_command,
+    # test_masks, test_memory_reserve
+    "all_to_all_dims": ["together"],
+    "masked_scores": ["fused"],
+    "memory_reserve": [None],
     "backward_gathers": [None],
     "collective_work": [None],
     "tensor_overlap": [None],
