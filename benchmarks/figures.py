@@ -18,7 +18,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 import dfopt as df
-from dfopt.show.plots.style import CYCLE, LOOKS, PALETTE, drawn
+from dfopt.show.plots.style import CYCLE, LOOKS, PALETTE, Look, drawn
 from dfopt.studies.runs import Runs
 
 HERE = Path(__file__).resolve().parent
@@ -28,6 +28,12 @@ from deepflow_figures import FIGURES as OF_DEEPFLOW  # noqa: E402
 TERMS = ("compute", "memory", "network")
 MARKERS = "osD^vPX"
 LIGHT = "#E6E6E6"
+TERM_LOOKS = {
+    **LOOKS,
+    "point_to_point": Look("point to point", PALETTE["purple"], "\\\\\\\\"),
+    "fill": Look("pipeline fill", PALETTE["sky"], "xxxx"),
+    "gradient": Look("gradient reduction", PALETTE["vermillion"], "++++"),
+}
 Picture = Callable[[Any], Any]  # frame -> figure
 
 
@@ -39,7 +45,7 @@ def _bars(ax: Any, rows: Sequence[float], parts: dict[str, Sequence[float]], wid
     """Stacked bars that stand: one colour and hatch per kind of time."""
     bottom = [0.0] * len(rows)
     for name, heights in parts.items():
-        look = LOOKS[name]
+        look = TERM_LOOKS[name]
         ax.bar(
             rows, heights, width, bottom, color=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.3,
             label=look.label,

@@ -12,6 +12,7 @@ from onnx_models import bert
 from typer.testing import CliRunner
 
 from dfopt.cli import app
+from dfopt.documents.question import Question
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -44,6 +45,7 @@ def test_the_other_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-graph.yaml").write_text((ROOT / "graphs" / "gpt2-small.yaml").read_text())
     bert(layers=2, width=64, heads=4, inside=128, vocab=100).save(tmp_path / "bert.onnx")
+    Question(graph="gpt2-small", system="sn10-8-ring").save(tmp_path / "question.yaml")
     (tmp_path / "my-system.yaml").write_text((ROOT / "systems" / "sn10-8-ring.yaml").read_text())
     commands = [command for command, output in console_blocks() if not output.strip()]
     assert len(commands) >= 8

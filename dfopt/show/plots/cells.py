@@ -99,7 +99,8 @@ def axis_columns(rows: Sequence[Row]) -> list[str]:
 
 def varying(rows: Sequence[Row], apart: Sequence[str] = ()) -> list[str]:
     """Axes that tell the cells apart beside those ``apart``: none that the others tell, see `telling`."""
-    return telling([{name: text_of(row, name) for name in axis_columns(rows)} for row in rows], apart)
+    names = [*axis_columns(rows), *apart]  # what is apart may be a figure, or a column that no row has
+    return telling([{name: text_of(row, name) for name in names} for row in rows], apart)
 
 
 def label_of(name: str) -> tuple[str, float]:
