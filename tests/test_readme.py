@@ -45,7 +45,7 @@ def test_the_other_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-graph.yaml").write_text((ROOT / "graphs" / "gpt2-small.yaml").read_text())
     bert(layers=2, width=64, heads=4, inside=128, vocab=100).save(tmp_path / "bert.onnx")
-    Question(graph="gpt2-small", system="sn10-8-ring").save(tmp_path / "question.yaml")
+    Question(graph="gpt2-small", system="sn10-8-ring").dump(tmp_path / "question.yaml")
     (tmp_path / "my-system.yaml").write_text((ROOT / "systems" / "sn10-8-ring.yaml").read_text())
     commands = [command for command, output in console_blocks() if not output.strip()]
     assert len(commands) >= 8
