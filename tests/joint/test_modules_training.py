@@ -304,9 +304,11 @@ def test_what_has_no_gradient_there_is_refused_by_name() -> None:
     assert not able(graph.model_copy(update={"kernels": kernels}), Modules(stream="n", mixer="n", experts="n"), 2)
 
 
-def test_a_share_of_a_gradient_is_of_a_gradient() -> None:
-    with pytest.raises(ValueError, match="found 1 of a gemm"):
-        Kernel(name="a", op="gemm", m=4, n=4, copied=1.0)
+def test_a_share_that_all_chips_have_is_of_a_weight_a_table_or_a_gradient() -> None:
+    with pytest.raises(ValueError, match="found 1 of a matmul"):
+        Kernel(name="a", op="matmul", m=4, n=4, copied=1.0)
+    assert Kernel(name="a", op="gemm", m=4, n=4, copied=1.0).copied == 1.0
+    assert Kernel(name="a", op="elementwise", m=4, n=4, resident_bytes=8, copied=1.0).copied == 1.0
 
 
 @pytest.mark.parametrize("recompute", ["attention", "full+attention", "op+attention"])
