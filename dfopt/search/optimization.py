@@ -64,9 +64,9 @@ def search(
         power_of(system.stack)  # what is wrong with a stack is told before the search
     variants, chosen = (*ways, *variants), request.assuming(resolved.assumptions)
     chip, reserve = system.chip, system.chip.reserved(graph.trains)
-    resolved = resolve(chosen, chip.execution, chip.compute_utilization, reserve)
-    graph, *variants = (as_computed(drawn, resolved) for drawn in (graph, *variants))
-    setting = Setting(graph, system, resolved)
+    rules = resolve(chosen, chip.execution, chip.compute_utilization, reserve)
+    graph, *variants = (as_computed(drawn, rules) for drawn in (graph, *variants))
+    setting = Setting(graph, system, rules)
     _check_variants(graph, variants)
     _check(setting, request)
     for other in variants:
