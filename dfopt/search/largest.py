@@ -109,9 +109,9 @@ def largest_batch(
     >>> from dfopt.workloads import load_graph
     >>> def draw(batch, microbatch):
     ...     return load_graph("llama-3.1-8b", phase="decode", context=32768, batch=batch, microbatch=microbatch)
-    >>> found = largest_batch(draw, load_system("h100-8"), tp=8)
+    >>> found = largest_batch(draw, load_system("h100-8"), tp=8)  # 14.5 % of a memory is reserved
     >>> found.batch == found.most, found.batch
-    (True, 156)
+    (True, 132)
     """
     request = Request.of(**asked)
     chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
