@@ -102,10 +102,10 @@ def test_the_best_way_is_found_and_proven() -> None:
     alone = {}
     for graph in ways:
         try:
-            alone[graph.variant] = df.optimize(graph, system, assumptions="ideal", tp=1, pp=2).step_time_s
+            alone[graph.variant] = df.optimize(graph, system, assumptions="ideal", zero=0, tp=1, pp=2).step_time_s
         except df.Infeasible:
             alone[graph.variant] = float("inf")
-    found = df.optimize(ways[0], system, variants=ways[1:], assumptions="ideal", tp=1, pp=2)
+    found = df.optimize(ways[0], system, variants=ways[1:], assumptions="ideal", zero=0, tp=1, pp=2)
     assert found.step_time_s == pytest.approx(min(alone.values()), rel=1e-9)
     assert alone[None] == float("inf") and alone[found.graph.variant] == min(alone.values())
     assert verify(found).verdict == "verified optimal"
