@@ -130,7 +130,8 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
         )
     graph, system = _named(graph, (Graph,), "graph"), _named(system, (System, Design), "system")
     question = Question(graph=graph, system=system, options=request or Request.of(**asked))
-    return question.changed(**direct, parameters=rest | dict(direct.pop("parameters", {})), **fields)
+    parameters = rest | dict(direct.pop("parameters", {}))
+    return question.changed(**direct, parameters=parameters, **fields)
 
 
 def _named(given: Any, kinds: tuple[type, ...], what: str) -> Any:
