@@ -95,9 +95,10 @@ def test_what_differs_between_questions_is_looked_up_once() -> None:
 
 def test_the_machine_is_changed_before_anything_reads_it(tmp_path: Path) -> None:
     words = ("gpt2-small", "a100-8", "--phase", "training", "--batch", 16, "--microbatch", 1, "--recompute", "none")
-    found = solved(tmp_path, *words, "--set", "network.nvlink.size=4", "--tp", 2, "--pp", 1)
+    words = (*words, "--tp", 1, "--pp", 1, "--zero", 0)
+    found = solved(tmp_path, *words, "--set", "network.nvlink.size=4")
     assert found.system.chips == 4 and found.assumptions.profile == "a100-calibrated"
-    sized = solved(tmp_path, *words, "--chips", 4, "--tp", 2, "--pp", 1)
+    sized = solved(tmp_path, *words, "--chips", 4)
     assert sized.value == found.value
 
 

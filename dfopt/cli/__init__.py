@@ -20,7 +20,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     technology_commands,
 )
 from dfopt.cli.common import app
-from dfopt.cli.interrupts import hear_every_interrupt
+from dfopt.processes.interrupts import hear_every_interrupt
 
 __all__ = ["app", "run"]
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from dfopt.errors import PlanError
 from dfopt.processes.executor import INTERRUPTED, Take
+from dfopt.processes.interrupts import interrupt_after_imports
 from dfopt.processes.packing import Task
 from dfopt.processes.process import failed
 from dfopt.studies.batches import Batches
@@ -199,7 +200,8 @@ def _between_calls() -> Iterator[Event]:
     """
     pressed = Event()
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler or current_thread() is not main_thread():
+    ours = (signal.default_int_handler, interrupt_after_imports)
+    if before not in ours or current_thread() is not main_thread():
         yield pressed
         return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible
 from dfopt.fusion.clock import OutOfTime
 from dfopt.judge import evaluate
+from dfopt.milp import Termination
 from dfopt.physics.pipeline import resolve
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Entry
 from dfopt.search.options import Options, Progress
-from dfopt.search.solved import Solved
-from dfopt.search.starts import begin, proposing
+from dfopt.search.sharing import fuse
+from dfopt.search.solved import Solved, finish
+from dfopt.search.starts import begin, layer, proposing
 from dfopt.search.starts.textbook import VARIATIONS, shardings, textbook_plans
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -154,6 +157,25 @@ def test_ctrl_c_returns_what_was_found_until_then(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(proposing._Starts, "_value", pressed)
     with pytest.raises(KeyboardInterrupt):
         df.optimize(decoding(), "h100-8", pp=1)
+
+
+@pytest.mark.parametrize("where", ["fastest", "mappings"])
+def test_ctrl_c_in_a_fusion_ends_the_starts(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """A fusion that it cut short is an answer; what follows must not go on as if nothing had been pressed."""
+    ended, calls = Termination.INTERRUPTED_WITH_SOLUTION, list[str]()
+
+    def cut_short(*given: Any) -> Any:
+        calls.append("fastest")
+        found = fuse(*given)
+        return replace(found, solution=replace(found.solution, termination=ended))
+
+    def finished(*given: Any) -> Any:
+        calls.append("mappings")
+        return replace(finish(*given), interrupted=True)
+
+    monkeypatch.setattr(layer, *(("fuse", cut_short) if where == "fastest" else ("finish", finished)))
+    mappings, search, _ = started(decoding(), df.load_system("h100-8"), Request(pp=1))
+    assert calls == [where] and len(mappings) == (where == "mappings") and search.stopped
 
 
 def test_a_search_without_a_mapping_comes_back_to_them(monkeypatch: pytest.MonkeyPatch) -> None:

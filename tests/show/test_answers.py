@@ -14,6 +14,7 @@ import pytest
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.tokens import phase_of, sequences_of
+from dfopt.machines.calibrations import calibration_of
 from dfopt.machines.stacks import load_stack, with_stack
 from dfopt.show import accuracy
 from dfopt.show.asked import asked_facts, batch_words
@@ -55,9 +56,10 @@ def test_layers_with_a_window_do_not_hide_what_is_cached() -> None:
 
 
 @cache
-def decoded(assumptions: str = "default") -> df.Result:
+@cache
+def decoded() -> df.Result:
     graph = df.load_graph("llama-3.2-1b", phase="decode", batch=16, microbatch=16, context=2048)
-    return df.optimize(graph, "h100-8", tp=8, assumptions=assumptions, sensitivity=False)
+    return df.optimize(graph, "h100-8", tp=8, assumptions="default", sensitivity=False)
 
 
 def printed(result: df.Result, **more: Any) -> list[str]:
@@ -73,7 +75,8 @@ def test_the_other_efficiency_stands_beside() -> None:
     assert facts["question"].startswith("llama-3.2-1b: decode, 16 sequences x 1 token")
     assert facts["efficiency"].startswith("ideal (default): compute at 80.3 % of peak, no other losses; ")
     assert facts["efficiency"].endswith("with measured losses, 200 % of it")
-    assert dict(asked_facts(decoded("calibrated")))["efficiency"] == "measured (h100-calibrated)"
+    measured = result.model_copy(update={"assumptions": calibration_of(result.system).assumptions})
+    assert dict(asked_facts(measured))["efficiency"] == "measured (h100-calibrated)"
 
 
 def test_what_binds_and_the_parts_of_a_step_add_up_in_every_phase() -> None:

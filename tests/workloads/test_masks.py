@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from strategies import World, share, worlds
 
 import dfopt as df
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.errors import Infeasible
 from dfopt.physics import ops
+from dfopt.physics.library import as_computed
+from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -107,3 +111,18 @@ def test_only_a_kernel_for_all_of_attention_skips_what_is_masked(execution: str,
     if not skips:
         before = df.optimize(drawn[1], "a100-8", assumptions=rules.with_(masked_scores="skipped"), **asked)
         assert before.step_time_s < masked.step_time_s
+
+
+@share(0.25)
+@given(worlds(most=4, trains=False), st.sampled_from(["library", "kernel_by_kernel", "dataflow"]))
+def test_what_is_computed_is_the_graph_that_is_optimized(world: World, execution: str) -> None:
+    """Random kernels with a mask: the answer is that of the rewritten graph, of which all is computed as written."""
+    rules = world.assumptions.with_(execution=execution, empty_partitions="allow", masked_scores="fused")
+    seen = []
+    for graph, masked in ((world.graph, "fused"), (as_computed(world.graph, rules), "skipped")):
+        chosen = rules.with_(masked_scores=masked)
+        try:
+            seen.append(optimize(graph, world.system, assumptions=chosen, sensitivity=False).value)
+        except Infeasible:
+            seen.append(None)
+    assert seen[0] == (seen[1] if seen[1] is None else pytest.approx(seen[1], rel=1e-9))

@@ -102,11 +102,20 @@ class ShardedLayer:
         for number, stage in enumerate(ready.stages):
             if stage.work is not None and stage.limits is not None:
                 roomy = replace(stage.limits, dram_left=np.inf)
-                seconds[number] = fuse(stage.work, roomy, self.options, _ANY, None, None).objective
+                fused = fuse(stage.work, roomy, self.options, _ANY, None, None)
+                if fused.solution.interrupted:
+                    raise KeyboardInterrupt
+                seconds[number] = fused.objective
         return seconds
 
     def mappings(self, ranked: Sequence[tuple[float, Plan]], beat: Callable[[], float]) -> Iterator[Solved]:
-        """What the judge says of the fastest plans, of those that may beat a value."""
+        """What the judge says of the fastest plans, of those that may beat a value.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Behind a mapping whose fusion was cut short by it.
+        """
         for low, plan in ranked[:_MOST_PLANS]:
             if low >= beat():
                 return
@@ -115,5 +124,7 @@ class ShardedLayer:
                     outcome = finish(ready, self.options, min(beat(), _ANY))
                     if isinstance(outcome, Solved):
                         yield outcome
+                        if outcome.interrupted:
+                            raise KeyboardInterrupt
             except (Infeasible, NoSolution, CutOff, ScoreMismatch):
                 continue

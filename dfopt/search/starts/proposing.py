@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["begin", "is_large"]
 
 _LARGE: Final = 400_000  # pairs of kernels of all graphs x ways to share out the chips; below, a search takes seconds
-_SHARE: Final = 0.8  # of the time, at most
+_SHARE: Final = 0.8  # of the time, at most,
+_PATIENCE: Final = 0.1  # and of it for the plans of one layer: the fusion of wide graphs takes minutes
 _NEAR: Final = 1.05  # estimates up to so much above the best are valued before the best layers are varied,
 _FAR: Final = 1.2  # and up to so much after that
 _LAYERS: Final = 60  # that are valued, at most
@@ -118,7 +119,8 @@ class _Starts:
 
     def __init__(self, searches: Sequence[JointSearch]) -> None:
         self.searches, self.found, self.options = searches, searches[0].found, searches[0].options
-        self.end = self.options.deadline - (1 - _SHARE) * min(self.options.left(), self.options.request.time_limit)
+        whole = min(self.options.left(), self.options.request.time_limit)
+        self.end, self.patience = self.options.deadline - (1 - _SHARE) * whole, _PATIENCE * whole
         self.known: Known = {}
         self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
         self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
@@ -201,8 +203,9 @@ class _Starts:
         if schemes is None or (key := (layer, tuple(schemes.values()))) in self.tried:
             return
         self.tried.add(key)
+        within = replace(self._options, deadline=self.end - max(self._options.left() - self.patience, 0.0))
         try:
-            priced = ShardedLayer(setting, layer.plans, schemes, self._options, self.known)
+            priced = ShardedLayer(setting, layer.plans, schemes, within, self.known)
             ranked = priced.fastest()
             if ranked and variation == VARIATIONS[0]:
                 self.of_layers[layer] = ranked[0][0] / layer.estimate

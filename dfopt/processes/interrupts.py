@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from types import FrameType
 from typing import Final
 
-__all__ = ["hear_every_interrupt"]
+__all__ = ["hear_every_interrupt", "interrupt_after_imports"]
 
 _SOON: Final = 0.01  # seconds; until then what swallowed an interrupt has returned
 
@@ -24,11 +25,30 @@ def hear_every_interrupt() -> None:
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             earlier(ignored)
         elif not sys.is_finalizing():  # the process ends anyway, and starts no thread
-            again = threading.Timer(_SOON, _interrupt)
-            again.daemon = True
-            again.start()
+            _again()
 
     sys.unraisablehook = heard
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt_after_imports)
+
+
+def interrupt_after_imports(number: int, frame: FrameType | None) -> None:
+    """Raise a :class:`KeyboardInterrupt`, once no module is half imported.
+
+    Within the making of a class, Python and pydantic raise other errors instead of it.
+    """
+    outer = frame
+    while outer is not None and not outer.f_code.co_filename.startswith("<frozen importlib"):
+        outer = outer.f_back
+    if outer is None:
+        signal.default_int_handler(number, frame)
+    _again()
+
+
+def _again() -> None:
+    again = threading.Timer(_SOON, _interrupt)
+    again.daemon = True
+    again.start()
 
 
 def _interrupt() -> None:
