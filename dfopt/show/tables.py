@@ -32,6 +32,12 @@ RESOURCES = {
     "sram_bandwidth": "SRAM bandwidth",
 }  # fmt: skip
 
+STATES = {
+    "solved": "solved", "pruned_by_bound": "pruned by its bound", "pruned_per_level": "pruned under its sharding",
+    "infeasible": "infeasible", "infeasible_per_level": "infeasible under its sharding", "limit": "stopped",
+    "not_reached": "not reached",
+}  # fmt: skip
+
 
 def status_line(result: Result) -> str:
     """What is proven of a result, heat or none."""
@@ -41,6 +47,14 @@ def status_line(result: Result) -> str:
         f"heat-aware: {HEAT_WORDS[result.heat.status]}, gap {percent(result.heat.gap)};"
         f" {percent(result.level_gap)} above the bound per level without heat"
     )
+
+
+def least_bound(result: Result) -> str:
+    """What keeps the gap of a result open: the plan, or the graph without a list of plans, of the least bound."""
+    plans = [(record.bound, record.plan.label, record.status) for record in result.plans if record.bound is not None]
+    graphs = [(r.bound, f"every plan with a microbatch of {r.microbatch}", r.status) for r in result.apart or ()]
+    bound, name, status = min(plans + graphs)
+    return f"{seconds(bound)} under {name} ({STATES[status]})"
 
 
 def seconds(value: float) -> str:
@@ -118,7 +132,7 @@ def flop_words(score: Score) -> str:
 
 def result_report(result: Result, ideal: Score | None = None) -> RenderableType:
     """The whole answer of ``dfopt solve``; ``ideal``: the same mapping under the other efficiency (`asked_facts`)."""
-    score = result.score
+    score, of_time = result.score, result.request.objective.metric == "step_time"
     facts = [
         *asked_facts(result, ideal),
         ("plan", plan_words(result.plan, result.graph.microbatch)),
@@ -126,6 +140,7 @@ def result_report(result: Result, ideal: Score | None = None) -> RenderableType:
         *([("types", type_words(result.graph))] if result.graph.dtypes else []),
         *_headline(score, result.graph.trains),
         ("status", status_line(result)),
+        *([("least bound", least_bound(result))] if result.gap and of_time else []),
         ("proof", result.proof),
         *routing_facts(routing_of(result.graph)),
         *([("space", str(result.space))] if result.space is not None else []),

@@ -79,6 +79,19 @@ def test_the_other_efficiency_stands_beside() -> None:
     assert dict(asked_facts(measured))["efficiency"] == "measured (h100-calibrated)"
 
 
+def test_a_gap_names_the_plan_that_keeps_it_open() -> None:
+    result = decoded()
+    assert "least bound" not in "".join(printed(result))
+    [record] = result.plans
+    loose = record.model_copy(update={"bound": 1e-4, "status": "not_reached"})
+    [line] = [
+        line
+        for line in printed(result.model_copy(update={"plans": (loose,), "gap": 0.8}))
+        if line.startswith("least bound")
+    ]
+    assert line == f"least bound  100 us under {record.plan.label} (not reached)"
+
+
 def test_what_binds_and_the_parts_of_a_step_add_up_in_every_phase() -> None:
     score = decoded().score
     assert score.breakdown is not None and score.link_latency_s is not None and score.link_time is not None

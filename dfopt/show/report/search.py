@@ -11,22 +11,17 @@ from dfopt.documents.result import GraphRecord, PlanRecord, Result
 from dfopt.show import plots
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.report.page import Section, draw
-from dfopt.show.tables import percent, sensitivity
+from dfopt.show.tables import STATES, percent, sensitivity
 from dfopt.units import format as show_unit
 
 __all__ = ["search_section", "sensitivity_section"]
 
 _MOST: Final = 200  # plans, solves or stages
-_STATUS: Final = {
-    "solved": "solved", "pruned_by_bound": "pruned by its bound", "pruned_per_level": "pruned under its sharding",
-    "infeasible": "infeasible", "infeasible_per_level": "infeasible under its sharding", "limit": "stopped",
-    "not_reached": "not reached",
-}  # fmt: skip
 
 
 def search_section(result: Result) -> Section:
     """Proof, plans, solves, progress, matrices, alternatives."""
-    counts = Counter(_STATUS[plan.status] for plan in result.plans)
+    counts = Counter(STATES[plan.status] for plan in result.plans)
     listed = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     rows: list[tuple[str, object]] = [
         ("proof", result.proof),
@@ -79,11 +74,11 @@ def _plans(result: Result) -> Html:
         chosen = plan.plan == result.plan and plan.status == "solved" and plan.value == best
         rows.append([
             plan.plan.label, plan.plan.microbatches, *([plan.tile_count] if tiled else []),
-            mark("chosen", "good") if chosen else _STATUS[plan.status],
+            mark("chosen", "good") if chosen else STATES[plan.status],
             _time(plan.value), _time(plan.level_bound), _time(plan.bound), ratio, _gap(plan.gap),
             Cell(show_unit(plan.seconds, "time", 3), plan.seconds), plan.note,
         ])  # fmt: skip
-    left = Counter(_STATUS[plan.status] for plan in ordered[_MOST:])
+    left = Counter(STATES[plan.status] for plan in ordered[_MOST:])
     words = ", ".join(f"{count} {status}" for status, count in left.most_common())
     note = f"The best {_MOST} of {len(ordered)} plans; left out: {words}." if left else ""
     return table("Plans considered, the best first", columns, rows, note)
