@@ -13,6 +13,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping as Mapped
+from dfopt.documents.passes import way_of
 from dfopt.documents.published import Figure
 from dfopt.documents.question import Question
 from dfopt.documents.result import Result
@@ -127,7 +128,7 @@ def graph_under(
         if "batch" in given and "batch" not in overrides:
             given["batch"] = result.graph.batch
         if result.graph.trains and "recompute" in allowed - overrides.keys():
-            given["recompute"] = (result.graph.variant or "recompute: none").removeprefix("recompute: ")
+            given["recompute"] = way_of(result.graph.variant)
     if "microbatch" in allowed - overrides.keys():
         smallest = load_graph(name_or_path, **{**given, "microbatch": 1})
         each, rest = divmod(smallest.batch, mapping.plan.microbatches * mapping.plan.copies)

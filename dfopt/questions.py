@@ -22,6 +22,7 @@ from dfopt.documents.axes import keys
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
+from dfopt.documents.passes import way_of
 from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
 from dfopt.documents.system import System
@@ -234,8 +235,8 @@ class Resolver:
 
     def at_batch(self, resolved: Resolved, batch: int) -> Sequence[Graph]:
         """The workload of a question at the largest batch, once that is known, computed in the same way."""
-        again = (resolved.graphs[0].variant or "recompute: none").removeprefix("recompute: ")
-        same = {"recompute": again} if resolved.graphs[0].trains else {}
+        graph = resolved.graphs[0]
+        same = {"recompute": way_of(graph.variant)} if graph.trains else {}
         return self.workload(resolved.question.changed(parameters={"batch": batch, **same}))[0]
 
     def _path(self, name: str) -> str | Path:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 from dfopt.documents.base import problem
 from dfopt.errors import shown
 
-__all__ = ["Pass", "with_passes"]
+__all__ = ["Pass", "way_of", "with_passes"]
 
 Pass = Literal["forward", "recompute", "backward", "update"]
 """recompute: what the backward pass computes again, since the forward pass did not keep it."""
@@ -45,3 +45,14 @@ def _with_pass(kernel: Any, place: int) -> Any:
         message = f"found {shown(said)}, expected {', '.join(_EARLIER[:-1])} or {_EARLIER[-1]}"
         raise problem(message, "leave it out of a forward kernel", f"$.kernels[{place}].phase")
     return {("pass" if key == "phase" else key): value for key, value in kernel.items()}
+
+
+def way_of(variant: str | None) -> str:
+    """The way to recompute that the variant of a graph that trains names.
+
+    Examples
+    --------
+    >>> way_of("recompute: full"), way_of(None)
+    ('full', 'none')
+    """
+    return (variant or "recompute: none").removeprefix("recompute: ")

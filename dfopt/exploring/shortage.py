@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Final, NamedTuple
 
 from dfopt.documents.design import Design
@@ -51,7 +50,7 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
     system, part = workload.system(space.whole._replace(which=which)), space.design.technology.dram
     if system is None or "dram" not in space.sizes:
         return None
-    request = workload.request.model_copy(update={"time_limit": max(workload.deadline - time.perf_counter(), 0.0)})
+    request = workload.request.model_copy(update={"time_limit": workload.left})
     try:
         optimize(workload.graph, system, request, assumptions=workload.assumptions)
         return None
@@ -67,8 +66,7 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
         alone = Workload(
             (Decisions(design),), workload.graph, workload.assumptions, workload.request, deadline=workload.deadline
         )
-        left = workload.deadline - time.perf_counter()
-        found = search_boxes(alone, gap=1.0, time_limit=left)  # the first that there is
+        found = search_boxes(alone, gap=1.0, time_limit=workload.left)  # the first that there is
         if found.choice is not None:
             sizes = alone.spaces[0].named(found.choice.box.low)
             package = design.budgets.package_area_mm2

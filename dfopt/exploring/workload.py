@@ -313,9 +313,13 @@ class Workload:
     def _is_limited(self, cutoff: float) -> bool:
         return math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
 
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return max(self.deadline - time.perf_counter(), 0.0)
+
     def _timed(self, request: Request) -> Request:
-        left = max(self.deadline - time.perf_counter(), 0.0)
-        return request.model_copy(update={"time_limit": min(request.time_limit, left)})
+        return request.model_copy(update={"time_limit": min(request.time_limit, self.left)})
 
     def _is_recorded(self, system: System, cutoff: float) -> bool:
         return self.store is not None and self._key(system, self._asked(system, cutoff)) in self.store.records

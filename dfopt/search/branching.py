@@ -21,6 +21,7 @@ from dfopt.search.options import Options
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.bounds.work import Known
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.plans import asked_plans
@@ -47,6 +48,7 @@ class Search:
         self.refused: PlanError | None = None  # no plan can use the graph
         self.apart: GraphRecord | None = None  # all plans were given up together
         self.memo: Memo = {}
+        self.kernel_memo: Known = {}
         self.began = time.perf_counter()
 
     def lattices(self) -> dict[int, Lattice | None]:
@@ -74,7 +76,7 @@ class Search:
     @cached_property
     def plan_bounds(self) -> PlanBounds:
         """Bounds of plans, which searches of one setting may share."""
-        return PlanBounds(self.setting)
+        return PlanBounds(self.setting, self.kernel_memo)
 
     @cached_property
     def legal(self) -> list[Plan]:
@@ -101,7 +103,7 @@ class Search:
             search.run(search.legal)
             if search.stopped:
                 for later in searches[number + 1 :]:
-                    later._stop()
+                    later.stop()
 
     def run(self, legal: list[Plan]) -> None:
         """Go over some plans."""
@@ -123,7 +125,7 @@ class Search:
                 try:
                     started = with_starts(variant, self.options.deadline + _GRACE_S)
                 except KeyboardInterrupt:
-                    self._stop()
+                    self.stop()
                     started = variant
                 known = started.best_known()
                 reached = sorted([*reached, known])[:top]
@@ -165,7 +167,7 @@ class Search:
     def check_time(self) -> None:
         """Called while plans are listed and bounded, which here takes as long as it takes."""
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """Ctrl-C: what is still solved from here on returns its start at once."""
         self.stopped = True
         self.options = replace(self.options, deadline=0.0)
@@ -214,7 +216,7 @@ class Search:
         try:
             for variant in prepare(instance, self.options, self.memo):
                 if variant.interrupted:
-                    self._stop()
+                    self.stop()
                 yield variant
         except NoSolution as error:
             self.unsolved = error
@@ -223,7 +225,7 @@ class Search:
             only = nothing_else_fits(self.memo, instance)
             self._infeasible(plan, None, error, "infeasible" if only else "infeasible_per_level")
         except KeyboardInterrupt:
-            self._stop()
+            self.stop()
             self._skip(plan, None, np.inf)
 
     def _infeasible(self, plan: Plan, variant: Prepared | None, error: Infeasible, status: str) -> None:
@@ -242,7 +244,7 @@ class Search:
             self._note(plan, variant, status="limit", note=str(error))
             return
         except KeyboardInterrupt:
-            self._stop()
+            self.stop()
             self._skip(plan, variant, np.inf)
             return
         seconds = time.perf_counter() - started
@@ -261,7 +263,7 @@ class Search:
             )
             return
         if outcome.interrupted:
-            self._stop()
+            self.stop()
         value = outcome.value
         level = min(max(self.bounds[plan], proven), value)
         self.bounds[plan] = min(self.bounds[plan], value)

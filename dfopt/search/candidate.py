@@ -27,7 +27,7 @@ from dfopt.physics.window import Shown
 from dfopt.search.fusing import limits_of
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.passes import Known, least_memory, least_passes, memory_of, passes_for, passes_of
-from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
+from dfopt.search.sharing import ChipWork, Memo, StageWork, given_record, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import dram_left, sharded_states
@@ -305,17 +305,7 @@ def prepare_mapping(setting: Setting, mapping: Mapping, options: Options) -> Pre
     instance = setting.under(mapping.plan)
     sharding = {kernel.name: kernel.sharding for kernel in mapping.kernels}
     stage = {kernel.name: kernel.stage for kernel in mapping.kernels}
-    record = SolveRecord(
-        problem="interchip",
-        formulation="given",
-        termination=Termination.LIMIT_WITH_SOLUTION.value,  # nothing is proven of it
-        objective=None,
-        bound=0.0,
-        gap=None,
-        seconds=0.0,
-        note="as the mapping has it",
-    )
-    work = given_work(instance, sharding, stage, record)
+    work = given_work(instance, sharding, stage, given_record("as the mapping has it"))
     found = list(prepare(instance, options, {instance.shared: work}))
     for ready in found:
         if ready.sharded.tile_count == mapping.tile_count:

@@ -178,7 +178,7 @@ class JointSearch(KnownSearch):
             except (OutOfTime, NoSolution):  # or too much memory
                 self._interrupted(entry, unit)
         except KeyboardInterrupt:
-            self._stop()
+            self.stop()
             self._give_up(unit, entry.bound, late=True)
         if unit in self.units:
             self.units[unit].seconds += time.perf_counter() - began

@@ -146,7 +146,7 @@ class KnownSearch(Search):
     def _keep(self, unit: Unit, outcome: Solved) -> None:
         found = self.units.setdefault(unit, Found())
         if outcome.interrupted:
-            self._stop()
+            self.stop()
         if outcome.value >= found.value:
             return
         found.value, found.solves = outcome.value, outcome.records

@@ -87,4 +87,4 @@ def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entr
             heapq.heappush(open_, (least, number))
         if searches[number].stopped:
             for search in searches:
-                search._stop()
+                search.stop()

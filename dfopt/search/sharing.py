@@ -19,7 +19,7 @@ from dfopt.fusion.intrachip import CutOff, IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, objective
 from dfopt.joint.apart import Apart
 from dfopt.joint.layer import LayerSearch
-from dfopt.milp import TracePoint, closed_form
+from dfopt.milp import Termination, TracePoint, closed_form
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import State
@@ -88,6 +88,20 @@ def nothing_else_fits(memo: Memo, instance: Instance) -> bool:
     known = memo.get(instance.shared)
     # without work on record the pins contradict each other; with the only sharding there is, nothing else fits
     return known is None or isinstance(known, Infeasible) or known.only_sharding
+
+
+def given_record(note: str) -> SolveRecord:
+    """The record of a sharding that nothing is proven of."""
+    return SolveRecord(
+        problem="interchip",
+        formulation="given",
+        termination=Termination.LIMIT_WITH_SOLUTION.value,
+        objective=None,
+        bound=0.0,
+        gap=None,
+        seconds=0.0,
+        note=note,
+    )
 
 
 def remember_start(work: StageWork, limits: IntraChipLimits, deadline: float) -> None:

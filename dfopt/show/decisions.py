@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dfopt.documents.passes import way_of
 from dfopt.documents.request import FREE_ZERO
 from dfopt.documents.result import Result
 from dfopt.show.grid import Grid
@@ -31,8 +32,8 @@ def decisions(result: Result) -> Grid | None:
     if any(one.stages > 1 for one in plans):
         rows.append(("schedule", order_of(result), f"chunks of layers {listed(chunks)}"))
     rows.append(("microbatch", str(result.graph.microbatch), listed(one.microbatch for one in drawn)))
-    ways = sorted({_again(one.variant) for one in drawn}, key=lambda way: (way != "none", way))
-    rows.append(("recomputation", _again(result.graph.variant), ", ".join(ways)))
+    ways = sorted({way_of(one.variant) for one in drawn}, key=lambda way: (way != "none", way))
+    rows.append(("recomputation", way_of(result.graph.variant), ", ".join(ways)))
     levels = {one.zero or 0 for one in plans}
     rows.append(("optimizer sharding", f"ZeRO-{plan.zero}" if plan.zero else "none", f"ZeRO {listed(levels)}"))
     split = sum(kernel.sharding in ("n", "k>n") for kernel in result.mapping.kernels)
@@ -87,7 +88,3 @@ def _seen(result: Result) -> str:
     """How many scores are counted, which a library may skip that knows the mask; nothing where there are none."""
     shares = sorted({one.density or 1.0 for one in result.graph.kernels if one.role == "scores"})
     return ", ".join("all" if share == 1 else f"{share:.4g} of them" for share in shares)
-
-
-def _again(variant: str | None) -> str:
-    return (variant or "recompute: none").removeprefix("recompute: ")

@@ -21,6 +21,7 @@ from pydantic import AfterValidator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Role, Tensor
+from dfopt.documents.passes import way_of
 from dfopt.documents.sections import LAYER
 from dfopt.errors import did_you_mean
 
@@ -109,7 +110,7 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
         "tensors": (*graph.tensors, *moved(again.tensors)),
         "carried": (*graph.carried, *moved(again.carried)),
         "recomputed": {kind: f"{AGAIN}{kind}" for kind in kinds},
-        "variant": f"recompute: {_said(again)}/{_said(graph)}",
+        "variant": f"recompute: {way_of(again.variant)}/{way_of(graph.variant)}",
     }
     for name, end in (("inputs", "dst"), ("outputs", "src")):
         own, more = getattr(graph, name), getattr(again, name)
@@ -117,10 +118,6 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
             theirs = (one for one in more if getattr(one, end) in mine)
             fields[name] = (*own, *(one.model_copy(update={end: called(getattr(one, end))}) for one in theirs))
     return graph.model_copy(update=fields)
-
-
-def _said(graph: Graph) -> str:
-    return (graph.variant or "recompute: none").removeprefix("recompute: ")
 
 
 def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:

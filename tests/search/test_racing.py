@@ -29,7 +29,7 @@ class Runner:
     def setting(self) -> Any:
         return SimpleNamespace(graph=SimpleNamespace(microbatch=self.microbatch))
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         self.stopped = True
 
 

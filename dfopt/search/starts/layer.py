@@ -10,13 +10,11 @@ import numpy as np
 
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
 from dfopt.fusion.intrachip import CutOff
-from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared, given_work, prepare
 from dfopt.search.options import Options
-from dfopt.search.sharing import ChipWork, fuse
+from dfopt.search.sharing import ChipWork, fuse, given_record
 from dfopt.search.solved import Solved, finish
 from dfopt.setting.bounds.table import PlanTable
 from dfopt.setting.bounds.work import Known, LeastWork
@@ -62,16 +60,7 @@ class ShardedLayer:
 
     def __post_init__(self) -> None:
         instance = self.setting.under(self.plans[0])
-        record = SolveRecord(
-            problem="interchip",
-            formulation="given",
-            termination=Termination.LIMIT_WITH_SOLUTION.value,  # nothing is proven of it
-            objective=None,
-            bound=0.0,
-            gap=None,
-            seconds=0.0,
-            note="a textbook sharding",
-        )
+        record = given_record("a textbook sharding")
         self.work: ChipWork = given_work(instance, dict(self.schemes), dict.fromkeys(self.schemes, 0), record)
 
     def _prepared(self, plan: Plan, roomy: bool = False) -> list[Prepared]:
@@ -84,7 +73,7 @@ class ShardedLayer:
 
         Memory first: that takes milliseconds for all plans, and most layers that fit nowhere are left at that.
         """
-        found: dict[Plan, float] = {}
+        seconds_of: dict[Plan, float] = {}
         for ready in self._prepared(self.plans[0], roomy=True):
             states = {number: stage.work.states for number, stage in enumerate(ready.stages) if stage.work is not None}
             table = PlanTable(_Priced(ready.instance.setting, self.known, states), self.plans)
@@ -93,8 +82,8 @@ class ShardedLayer:
             seconds = table.seconds(fitting, low_k=self._fused(ready))
             for place, value in zip(fitting.tolist(), seconds.tolist(), strict=True):
                 plan = self.plans[place]
-                found[plan] = min(value, found.get(plan, np.inf))
-        return sorted(((value, plan) for plan, value in found.items()), key=lambda pair: pair[0])
+                seconds_of[plan] = min(value, seconds_of.get(plan, np.inf))
+        return sorted(((value, plan) for plan, value in seconds_of.items()), key=lambda pair: pair[0])
 
     def _fused(self, ready: Prepared) -> Floats:
         """Seconds of every kind of layer, fused as if DRAM had room for all that waits."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from dfopt.documents.axes import AXES
 from dfopt.documents.mapping import Sharding
@@ -22,11 +22,9 @@ from dfopt.search.starts.layer import ShardedLayer
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.bounds.work import Known
+from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.roofline import least_step
-
-if TYPE_CHECKING:
-    from dfopt.search.jointly import JointSearch
 
 __all__ = ["begin", "is_large"]
 
@@ -42,7 +40,31 @@ _TRUST: Final = 0.6, 1.7  # least and most that an estimate is corrected by
 _OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and what was valued
 
 
-def begin(searches: Sequence[JointSearch], anyway: bool = False) -> None:
+class Startable(Protocol):
+    """A search that takes mappings to beat."""
+
+    setting: Setting
+    options: Options
+    found: list[Solved]
+    kernel_memo: Known
+    starts_later: bool
+
+    @property
+    def incumbent(self) -> float:
+        """The value to beat."""
+
+    @property
+    def plan_bounds(self) -> PlanBounds:
+        """Bounds of its plans."""
+
+    def take_starts(self) -> None:
+        """Go on from what was found."""
+
+    def stop(self) -> None:
+        """Ctrl-C."""
+
+
+def begin(searches: Sequence[Startable], anyway: bool = False) -> None:
     """Give some searches of one workload mappings to beat, where their spaces are large, or ``anyway``.
 
     Small ones may come back to it, if they have no mapping after many steps.
@@ -55,12 +77,12 @@ def begin(searches: Sequence[JointSearch], anyway: bool = False) -> None:
             _Starts(searches).run()
         except KeyboardInterrupt:
             for search in searches:
-                search._stop()
+                search.stop()
     for search in searches:
         search.take_starts()
 
 
-def is_large(searches: Sequence[JointSearch]) -> bool:
+def is_large(searches: Sequence[Startable]) -> bool:
     """Whether starts are worth their seconds: whether the spaces of some searches are large."""
     setting, asked = searches[0].setting, searches[0].options.request.on_axes
     fixed = {axis: asked[axis] for axis in AXES if axis in asked}
@@ -77,7 +99,7 @@ def is_large(searches: Sequence[JointSearch]) -> bool:
 class _Graph:
     """A graph whose plans are not listed yet, with what all chips have to do at least."""
 
-    search: JointSearch
+    search: Startable
     estimate: float
     degrees: tuple[int, int] = 1, 1
 
@@ -117,11 +139,11 @@ class _Starts:
     look first: what is found is what the judge says of it.
     """
 
-    def __init__(self, searches: Sequence[JointSearch]) -> None:
+    def __init__(self, searches: Sequence[Startable]) -> None:
         self.searches, self.found, self.options = searches, searches[0].found, searches[0].options
-        whole = min(self.options.left(), self.options.request.time_limit)
-        self.end, self.patience = self.options.deadline - (1 - _SHARE) * whole, _PATIENCE * whole
-        self.known: Known = {}
+        limit = min(self.options.left(), self.options.request.time_limit)
+        self.end, self.patience = self.options.deadline - (1 - _SHARE) * limit, _PATIENCE * limit
+        self.kernel_memo: Known = {}
         self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
         self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
         self.of_graphs: list[float] = []  # what was estimated of the best layer of each, by its least
@@ -171,13 +193,14 @@ class _Starts:
         listing = replace(
             textbook_plans(setting.graph, setting.system, self.options.request), check_time=lambda: look(self.end)
         )
-        bounds = item.search.plan_bounds = PlanBounds(setting, self.known)
-        found: list[_Graph] = []
+        item.search.kernel_memo = self.kernel_memo
+        bounds = item.search.plan_bounds
+        layers: list[_Graph] = []
         try:
             plans, _ = asked_plans(setting.graph, setting.system, self._options.request, setting.assumptions, listing)
             tables = bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
         except (PlanError, OutOfTime):
-            return found
+            return layers
         for table in tables:
             fitting = (table.used_i <= 1.0).nonzero()[0]
             if not fitting.size:
@@ -189,10 +212,10 @@ class _Starts:
                 alike.setdefault(int(table.shared_g[table.group_i[i]]), []).append(table.plans[i])
             for members in alike.values():
                 degrees = members[0].shards, members[0].members
-                found.append(_Layer(item.search, min(map(about.__getitem__, members)), degrees, members))
-        if found:
-            self.of_graphs.append(min(layer.estimate for layer in found) / item.estimate)
-        return found
+                layers.append(_Layer(item.search, min(map(about.__getitem__, members)), degrees, members))
+        if layers:
+            self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
+        return layers
 
     def _value(self, layer: _Layer, variation: str) -> None:
         """Map the fastest plans of a layer under one sharding."""
@@ -205,7 +228,7 @@ class _Starts:
         self.tried.add(key)
         within = replace(self._options, deadline=self.end - max(self._options.left() - self.patience, 0.0))
         try:
-            priced = ShardedLayer(setting, layer.plans, schemes, within, self.known)
+            priced = ShardedLayer(setting, layer.plans, schemes, within, self.kernel_memo)
             ranked = priced.fastest()
             if ranked and variation == VARIATIONS[0]:
                 self.of_layers[layer] = ranked[0][0] / layer.estimate
