@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -91,6 +91,15 @@ def sequences_of(graph: Graph) -> int:
 def asked(graph: Graph) -> dict[str, str | int]:
     """The columns of a frame that say what was asked of a graph, and the microbatch that it is drawn with."""
     return {"phase": phase_of(graph), "batch": graph.batch, "microbatch": graph.microbatch}
+
+
+def drawn(graphs: Sequence[Graph]) -> tuple[str, ...]:
+    """What graphs fix by the way they are drawn, where another way could be chosen."""
+    sizes, ways = {graph.microbatch for graph in graphs}, {graph.variant for graph in graphs}
+    words = [f"microbatch {size}" for size in sizes if len(sizes) == 1 and graphs[0].batch > 1]
+    if graphs[0].trains and len(ways) == 1:
+        words.append(graphs[0].variant or "recompute: none")
+    return tuple(words)
 
 
 def of_evaluation(data: Any) -> Any:

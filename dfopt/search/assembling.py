@@ -24,6 +24,7 @@ from dfopt.documents.result import (
     Status,
 )
 from dfopt.documents.system import System
+from dfopt.documents.tokens import drawn
 from dfopt.milp import solver_version
 from dfopt.physics.window import by_window
 from dfopt.search.matrices import solved_together
@@ -184,15 +185,6 @@ def proof_of(
         alike += f", and in {others} tensor before pipeline before data parallelism"
     fixed = ", ".join((*request.fixed, *drawn(graphs), alike))
     return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
-
-
-def drawn(graphs: Sequence[Graph]) -> tuple[str, ...]:
-    """What graphs fix by the way they are drawn, where another way could be chosen."""
-    sizes, ways = {graph.microbatch for graph in graphs}, {graph.variant for graph in graphs}
-    words = [f"microbatch {size}" for size in sizes if len(sizes) == 1 and graphs[0].batch > 1]
-    if graphs[0].trains and len(ways) == 1:
-        words.append(graphs[0].variant or "recompute: none")
-    return tuple(words)
 
 
 def assemble(

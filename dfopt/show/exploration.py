@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.design import POWER
 from dfopt.documents.exploration import Exploration
+from dfopt.documents.tokens import drawn
 from dfopt.show.asked import asked_facts
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.tables import dollars
@@ -45,7 +46,7 @@ def figure(value: float, objective: str) -> str:
 def exploration_report(made: Exploration) -> RenderableType:
     """The best design, what was searched, and how good it is."""
     chip, effort, best = made.result.system.chip, made.effort, made.designs[made.best_design]
-    objective = made.request.objective
+    objective, fixed = made.request.objective, (*made.result.request.fixed, *drawn([made.result.graph]))
     names = ", ".join(one.technology.name for one in made.designs)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
@@ -56,7 +57,7 @@ def exploration_report(made: Exploration) -> RenderableType:
             f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
         ),
         *([("step", show_unit(made.result.value, "time"))] if objective != "time" else []),
-        ("proof", _ENDED[made.status]),
+        ("proof", f"{_ENDED[made.status]} (fixed: {', '.join(fixed) or 'nothing'})"),
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),
         *_heat(made),
