@@ -75,6 +75,14 @@ def test_the_graphs_solve(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
 
 
+def test_the_study_of_the_first_questions_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    [text] = re.findall(r"```yaml\n(schema: dfopt/study/\d\nname: decode\n.*?)```", README, re.DOTALL)
+    (tmp_path / "decode.yaml").write_text(text)
+    done = CliRunner().invoke(app, ["sweep", str(tmp_path / "decode.yaml"), "--jobs", "1", "-q"])
+    assert done.exit_code == 0 and "4 cells, 4 optimal" in done.output, done.output
+
+
 def test_no_remedy_names_a_package_that_no_index_has() -> None:
     files = [ROOT / "README.md", *(ROOT / "dfopt").rglob("*.py")]
     assert not [file for file in files if re.search(r"pip install .?dfopt", file.read_text(encoding="utf-8"))]
