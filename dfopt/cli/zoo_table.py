@@ -61,7 +61,7 @@ _COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], 
     ),
     "chips": (
         ("peak", "peak_flops", "flop_rate"), ("SRAM", "sram.capacity", "bytes"), ("tiles", "tiles", None),
-        ("price", lambda chip: None if chip.price_usd is None else dollars(chip.price_usd), None),
+        ("price", lambda chip: "missing" if chip.price_usd is None else dollars(chip.price_usd), None),
     ),
     "memories": (("bandwidth", "bandwidth", "bandwidth"), ("capacity", "capacity", "bytes")),
     "links": (("bandwidth", "bandwidth", "bandwidth"), ("latency", "latency", "time")),

@@ -256,6 +256,9 @@ class Score(Document):
     price_usd: float | None = Field(default=None, description="of the system; none if a part has no price")
     power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
     energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
+    unpriced: dict[str, str] | None = Field(
+        default=None, description="of price and power those that a part lacks: what the other parts have, and the part"
+    )
     breakdown: Breakdown | None = Field(
         default=None, description="of the step time, for its slowest stage; none in results of before"
     )

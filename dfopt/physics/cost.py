@@ -24,17 +24,21 @@ A link or port is paid by its bandwidth of one direction.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dfopt.documents.base import Part
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Issue, SystemSpecError
+from dfopt.units import format as show_unit
+from dfopt.units import number
 
 __all__ = ["Counting", "DimCounts", "SystemCost", "dim_counts", "system_cost"]
 
 Counting = Literal["exact", "dfmodel"]
+Unit = Literal["usd", "w"]
 
 _GB_S = 1e9  # prices are per GB/s, bandwidths are in B/s
 
@@ -52,13 +56,16 @@ class DimCounts:
 class SystemCost:
     """Price in USD and power in W of accelerators, memory, links and switches, over all chips.
 
-    What is not given is None, and ``missing`` has the paths of the fields of the system that would be needed, such as
-    ``$.chip.price_usd``.
+    Each is of those parts that have one, and None where none has. ``missing`` has the paths of the fields of the system
+    that the others would need, such as ``$.chip.price_usd``.
 
     Examples
     --------
-    >>> SystemCost({"accelerators": 1e5, "links": None}, {}, ("$.network[0].link_usd_per_gb_s",)).total_usd is None
-    True
+    >>> cost = SystemCost({"accelerators": 1e5, "links": None}, {}, ("$.network[0].link_usd_per_gb_s",))
+    >>> cost.total_usd, cost.complete("usd"), cost.without("usd")
+    (100000.0, None, ('$.network[0].link_usd_per_gb_s',))
+    >>> cost.incomplete
+    {'price': '100,000 USD without $.network[0].link_usd_per_gb_s'}
     """
 
     usd: Mapping[str, float | None]
@@ -67,13 +74,29 @@ class SystemCost:
 
     @property
     def total_usd(self) -> float | None:
-        """Price of the system in USD; None if any of its components' is not known."""
-        return _total(*self.usd.values())
+        """Price in USD of what has one; None if nothing has. See `complete` for that of the whole system."""
+        return _known(self.usd.values())
 
     @property
     def total_w(self) -> float | None:
-        """Power of the system in W; None if any of its components' is not known."""
-        return _total(*self.w.values())
+        """Power in W of what has one; None if nothing has. See `complete` for that of the whole system."""
+        return _known(self.w.values())
+
+    def without(self, unit: Unit) -> tuple[str, ...]:
+        """Paths of the fields that the total of a unit leaves out, as they are not given."""
+        return tuple(path for path in self.missing if unit in re.split(r"[._]", path))
+
+    def complete(self, unit: Unit) -> float | None:
+        """The total in USD or W of the whole system; None where it would leave something out."""
+        return None if self.without(unit) else self.total_usd if unit == "usd" else self.total_w
+
+    @property
+    def incomplete(self) -> dict[str, str]:
+        """Of price and power those that leave something out: the total of the others, and what it is without."""
+        usd, w = self.total_usd, self.total_w
+        words = {"price": usd and f"{number(usd)} USD", "power": w and show_unit(w, "power")}
+        lacking = {"price": ", ".join(self.without("usd")), "power": ", ".join(self.without("w"))}
+        return {name: f"{words[name] or 'unknown'} without {paths}" for name, paths in lacking.items() if paths}
 
 
 def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tuple[DimCounts, ...]:
@@ -135,6 +158,8 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
     >>> found = system_cost(System(name="s", chip=chip, network=(ring,)))
     >>> found.usd, found.total_usd, round(found.w["memory"], 3)
     ({'accelerators': 132178.0, 'memory': 800.0, 'links': 800.0, 'switches': 0.0}, 133778.0, 129.984)
+    >>> found.total_w == found.w["memory"], found.complete("w")
+    (True, None)
     >>> found.missing
     ('$.chip.power_w', '$.network[0].link_w_per_gb_s')
     """
@@ -151,7 +176,7 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
 
     def over_dims(amounts: Sequence[int], field: str) -> float | None:
         dims = enumerate(zip(system.network, amounts, strict=True))
-        return _total(*(times(n * dim.link_bandwidth / _GB_S, dim, f"$.network[{i}]", field) for i, (dim, n) in dims))
+        return _known([times(n * dim.link_bandwidth / _GB_S, dim, f"$.network[{i}]", field) for i, (dim, n) in dims])
 
     def components(of_chip: str, unit: str) -> dict[str, float | None]:
         chip, chips = system.chip, system.chips
@@ -159,8 +184,8 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
         memories = [("$.chip.dram", chip.dram)] if chip.dram is not None else several
         return {
             "accelerators": times(chips, chip, "$.chip", of_chip),
-            "memory": _total(
-                *(times(chips * one.bandwidth / _GB_S, one, at, f"{unit}_per_gb_s") for at, one in memories)
+            "memory": _known(
+                [times(chips * one.bandwidth / _GB_S, one, at, f"{unit}_per_gb_s") for at, one in memories]
             ),
             "links": over_dims([count.links for count in counted], f"link_{unit}_per_gb_s"),
             "switches": over_dims([count.switch_ports for count in counted], f"switch_{unit}_per_gb_s"),
@@ -169,9 +194,10 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
     return SystemCost(components("price_usd", "usd"), components("power_w", "w"), tuple(missing))
 
 
-def _total(*parts: float | None) -> float | None:
+def _known(parts: Collection[float | None]) -> float | None:
+    """The sum of the figures that there are; None if some are missing and the others are nothing."""
     known = [part for part in parts if part is not None]
-    return math.fsum(known) if len(known) == len(parts) else None
+    return math.fsum(known) or (0.0 if len(known) == len(parts) else None)
 
 
 def _exact(dim: NetworkDim) -> tuple[int, int]:

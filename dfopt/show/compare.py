@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, groupby
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from rich.console import Group, RenderableType
 from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.experts import routing_of
 from dfopt.documents.result import Result
+from dfopt.documents.score import Score
 from dfopt.errors import PlanError
 from dfopt.show.asked import asked_facts
 from dfopt.show.grid import Grid, Kind
@@ -20,6 +22,7 @@ from dfopt.show.omissions import left_out
 from dfopt.show.parts import dollars, held_words, percent
 from dfopt.show.report.page import Section, assemble
 from dfopt.show.tables import plan_words, seconds, shortlist, status_line
+from dfopt.units import format as show_unit
 from dfopt.units import number
 
 __all__ = ["compare_page", "compare_report", "pace_words"]
@@ -29,6 +32,13 @@ _MOST: Final = 12  # fields of a document that are listed one by one
 _NOT_ASKED: Final = (  # prose; what is drawn, and what a search may choose
     "schema", "description", "source", "kernels", "tensors", "carried", "microbatch", "tokens", "variant", "recomputed",
 )  # fmt: skip
+
+
+def _total(score: Score, name: str, total: float | None, words: Callable[[float], str]) -> str:
+    """Price or power of a system, or what is known of it and what that is without."""
+    return (score.unpriced or {}).get(name, "-") if total is None else words(total)
+
+
 _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
     "plan": lambda one: plan_words(one.plan, one.graph.microbatch),
     "computed": lambda one: one.graph.variant or "-",
@@ -43,7 +53,8 @@ _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
         max(stage.held_in(one.system.chip.fastest_tier) for stage in one.score.stages), one.system.chip.fastest.capacity
     ),
     "partitions": lambda one: str(len(one.score.partitions)),
-    "price": lambda one: "-" if one.score.price_usd is None else dollars(one.score.price_usd),
+    "price": lambda one: _total(one.score, "price", one.score.price_usd, dollars),
+    "power": lambda one: _total(one.score, "power", one.score.power_w, partial(show_unit, dimension="power")),
     "routing": lambda one: routing_of(one.graph) or "-",
     "left out": lambda one: left_out(one) or "-",
 }

@@ -152,9 +152,9 @@ def system_facts(system: System) -> list[tuple[str, str]]:
         ("SRAM", chip.sram.words),
         *((word, one.words) for word, one in chip.told.items()),
     ]
-    known = [dollars(chip.price_usd)] if chip.price_usd is not None else []
-    known += [show_unit(chip.power_w, "power")] if chip.power_w is not None else []
-    facts += [("price, power", f"{', '.join(known)} per chip")] if known else []
+    price = "no price" if chip.price_usd is None else dollars(chip.price_usd)
+    power = "no power" if chip.power_w is None else show_unit(chip.power_w, "power")
+    facts.append(("price, power", f"{price}, {power} per chip"))
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction"
         link += f", {show_unit(dim.latency, 'time')} per hop"

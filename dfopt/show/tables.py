@@ -188,6 +188,7 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
         energy = show_unit(score.power_w * keeps.step_time_s, "energy")
         per_watt = f"{number(achieved / score.power_w)} GFLOP/s per W"
         rows.append(("power", f"{show_unit(score.power_w, 'power')}, {per_watt}, {energy} per step"))
+    rows += (score.unpriced or {}).items()
     rows += [("note", note) for note in score.notes or ()]
     if missing := left_out(result):
         rows.append(("left out", missing))

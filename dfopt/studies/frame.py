@@ -49,7 +49,8 @@ INTEGERS = {*Plan().counts, "batch", "microbatch", "partitions", "chips", "tiles
 def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
     """The figures of one cell by column; without those that it does not have."""
     chip = cell.system.chip
-    unpriced = f"no price or power: {', '.join(cost.missing)}" if cost.missing else None
+    unpriced = "; ".join(f"{name}: {words}" for name, words in cost.incomplete.items()) or None
+    price_usd, power_w = cost.complete("usd"), cost.complete("w")
     found: dict[str, Any] = {
         **asked(cell.graph),
         "cell": cell.key,
@@ -58,8 +59,8 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         "peak_flop_per_s": chip.peak_flops,
         "sram_bytes": chip.sram.capacity,
         "dram_bandwidth_bytes_per_s": chip.fastest.bandwidth,
-        "price_usd": cost.total_usd,
-        "power_w": cost.total_w,
+        "price_usd": price_usd,
+        "power_w": power_w,
         "calibrated_by": cell.calibration,
         "note": unpriced,
     }
@@ -75,11 +76,11 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         slower = step / figures["physical_step_time_s"]
         found["physical_flop_per_s"] = rate * slower
         found["physical_tokens_per_s"] = figures["tokens_per_s"] * slower
-    if cost.total_usd:
-        found["perf_per_dollar"] = rate / cost.total_usd
-    if cost.total_w:
-        found["perf_per_watt"] = rate / cost.total_w  # FLOP/J
-        found["energy_per_step_j"] = cost.total_w * step
+    if price_usd:
+        found["perf_per_dollar"] = rate / price_usd
+    if power_w:
+        found["perf_per_watt"] = rate / power_w  # FLOP/J
+        found["energy_per_step_j"] = power_w * step
     return found
 
 

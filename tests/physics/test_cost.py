@@ -122,11 +122,34 @@ def test_what_is_missing_is_listed_and_not_taken_as_nothing() -> None:
     network = tuple(dims("r_sw", [2, 3], link_usd_per_gb_s=5.0))
     found = system_cost(System(name="s", chip=priced(price_usd=10.0), network=network))
     assert found.usd["accelerators"] == 60 and found.usd["links"] == (2 * 3 + 3 * 2) * 5.0
-    assert found.usd["memory"] is found.usd["switches"] is found.total_usd is found.total_w is None
+    assert found.usd["memory"] is found.usd["switches"] is found.total_w is None
+    assert found.total_usd == 60 + 60 and found.complete("usd") is found.complete("w") is None
+    assert found.without("usd") == ("$.chip.dram.usd_per_gb_s", "$.network[1].switch_usd_per_gb_s")
+    assert found.incomplete["price"] == f"120 USD without {', '.join(found.without('usd'))}"
+    assert found.incomplete["power"] == f"unknown without {', '.join(found.without('w'))}"
     assert set(found.missing) == {
         "$.chip.power_w", "$.chip.dram.usd_per_gb_s", "$.chip.dram.w_per_gb_s", "$.network[0].link_w_per_gb_s",
         "$.network[1].link_w_per_gb_s", "$.network[1].switch_usd_per_gb_s", "$.network[1].switch_w_per_gb_s",
     }  # fmt: skip
+
+
+@given(st.lists(st.sampled_from([None, 1.0, 3.0]), min_size=4, max_size=4), st.sampled_from([None, 0.0, 7.0]))
+def test_a_total_is_of_what_has_a_price_and_says_what_has_none(links: list[float | None], chip: float | None) -> None:
+    """Four rings of two: two cables in each of eight groups, at 1 GB/s; sixteen chips."""
+    dram = Dram(bandwidth=1e9, usd_per_gb_s=0, w_per_gb_s=0)
+    of = priced(price_usd=chip, power_w=chip).model_copy(update={"dram": dram})
+    network = [
+        dims("r", [2], link_usd_per_gb_s=price, link_w_per_gb_s=price)[0].model_copy(update={"name": f"d{i}"})
+        for i, price in enumerate(links)
+    ]
+    found = system_cost(System(name="s", chip=of, network=tuple(network)))
+    known = 16 * (chip or 0.0) + math.fsum(16 * price for price in links if price is not None)
+    lacking = ["$.chip.price_usd"] * (chip is None)
+    lacking += [f"$.network[{i}].link_usd_per_gb_s" for i, price in enumerate(links) if price is None]
+    assert found.without("usd") == tuple(lacking) and len(found.without("w")) == len(lacking)
+    assert found.complete("usd") == found.complete("w") == (None if lacking else known)
+    assert found.total_usd == found.total_w == (known or (None if lacking else 0.0))
+    assert set(found.incomplete) == ({"price", "power"} if lacking else set())
 
 
 def test_what_a_network_does_not_have_needs_no_price() -> None:

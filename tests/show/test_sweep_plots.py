@@ -54,6 +54,21 @@ def test_the_front_is_what_no_point_beats(points: list[tuple[int, int]]) -> None
     assert [points[i] for i in found] == sorted(points[i] for i in found)
 
 
+def test_a_front_names_the_systems_without_a_price() -> None:
+    rows = [
+        dict(row, price_usd=None, note="price: 5 USD without a link") if "sn30" in row["system"] else row
+        for row in ROWS
+    ]
+    title = df.plot.pareto(rows, "price_usd", "flop_per_s").figure
+    said = " ".join(text.get_text() for text in title.findobj(mpl.text.Text))
+    assert "24 of 36 cells" in said and "without price: sn30-ddr-torus-2d, sn30-ddr-dragonfly" in said
+    assert "and 2 more" in said and "without achieved rate" not in said
+    with pytest.raises(PlanError, match="price: 5 USD without a link"):
+        df.plot.pareto(
+            [dict(row, flop_per_s=None if row["price_usd"] else 1.0) for row in rows], "price_usd", "flop_per_s"
+        )
+
+
 def test_cells_of_a_heat_map_tell_small_figures_apart() -> None:
     """Of milliseconds two decimals of a second would all be the same."""
     rows = [{"chip": c, "topology": t, "step_time_s": s} for c, t, s in [("a", "x", 0.01172), ("b", "x", 0.0059)]]

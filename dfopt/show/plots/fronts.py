@@ -10,6 +10,7 @@ from dfopt.errors import PlanError
 from dfopt.show.plots import cells
 from dfopt.show.plots.cells import Row, figure_of, named, rows_of, text_of, varying
 from dfopt.show.plots.style import BLACK, CYCLE, Axes, axes, drawn, entry, free_labels, gridlines, head, unit_ticks
+from dfopt.show.tables import first_of
 
 __all__ = ["pareto"]
 
@@ -60,7 +61,8 @@ def pareto(
     both = [(row, a, b) for row, a, b in pairs if a is not None and b is not None]
     kept, points = [row for row, *_ in both], [(a, b) for _, a, b in both]
     if not kept:
-        raise PlanError(f"pareto: found no cell that has both {x!r} and {y!r}, expected some")
+        why = f"; {notes[0]}" if (notes := [note for row in rows if (note := text_of(row, "note"))]) else ""
+        raise PlanError(f"pareto: found no cell that has both {x!r} and {y!r}, expected some{why}")
     groups = _groups(kept, by)
     ax = axes(ax, 7.2, 4.2)
     handles = []
@@ -98,6 +100,9 @@ def pareto(
     graphs = {text_of(row, "graph") for row in rows}
     title = f"{graphs.pop()}: ".removeprefix(": ") if len(graphs) == 1 else ""
     title += f"{len(kept)} of {len(rows)} cells, {len(best)} on {'a' if len(works) > 1 else 'the'} front"
+    for name in (x, y):
+        lacking = list(dict.fromkeys(text_of(row, "system") for row in rows if figure_of(row, name) is None))
+        title += f"\nwithout {cells.label_of(name)[0].rpartition(' (')[0]}: {first_of(lacking, 4)}" if lacking else ""
     head(ax, title, handles)
     told = ["graph"] if by in (None, "graph") and len(groups) > 1 and "graph" in kept[0] else []
     names = varying(kept, told) or varying(kept) or _known(kept)
