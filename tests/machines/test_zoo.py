@@ -20,6 +20,7 @@ from dfopt.machines.compose import compose, load_system
 from dfopt.machines.stacks import load_stack
 from dfopt.machines.topologies import TOPOLOGIES
 from dfopt.physics.cost import system_cost
+from dfopt.show.report.inputs import remarks
 
 STUDY_CHIPS = ("tpu-v4", "sn30", "h100", "wse-2")  # DFModel, table V
 ALL_PARTS = [(kind, name) for kind in PART_KINDS for name in zoo(kind)]
@@ -126,6 +127,19 @@ def test_parts_make_the_machines_of_the_study_setups(
     """Price and power that the logs of fig. 10's cases report (GPT3-1T; DFModel's repository, commit 04f93d5)."""
     cost = system_cost(compose(chip=chip, memory=memory, network={"part": topology, "links": links}), "dfmodel")
     assert cost.total_usd == pytest.approx(usd, rel=1e-6) and cost.total_w == pytest.approx(watts, rel=1e-6)
+
+
+def test_only_chips_that_are_not_sold_lack_a_price_or_a_power() -> None:
+    lacking = {name: set(system_cost(load_system(name)).missing) for name in zoo("systems")}
+    assert set().union(*lacking.values()) == {"$.chip.price_usd", "$.chip.power_w"}
+    assert {load_system(name).chip.name for name, paths in lacking.items() if paths} == {
+        part.name for part in (ChipPart.load(find("chips", name)) for name in zoo("chips"))
+        if part.price_usd is None or part.power_w is None
+    }  # fmt: skip
+
+
+def test_an_unconfirmed_overhead_is_among_the_remarks_of_its_system() -> None:
+    assert "collective_overhead: 9 us" in {remark.line for remark in remarks("systems", "b300-8")}
 
 
 def test_the_power_of_the_study_chips_is_the_parabola_of_fig_9() -> None:

@@ -16,7 +16,7 @@ from dfopt.documents.store import line_of, read_records
 CLAIMS = [
     {"name": "network binds", "value": "network_share", "at_least": 0.5, "figure": "Fig. 0", "paper": 0.9},
     {"name": "too fast", "value": "step_time_s", "at_most": 1e-9, "reason": "light has a speed"},
-    {"name": "price", "value": "price_usd", "at_least": 0},
+    {"name": "heat", "value": "stack_power_w", "at_least": 0},  # of no stack
 ]
 
 
@@ -42,7 +42,7 @@ def test_a_report_with_claims_and_heat_maps(words: Any, tmp_path: Path) -> None:
         " yes " in lines["network binds"] and "Fig. 0" in lines["network binds"] and " 0.9 " in lines["network binds"]
     )
     assert " no " in lines["too fast"] and "light has a speed" in lines["too fast"]
-    assert " open " in lines["price"]
+    assert " open " in lines["heat"]
     assert "utilization" in lines and "step_time_s" in lines
     assert (tmp_path / "mine.runs.jsonl").read_bytes().count(b"\n") == 2
     assert (tmp_path / "frame.csv").read_text().count("\n") == 3
@@ -82,7 +82,7 @@ def test_json(words: Any) -> None:
     data = json.loads(words("--json")[1])
     assert data["study"] == "small"
     assert [cell["status"] for cell in data["cells"]] == ["optimal", "optimal"]
-    assert data["cells"][0]["tp"] == 8 and data["cells"][0]["price_usd"] is None
+    assert data["cells"][0]["tp"] == 8 and data["cells"][0]["price_usd"] > 0
     assert [claim["holds"] for claim in data["claims"]] == [True, False, None]
     assert data["claims"][0]["expected"] == ">= 0.5"
 
