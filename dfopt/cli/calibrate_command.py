@@ -60,4 +60,4 @@ def calibrate(
         for one in made.fitted:
             if one.at_bound:
                 say(f"warning: {one.name} is on its bound: {one.value:g} of {one.least:g} to {one.most:g}")
-        emit(as_json, made.to_data, lambda: calibration_report(made))
+        emit(as_json, made, lambda: calibration_report(made))

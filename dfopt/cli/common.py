@@ -17,6 +17,7 @@ from dfopt import arguments
 
 if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions
+    from dfopt.documents.base import Document
     from dfopt.documents.calibration import Calibration
     from dfopt.documents.system import System
     from dfopt.machines.calibrations import Assumed
@@ -140,11 +141,16 @@ def errors(interrupted: str = "") -> Iterator[None]:
         raise typer.Exit(0) from None
 
 
-def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any], plain_width: int = 140) -> None:
+def emit(as_json: bool, data: Document | Callable[[], Any], report: Callable[[], Any], plain_width: int = 140) -> None:
     """Print data as JSON, or else a report; a pipe gets as many columns as said."""
     if as_json:
-        json.dump(data(), sys.stdout, indent=1, allow_nan=False)
-        sys.stdout.write("\n")
+        if callable(data):
+            json.dump(data(), sys.stdout, indent=1, allow_nan=False)
+            sys.stdout.write("\n")
+        else:
+            from dfopt.documents.records import json_text
+
+            sys.stdout.writelines(json_text(data, ascii_only=True))
         return
     from dfopt.show.grid import print_to
 

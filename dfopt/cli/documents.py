@@ -52,7 +52,7 @@ def show(
 
         document, figures = load_sized(target, arguments.values(param, "--param"))
         work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
-        emit(as_json, document.to_data, lambda: report(document, work, figures))
+        emit(as_json, document, lambda: report(document, work, figures))
 
 
 @app.command()

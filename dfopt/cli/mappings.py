@@ -259,7 +259,7 @@ def solve(
                 for written in dump_models(result, dump):
                     typer.echo(f"dfopt: wrote {written}", err=True)
         finally:  # the answer is told, whatever becomes of the files
-            emit(as_json, result.to_data, lambda: answer_report(found))
+            emit(as_json, result, lambda: answer_report(found))
         if result.score.physical is not None and result.score.physical.violations:
             raise typer.Exit(LIMIT_BROKEN)
 
@@ -299,7 +299,7 @@ def score(
         ranked = judged(documents, stack, throttle, batch, param, assume, set_)
         if len(ranked) == 1:
             one = ranked[0].score
-            emit(as_json, one.to_data, lambda: with_physics(score_report(one, ranked[0].answer), one, top))
+            emit(as_json, one, lambda: with_physics(score_report(one, ranked[0].answer), one, top))
         else:
             rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]
             emit(as_json, lambda: rows, lambda: ranking_report(ranked))
@@ -341,7 +341,7 @@ def heat(
             if output is not None:
                 report.dump(output)
         finally:  # the answer is told, whatever becomes of the file
-            emit(as_json, report.to_data, lambda: heat_report(report))
+            emit(as_json, report, lambda: heat_report(report))
 
 
 @app.command()

@@ -144,7 +144,7 @@ def explore_designs(
             if output is not None:
                 made.dump(output)
         finally:  # the answer is told, whatever becomes of the file
-            emit(as_json, made.to_data, lambda: exploration_report(made))
+            emit(as_json, made, lambda: exploration_report(made))
         if output is not None:
             typer.echo(f"dfopt: wrote {output}; `dfopt check {output}` proves it again", err=True)
 

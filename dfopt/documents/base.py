@@ -37,6 +37,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from dfopt.documents.files import write_text
+from dfopt.documents.records import digest, json_text
 from dfopt.documents.strict_types import tighten
 from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.documents.uncollected import uncollected
@@ -207,15 +208,12 @@ class Document(Part):
         suffix = Path(os.path.realpath(path)).suffix.lower()
         if suffix not in (".json", ".yaml", ".yml"):
             refuse(path, f"found the suffix {suffix!r}, expected .yaml, .yml or .json", "name it so")
-        data = self.to_data()
-        as_json = suffix == ".json"
-        text = json.dumps(data, indent=1, ensure_ascii=False) + "\n" if as_json else dump_yaml(data)
-        write_text(path, text)
+        write_text(path, "".join(json_text(self)) if suffix == ".json" else dump_yaml(self.to_data()))
 
     def digest(self) -> str:
         """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""
         with uncollected():
-            return digest_of(self.to_data())
+            return digest(self)
 
 
 class Named(Document):

@@ -362,6 +362,8 @@ OF_EARLIER = "as an earlier version said: "
 """Before the sentence of proof of a result that it wrote: its words were others."""
 TOO_WIDE = "too many down-sets to list, nothing more can be proven"
 """The note of a plan whose schemes are chosen with a fusion that was bounded without them."""
+TOO_MANY = "too many plans to list, nothing more can be proven"
+"""The note of a graph whose plans are not listed beside those of others."""
 LOOSE = "all was searched, nothing more can be proven"
 """The note of a plan of which nothing is left to search, though its bound is below its best mapping."""
 NEAR = "as near to the best as was asked for"
@@ -390,6 +392,6 @@ def _ended(result: Result, late: str) -> str:
     """What ended a search without the proof that was asked for: time, or that nothing is left to do."""
     records: list[PlanRecord | GraphRecord] = [*result.plans, *(result.apart or ())]
     notes = {record.note for record in records if record.status in ("limit", "not_reached")}
-    if notes - {TOO_WIDE, LOOSE, NEAR} and result.seconds >= _SPENT * result.request.time_limit:
+    if notes - {TOO_WIDE, TOO_MANY, LOOSE, NEAR} and result.seconds >= _SPENT * result.request.time_limit:
         return late
-    return TOO_WIDE if TOO_WIDE in notes else LOOSE
+    return next((note for note in (TOO_WIDE, TOO_MANY) if note in notes), LOOSE)

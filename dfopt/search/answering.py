@@ -137,5 +137,7 @@ def answer(
 
 def _named(result: Result, resolved: Resolved, *notes: str) -> Answer:
     """An answer whose result says what was asked."""
-    asked = result.model_copy(update={"question": resolved.question.named()}).sealed()
-    return Answer(asked, resolved, (*resolved.notes, *notes))
+    question = resolved.question.named()
+    if result.question != question:
+        result = result.model_copy(update={"question": question}).sealed()
+    return Answer(result, resolved, (*resolved.notes, *notes))

@@ -200,7 +200,7 @@ def assemble(
     sensitivity: tuple[Sensitivity, ...],
     space: Space,
 ) -> Result:
-    """The result document: the best plan, every plan's record, status and gaps over all of them, sealed."""
+    """The result document, not sealed yet: the best plan, every plan's record, status and gaps over all of them."""
     from dfopt import __version__
 
     best, asked = kept[0], options.request
@@ -251,4 +251,4 @@ def assemble(
             assumptions_digest=assumptions.digest(),
             seed=asked.seed,
         ),
-    ).sealed()
+    )

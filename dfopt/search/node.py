@@ -9,7 +9,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import LOOSE, NEAR, TOO_WIDE, GraphRecord, SolveRecord
+from dfopt.documents.result import LOOSE, NEAR, TOO_MANY, TOO_WIDE, GraphRecord, SolveRecord
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Bools
 
@@ -80,8 +80,9 @@ class Found:
 
     def of_graph(self, graph: Graph, goal: float, beat: float, gap: float, stopped: bool) -> GraphRecord:
         """The record of a graph of which this is all that is known: all its plans are given up together."""
-        told = self.status(goal, beat, gap, stopped)
-        return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **told)
+        fields = self.status(goal, beat, gap, stopped)
+        fields["note"] = TOO_MANY if fields["note"] == TOO_WIDE else fields["note"]
+        return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
     def status(self, goal: float, beat: float, gap: float, stopped: bool) -> dict[str, Any]:
         """Fields of its record, where a mapping or a bound is known.

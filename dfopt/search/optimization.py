@@ -110,10 +110,9 @@ def search(
     result = assemble(
         system, found, others, records, apart, setting.assumptions, options, began, stopped, extra, together(spaces)
     )
-    if shown is not None or later.missing:
-        changes = {"proof": result.proof + note, "heat": shown, "missing": tuple(later.missing) or None}
-        result = result.model_copy(update=changes).sealed()
-    return result
+    question = resolved.question.named() if resolved.question.graph is not None else None
+    changes = {"proof": result.proof + note, "heat": shown, "missing": tuple(later.missing) or None}
+    return result.model_copy(update={**changes, "question": question}).sealed()
 
 
 class Later:

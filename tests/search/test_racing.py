@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import dfopt as df
-from dfopt.search import racing
+from dfopt.documents.result import TOO_MANY, status_words
+from dfopt.search import jointly, racing
 from dfopt.search.verify import verify
 
 
@@ -83,3 +84,17 @@ def test_a_start_changes_no_answer_and_no_proof(monkeypatch: pytest.MonkeyPatch)
     assert (ahead.gap, ahead.plan, ahead.graph.microbatch) == (0.0, usual.plan, usual.graph.microbatch)
     assert {record.plan for record in ahead.plans} == {record.plan for record in usual.plans}
     assert verify(ahead).verdict == "verified optimal"
+
+
+def test_beyond_very_many_plans_no_other_graph_lists_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is bounded by what all chips have to do at least, and the answer says why it is open."""
+    monkeypatch.setattr(jointly, "_MOST_PLANS", 0)
+    asked: dict[str, Any] = {"batch": 16}
+    few = df.optimize("gpt2-small", "sn10-8-ring", tp=8, **asked)
+    monkeypatch.undo()
+    every = df.optimize("gpt2-small", "sn10-8-ring", tp=8, **asked)
+    assert few.bound <= every.value <= few.value and few.apart is not None and every.status == "optimal"
+    left = [record for record in few.apart if record.status == "limit"]
+    assert left and {record.note for record in left} == {TOO_MANY}
+    assert status_words(few).startswith(TOO_MANY) and len(few.plans) < len(every.plans)
+    assert verify(few).ok

@@ -1,0 +1,65 @@
+"""The data of a document record by record: that of a hundred thousand plans at once would take gigabytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from dfopt.documents.base import Document, Part
+
+__all__ = ["digest", "json_text"]
+
+_MANY: Final = 1000  # of a list; a shorter one is data like all else
+
+
+def _fields(document: Document) -> Iterator[tuple[str, Any, tuple[Part, ...]]]:
+    """Keys of the data of a document, each with its data, or with the records of a long list."""
+    described = type(document).model_fields
+    lists = {
+        name: value
+        for name, value in document
+        if isinstance(value, tuple) and len(value) > _MANY and not described[name].serialization_alias
+    }
+    data = document.model_copy(update=dict.fromkeys(lists, ())).to_data()
+    for key, value in data.items():
+        yield key, value, lists.get(key, ())
+
+
+def digest(document: Document) -> str:
+    """16 hex digits of the data of a document, whatever the order of its keys."""
+    sha = hashlib.sha256()
+
+    def put(data: Any) -> None:
+        sha.update(json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
+
+    for number, (key, value, records) in enumerate(sorted(_fields(document), key=lambda field: field[0])):
+        sha.update(b"," if number else b"{")
+        put(key)
+        sha.update(b":")
+        if not records:
+            put(value)
+        for place, record in enumerate(records):
+            sha.update(b"," if place else b"[")
+            put(record.model_dump(mode="json", by_alias=True))
+        sha.update(b"]" if records else b"")
+    sha.update(b"}")
+    return sha.hexdigest()[:16]
+
+
+def json_text(document: Document, ascii_only: bool = False) -> Iterator[str]:
+    """A document as JSON, in pieces: an entry a line, and of long lists a record a line."""
+
+    def text(data: Any, **style: Any) -> str:
+        return json.dumps(data, ensure_ascii=ascii_only, allow_nan=False, **style)
+
+    for number, (key, value, records) in enumerate(_fields(document)):
+        yield (",\n " if number else "{\n ") + text(key) + ": "
+        if not records:
+            yield text(value, indent=1).replace("\n", "\n ")
+        for place, record in enumerate(records):
+            yield (",\n  " if place else "[\n  ") + text(record.model_dump(mode="json", by_alias=True))
+        yield "\n ]" if records else ""
+    yield "\n}\n"
