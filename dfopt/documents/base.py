@@ -58,6 +58,9 @@ from dfopt.units import UNITS_REQUIRED, UnitJsonSchema
 # --- strict scalars -------------------------------------------------------------------------------
 
 
+_SETS: Final[dict[frozenset[str], set[str]]] = {}
+
+
 class Part(BaseModel):
     """A nested part of a document: frozen, strict, no unknown keys."""
 
@@ -78,7 +81,13 @@ class Part(BaseModel):
         made = super().model_copy(update=update, deep=deep)
         for name in made._worked_out:
             del made.__dict__[name]
+        made._intern()
         return made
+
+    def _intern(self) -> None:
+        """Share the names of the fields that are set with all parts that set the same: a set takes 700 bytes."""
+        names = self.__pydantic_fields_set__
+        object.__setattr__(self, "__pydantic_fields_set__", _SETS.setdefault(frozenset(names), names))
 
     def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         """Names and values of the fields, for ``dict(part)``."""

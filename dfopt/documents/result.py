@@ -81,6 +81,9 @@ class PlanRecord(Part):
         " check, from which nothing follows",
     )
 
+    def model_post_init(self, context: Any, /) -> None:  # there may be a hundred thousand
+        self._intern()
+
     @model_validator(mode="before")
     @classmethod
     def _from_version_1(cls, data: Any) -> Any:

@@ -35,7 +35,6 @@ from dfopt.setting.tables import Ints
 
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
 _LEVELS = 0.15  # of the time, after which two levels make a start over all plans
-_MOST_PLANS = 100_000  # that are listed before the plans of no other graph are: with their records, 0.7 gigabytes
 _STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
 
 
@@ -47,7 +46,6 @@ class JointSearch(KnownSearch):
     at_once: bool = False  # what has to be proven is known: no deepening from below
     hints: Mapping[Plan, frozenset[str]] | None = None  # what blocks had to agree about in another search
     as_whole: bool = True  # nothing has to be known of each plan
-    listed: Counter[str | None]  # plans of all searches
     starts_later: bool = False  # they are looked for if there is no mapping after many steps
 
     def failure(self) -> SolveError | KeyboardInterrupt:
@@ -72,7 +70,7 @@ class JointSearch(KnownSearch):
         """Go over the legal plans of several searches: always a step of the one with the least bound."""
         largest = max(searches, key=lambda one: one.setting.graph.microbatch)
         plans = 0 if largest.found else largest._count_plans() * len(searches)
-        listed = Counter[str | None]()
+        listed: list[int] = []
         for search in searches:
             search.listed = listed
         race(searches, [search._all_steps() for search in searches], plans)
@@ -92,12 +90,12 @@ class JointSearch(KnownSearch):
         low = least_step(self.setting)
         if self.as_whole:
             yield False, low
-            late, crowded = self._out_of_time(bool(self.found)), self.listed.total() > _MOST_PLANS
-            if late or crowded or low >= self.incumbent * (1 - max(request.gap, SAME)):
+            late = self._out_of_time(bool(self.found))
+            if late or self.crowded or low >= self.incumbent * (1 - max(request.gap, SAME)):
                 self._give_up_graph(low, late)
                 return
         try:
-            self.listed[graph.variant] += len(self.legal)
+            self.listed.append(len(self.legal))
             joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
             self.levelled = [plan for plan in self.legal if not joint[plan]]
             yield from self._steps([plan for plan in self.legal if joint[plan]], self.check_time)

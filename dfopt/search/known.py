@@ -18,10 +18,14 @@ from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Ints, tile_counts
 
+_MOST_PLANS = 100_000  # that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes
+
 
 class KnownSearch(Search):
     """A search that keeps what is found of every unit, and fuses schemes of all kernels once for all nodes."""
 
+    listed: list[int]
+    """How many plans each search has listed."""
     nodes: Nodes
     units: dict[Unit, Found]
     known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible]  # by schemes that were fused
@@ -60,6 +64,11 @@ class KnownSearch(Search):
         goal = self.incumbent * (1 - max(request.gap, SAME))
         given_up = Found(low=low, late=late)
         self.apart = given_up.of_graph(self.setting.graph, goal, self.incumbent, request.gap, self.stopped)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the plans of one graph more would be too many."""
+        return sum(self.listed) + max(self.listed, default=0) > _MOST_PLANS
 
     def _count_plans(self) -> int:
         try:

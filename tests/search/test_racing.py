@@ -11,7 +11,7 @@ import pytest
 
 import dfopt as df
 from dfopt.documents.result import TOO_MANY, status_words
-from dfopt.search import jointly, racing
+from dfopt.search import known, racing
 from dfopt.search.verify import verify
 
 
@@ -88,7 +88,7 @@ def test_a_start_changes_no_answer_and_no_proof(monkeypatch: pytest.MonkeyPatch)
 
 def test_beyond_very_many_plans_no_other_graph_lists_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left is bounded by what all chips have to do at least, and the answer says why it is open."""
-    monkeypatch.setattr(jointly, "_MOST_PLANS", 0)
+    monkeypatch.setattr(known, "_MOST_PLANS", 0)
     asked: dict[str, Any] = {"batch": 16}
     few = df.optimize("gpt2-small", "sn10-8-ring", tp=8, **asked)
     monkeypatch.undo()
