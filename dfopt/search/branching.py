@@ -17,7 +17,7 @@ from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
 from dfopt.search.candidate import Prepared, prepare, with_starts
-from dfopt.search.options import Options
+from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
@@ -25,9 +25,11 @@ from dfopt.setting.bounds.work import Known
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.plans import asked_plans
+from dfopt.setting.roofline import least_step
 
 _GRACE_S = 1.0  # beyond the limit while no mapping is known at all
 _SAME = 1e-12
+_REPORT_S = 1.0  # between two reports, but of better mappings
 
 
 class Search:
@@ -38,7 +40,9 @@ class Search:
     bounds are kept of every plan: one of all its mappings, and one of those with the sharding that was chosen for it.
     """
 
-    def __init__(self, setting: Setting, options: Options, found: list[Solved] | None = None) -> None:
+    def __init__(
+        self, setting: Setting, options: Options, found: list[Solved] | None = None, peers: Sequence[Search] = ()
+    ) -> None:
         self.setting, self.options = setting, options
         self.records: list[PlanRecord] = []
         self.found = [] if found is None else found
@@ -50,6 +54,10 @@ class Search:
         self.memo: Memo = {}
         self.kernel_memo: Known = {}
         self.began = time.perf_counter()
+        self.bounds: dict[Plan, float] = {}
+        self.used: dict[Plan, float] = {}
+        self.peers = peers  # of the same workload, with which it reports progress
+        self.due = 0.0  # when their first one reports next
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every stage: no price changes them, so those of any work will do."""
@@ -72,6 +80,11 @@ class Search:
         objective = self.options.request.objective
         own = [limit.at_most for limit in objective.limits if limit.metric == objective.metric]
         return min(own, default=np.inf) * (1 + 1e-9)
+
+    @cached_property
+    def least(self) -> float:
+        """The least that is proven of what is left to search; at first what all chips have to do."""
+        return least_step(self.setting)
 
     @cached_property
     def plan_bounds(self) -> PlanBounds:
@@ -107,7 +120,7 @@ class Search:
 
     def run(self, legal: list[Plan]) -> None:
         """Go over some plans."""
-        self._bound_all(legal)
+        self._bound_all([plan for plan in legal if plan not in self.bounds])
         bounds, top = self.bounds, self.options.request.top
         ready: list[tuple[float, float, str, Prepared]] = []
         # values that are reached, or that some start reaches; the last of the best ones is what others must beat
@@ -140,10 +153,32 @@ class Search:
                 continue
             self._finish(variant)
 
+    def report(self) -> None:
+        """Tell what all searches of the workload have found and proven."""
+        if self.options.progress is None or not self.peers:
+            return
+        seconds = self._seconds()
+        self.peers[0].due = self.began + seconds + _REPORT_S
+        label, value = (self.best.plan.label, self.best.value) if self.best is not None else ("no mapping yet", np.inf)
+        low = min(value, *(peer.proven() for peer in self.peers))
+        open_, listed = map(sum, zip(*(peer.counts() for peer in self.peers), strict=True))
+        problem = f"{open_:,} of {listed:,} plans open" if listed else "no plans listed yet"
+        self.options.progress(Progress(label, problem, seconds, value, low))
+
+    def proven(self) -> float:
+        """The step time that no mapping of the search beats, as far as that is shown."""
+        return max(self.least, min(self.bounds.values(), default=0.0))
+
+    def counts(self) -> tuple[int, int]:
+        """How many of its plans may still be better than what is known, and how many are listed."""
+        return len(self.bounds.keys() - {record.plan for record in self.records}), len(self.bounds)
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.began
+
     def _bound_all(self, legal: list[Plan], check_time: Callable[[], None] = lambda: None) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
         self.tables = self.plan_bounds.tables(legal, check_time)
-        self.bounds, self.used = dict[Plan, float](), dict[Plan, float]()
         for table in self.tables:
             check_time()
             self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
@@ -162,7 +197,10 @@ class Search:
 
     def _out_of_time(self, something: bool) -> bool:
         """Whether to stop; while there is nothing to return a little later than was asked for."""
-        return self.stopped or time.perf_counter() > self.options.deadline + (0.0 if something else _GRACE_S)
+        now = time.perf_counter()
+        if self.peers and now >= self.peers[0].due:
+            self.report()
+        return self.stopped or now > self.options.deadline + (0.0 if something else _GRACE_S)
 
     def check_time(self) -> None:
         """Called while plans are listed and bounded, which here takes as long as it takes."""
@@ -281,6 +319,7 @@ class Search:
         if value < self.incumbent:
             # a stable sort: of equally good ones the first found stays first
             self.found[:] = sorted([*self.found, outcome], key=lambda one: one.value)[: self.options.request.top]
+            self.report()
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all."""
@@ -294,7 +333,7 @@ class Search:
             known = f"of {len(records)} plans {counts['infeasible'] + counts['infeasible_per_level']} do not fit,"
             known += f" {len(open_)} are open"
             least = min((record.bound for record in records if record.bound is not None), default=0.0)
-            return NoSolution(least, time.perf_counter() - self.began, known)
+            return NoSolution(least, self._seconds(), known)
         beaten = [r.level_bound or 0.0 for r in self.records if r.status.startswith("pruned")]
         beaten += [self.apart.bound] if self.apart is not None else []
         if beaten and np.isfinite(self.ceiling):

@@ -54,7 +54,8 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
     It is the one that may be the fastest of these.
     """
     limits = capacities(search.setting.system.chip, search.setting.assumptions.memory_reserve)
-    about = estimated(search.setting, search.bounds) if limits else {}
+    joint = {plan: low for plan, low in search.bounds.items() if plan not in search.levelled}
+    about = estimated(search.setting, joint) if limits else {}
     wanted = {plan.shard_dims: list(_ROOM) for plan in about}
     for plan in sorted(about, key=lambda one: (about[one], one.label)):
         if not wanted or time.perf_counter() > end:

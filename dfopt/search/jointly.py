@@ -30,7 +30,6 @@ from dfopt.search.placing import Placing, place
 from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Solved
-from dfopt.setting.roofline import least_step
 from dfopt.setting.tables import Ints
 
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
@@ -76,7 +75,7 @@ class JointSearch(KnownSearch):
         race(searches, [search._all_steps() for search in searches], plans)
         for search in searches:
             if search.levelled:  # their stages are chosen with the sharding
-                Search.run(search, search.levelled)
+                Search.run(search, [*search.levelled])
 
     def run(self, legal: list[Plan]) -> None:
         """Go over some plans."""
@@ -86,8 +85,7 @@ class JointSearch(KnownSearch):
     def _all_steps(self) -> Steps:
         """Its steps; all plans are given up together, and not even listed, where all chips have too much to do."""
         graph, request = self.setting.graph, self.options.request
-        self.levelled: list[Plan] = []  # whose stages are chosen with the sharding
-        low = least_step(self.setting)
+        low = self.least
         if self.as_whole:
             yield False, low
             late = self._out_of_time(bool(self.found))
@@ -97,7 +95,8 @@ class JointSearch(KnownSearch):
         try:
             self.listed.append(len(self.legal))
             joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
-            self.levelled = [plan for plan in self.legal if not joint[plan]]
+            self.levelled = frozenset(plan for plan in self.legal if not joint[plan])
+            self._bound_all([*self.levelled])
             yield from self._steps([plan for plan in self.legal if joint[plan]], self.check_time)
         except OutOfTime:  # before all plans had a bound
             self._give_up_graph(low, late=True)
@@ -132,9 +131,9 @@ class JointSearch(KnownSearch):
                     self._push(node.bound, node)
                 self.waiting = []
             yield late, self._least()
-            entry = heapq.heappop(self.heap)
-            self._next(entry)
-            self.hiding.left(self, entry.what)
+            self.busy = [heapq.heappop(self.heap)]
+            self._next(self.busy[0])
+            self.hiding.left(self, self.busy.pop().what)
         with uncollected():
             for (plan, tiles), found in self.units.items():
                 found.low = min(found.low, self.units.get((plan, None), found).low)  # given up before it was opened
@@ -150,7 +149,7 @@ class JointSearch(KnownSearch):
         levels = Search(self.setting, replace(self.options, deadline=now + _SHARE * self.options.left()))
         levels.memo, levels.plan_bounds = self.memo, self.plan_bounds
         open_ = (plan for plan, low in self.bounds.items() if low < self._to_beat((plan, None)))
-        levels.run([plan for plan in open_ if self._looks((plan, None))])
+        levels.run([plan for plan in open_ if plan not in self.levelled and self._looks((plan, None))])
         tiles = {(record.plan, record.value): record.tile_count for record in levels.records}
         for one in levels.found:
             self._keep((one.plan, tiles[one.plan, one.value]), one)

@@ -12,7 +12,7 @@ from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices
-from dfopt.search.node import SAME, Found, Node, Unit
+from dfopt.search.node import SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.instance import Instance
@@ -26,6 +26,8 @@ class KnownSearch(Search):
 
     listed: list[int]
     """How many plans each search has listed."""
+    levelled: frozenset[Plan] = frozenset()  # whose stages are chosen with the sharding
+    busy: list[Entry]  # with which a step is taken
     nodes: Nodes
     units: dict[Unit, Found]
     known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible]  # by schemes that were fused
@@ -69,6 +71,25 @@ class KnownSearch(Search):
     def crowded(self) -> bool:
         """Whether the plans of one graph more would be too many."""
         return sum(self.listed) + max(self.listed, default=0) > _MOST_PLANS
+
+    def proven(self) -> float:
+        """The step time that no mapping of the search beats, as far as that is shown."""
+        lows: list[float] = [node.bound for node in vars(self).get("waiting", ())]
+        for each in vars(self).get("units", {}).values():  # other ways to hide collectives may follow
+            lows.append(each.every if vars(self)["hiding"].menu else each.low)
+        lows += [self.apart.bound] if self.apart is not None else []
+        return min([self.least, *lows, *(self.bounds[plan] for plan in self.levelled)])
+
+    def counts(self) -> tuple[int, int]:
+        """How many of its plans may still be better than what is known, and how many are listed."""
+        open_, listed = super().counts()
+        entries = [*vars(self).get("busy", ()), *vars(self).get("heap", ())]
+        goal = self.incumbent * (1 - max(self.options.request.gap, SAME))
+        left = [entry.what for entry in entries if entry.bound < goal]
+        left += vars(self).get("waiting", ())
+        if entries or left:
+            open_ = len({*self.levelled, *(self._unit(what)[0] for what in left)})
+        return open_, listed
 
     def _count_plans(self) -> int:
         try:
@@ -166,6 +187,7 @@ class KnownSearch(Search):
         others = [one for one in self.found if same(one) != same(outcome)]
         if outcome.value < self.incumbent or len(others) < len(self.found):
             self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
+            self.report()
 
     def _told(self, unit: Unit, found: Found) -> None:
         """The record of a plan and tile count."""

@@ -74,7 +74,8 @@ def search(
     options = Options(request, began + request.time_limit * (_SEARCH if aware else 1.0), progress)
     found: list[Solved] = []
     kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
-    searches: list[Search] = [kind(replace(setting, graph=one), options, found) for one in (graph, *variants)]
+    searches: list[Search] = []
+    searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     if kind is JointSearch:
         begin(cast("list[JointSearch]", searches))
     kind.run_all(searches)
@@ -92,8 +93,7 @@ def search(
     records = [record for search in searches for record in search.records]
     apart = tuple(search.apart for search in searches if search.apart is not None)
     stopped = any(search.stopped for search in searches)
-    drawn = replace(setting, graph=best.graph)
-    later = Later()
+    drawn, later = replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()
     if request.sensitivity and not stopped:
         extra = later.step("sensitivity", lambda: sensitivities(drawn, best, options), extra)

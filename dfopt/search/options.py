@@ -18,10 +18,12 @@ from dfopt.milp import Solution, TracePoint
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback receives while a solve runs.
+    """What a progress callback receives while a search runs.
 
-    Of a solve, incumbent and bound are seconds per layer and microbatch; of an exploration, ``plan`` is the technology
-    in front, and the figures are those of its objective in its unit.
+    Of a search, ``plan`` is that of the best mapping so far, incumbent and bound are seconds of a step, and ``problem``
+    says how many plans may still be better; of an exploration, ``plan`` is the technology in front, and the figures are
+    those of its objective in its unit. A ``part`` of a search is one solve under one plan: its figures are seconds per
+    layer and microbatch, or bytes that a sharding moves.
     """
 
     plan: str
@@ -30,6 +32,7 @@ class Progress:
     incumbent: float
     bound: float
     unit: str = "s"
+    part: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint
     if options.progress is None:
         return None
     callback = options.progress
-    return lambda point: callback(Progress(plan.label, problem, point.seconds, point.objective, point.bound))
+    return lambda point: callback(Progress(plan.label, problem, point.seconds, point.objective, point.bound, part=True))
 
 
 def record_of(

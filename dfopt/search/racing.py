@@ -85,6 +85,7 @@ def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entr
         _, number = heapq.heappop(open_)
         if (least := next(steps[number], None)) is not None:
             heapq.heappush(open_, (least, number))
+        searches[number].least = np.inf if least is None else least[1]
         if searches[number].stopped:
             for search in searches:
                 search.stop()

@@ -1,4 +1,4 @@
-"""Progress of a running solve on stderr: incumbent, bound, gap, time."""
+"""Progress of a running search on stderr: the best so far, its bound and gap, how much is open, the time."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class ProgressLine:
         self._stream = stream if stream is not None else sys.stderr
         self._quiet = quiet
         self._began = time.perf_counter()
-        self._last = 0.0
+        self._last = -math.inf
         self._width = 0
+        self._report: Any = None  # the newest of all that is searched
 
     def __call__(self, report: Any) -> None:
         """Take a :class:`dfopt.search.Progress`."""
         now = time.perf_counter() - self._began
         terminal = self._stream.isatty()
-        if self._quiet or now < 1.0 or now - self._last < (1.0 if terminal else 5.0):
+        if not report.part:
+            self._report = report
+        if self._quiet or self._report is None or now < 1.0 or now - self._last < (1.0 if terminal else 5.0):
             return
         self._last = now
-        # the inter-chip problem may count bytes
-        unit = "" if str(report.problem).startswith("interchip") else report.unit
-        figures = _figures(report.incumbent, report.bound, unit)
-        line = f"{now:6.1f} s  {report.plan}  {report.problem}:  {figures}"
+        line = f"{now:6.1f} s  {_written(self._report)}"
         if terminal:
             line = line[: (columns_of(self._stream) or 80) - 1]  # a line that wraps cannot be rewritten
             self._stream.write("\r" + line.ljust(self._width))
@@ -50,12 +50,15 @@ class ProgressLine:
             self._stream.flush()
 
 
-def _figures(incumbent: float, bound: float, unit: str) -> str:
-    def figure(value: float) -> str:
-        return show_unit(value, "time") if unit == "s" else f"{value:.6g} {unit}".rstrip()
+def _written(report: Any) -> str:
+    """What is known of a search, or of an exploration."""
 
-    said = [f"best {figure(incumbent)}" if math.isfinite(incumbent) else "no solution yet"]
-    said += [f"bound {figure(bound)}" if math.isfinite(bound) else "no bound yet"]
-    if math.isfinite(incumbent) and math.isfinite(bound) and incumbent > 0:
-        said += [f"gap {100 * max(0.0, (incumbent - bound) / incumbent):.2f} %"]
-    return ", ".join(said)
+    def figure(value: float) -> str:
+        return show_unit(value, "time") if report.unit == "s" else f"{value:.6g} {report.unit}".rstrip()
+
+    known, proven = math.isfinite(report.incumbent), math.isfinite(report.bound) and report.bound > 0
+    figures = [f"best {figure(report.incumbent)}" if known else report.plan]
+    figures += [f"bound {figure(report.bound)}" if proven else "no bound yet"]
+    if known and proven and report.incumbent > 0:
+        figures += [f"gap {100 * max(0.0, (report.incumbent - report.bound) / report.incumbent):.2f} %"]
+    return ", ".join([*figures, report.problem]) + (f": {report.plan}" if known else "")

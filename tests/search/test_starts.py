@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -34,13 +35,14 @@ from dfopt.setting.plans import asked_plans
 def started(
     graph: Graph, system: System, request: Request | None = None, assumptions: df.Assumptions | None = None
 ) -> tuple[list[Solved], JointSearch, list[Progress]]:
-    """The starts of a graph whatever the size of its space, their search, and what was reported."""
+    """The starts of a graph whatever the size of its space, their search, and what was reported of it."""
     request, reports = request or Request(), list[Progress]()
     chosen = request.assuming(assumptions or df.Assumptions())
     setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
-    search = JointSearch(setting, Options(request, progress=reports.append))
-    begin([search], anyway=True)
-    return search.found, search, reports
+    searches: list[JointSearch] = []
+    searches.append(JointSearch(setting, Options(request, progress=reports.append), peers=searches))
+    begin(searches, anyway=True)
+    return searches[0].found, searches[0], [report for report in reports if not report.part]
 
 
 @given(worlds(sharding_objective=["joint"], empty_partitions=["allow"]), st.sampled_from([1, 2]))
@@ -119,7 +121,7 @@ def test_pins_that_no_chip_can_take_are_no_start() -> None:
 def test_what_fits_nowhere_has_no_start_and_says_so_soon() -> None:
     graph = df.load_graph("gpt3-1t", mode="training", batch=8)
     mappings, search, reports = started(graph, df.load_system("h100-8"))
-    assert (mappings, reports) == ([], [])
+    assert not mappings and {report.incumbent for report in reports} == {math.inf}
     with pytest.raises(DfoptError, match="needs at least"):
         df.optimize(graph, "h100-8", variants=(), time_limit=20.0, assumptions="default")
     assert search.refused is None
@@ -141,8 +143,10 @@ def test_starts_are_near_the_optimum_and_reported(drawn: Callable[[], Graph], as
     mappings, _, reports = started(graph, df.load_system("h100-8"), Request(**asked))
     best = df.optimize(graph, "h100-8", assumptions="default", time_limit=900.0, **asked)
     assert best.gap == 0 and best.value * (1 - 1e-9) <= mappings[0].value <= best.value * 1.05
-    assert [report.problem for report in reports] == ["start"] * len(reports) and reports
-    assert reports[-1].incumbent == mappings[0].value
+    assert {report.problem for report in reports} == {"no plans listed yet"}
+    assert (reports[0].incumbent, reports[0].plan) == (math.inf, "no mapping yet")
+    assert (reports[-1].incumbent, reports[-1].plan) == (mappings[0].value, mappings[0].plan.label)
+    assert all(0 < report.bound <= best.value for report in reports)
 
 
 def test_ctrl_c_returns_what_was_found_until_then(monkeypatch: pytest.MonkeyPatch) -> None:

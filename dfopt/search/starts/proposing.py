@@ -15,7 +15,7 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.intrachip import CutOff
-from dfopt.search.options import Options, Progress
+from dfopt.search.options import Options
 from dfopt.search.solved import Solved
 from dfopt.search.starts.estimates import estimated
 from dfopt.search.starts.layer import ShardedLayer
@@ -56,6 +56,9 @@ class Startable(Protocol):
     @property
     def plan_bounds(self) -> PlanBounds:
         """Bounds of its plans."""
+
+    def report(self) -> None:
+        """Tell how far its workload is."""
 
     def take_starts(self) -> None:
         """Go on from what was found."""
@@ -154,7 +157,7 @@ class _Starts:
 
     @cached_property
     def _options(self) -> Options:
-        return replace(self.options, request=narrowed(self.options.request), deadline=self.end, progress=None)
+        return replace(self.options, request=narrowed(self.options.request), deadline=self.end)
 
     def run(self) -> None:
         """Look for mappings while estimates are near the best that is known, and there is time."""
@@ -166,6 +169,7 @@ class _Starts:
         varied = False
         while open_ and len(self.valued) < _LAYERS:
             look(self.end)
+            self.searches[0].report()
             guesses = [self._guess(item) for item in open_]
             number = min(range(len(open_)), key=guesses.__getitem__)
             if guesses[number] > _FAR * self._beat():
@@ -261,6 +265,5 @@ class _Starts:
             return
         others = [other for other in self.found if not same(other)]
         self.found[:] = sorted([*others, solved], key=lambda each: each.value)[: self.options.request.top]
-        if self.options.progress is not None and self.found[0] is solved:
-            seconds = max(self.options.request.time_limit - self.options.left(), 0.0)
-            self.options.progress(Progress(solved.plan.label, "start", seconds, solved.value, 0.0))
+        if self.found[0] is solved:
+            self.searches[0].report()
