@@ -354,4 +354,10 @@ def failure_of(searches: Sequence[Search]) -> SolveError | KeyboardInterrupt:
         return stopped[0]
     if open_ := [one for one in reasons if isinstance(one, NoSolution)]:
         return min(open_, key=lambda one: one.bound)
-    return reasons[0]
+    return min(reasons, key=_lacking)  # of equal ones the first
+
+
+def _lacking(error: object) -> float:
+    """Bytes of a memory that the plan which lacks least of it lacks, where that is known."""
+    least: Any = getattr(error, "least", None)
+    return np.inf if least is None else float(least.bytes - least.capacity)

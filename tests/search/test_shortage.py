@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from strategies import layered, options_of
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Communication, Kernel
+from dfopt.documents.graph import Communication, Graph, Kernel
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
@@ -124,6 +125,33 @@ def test_the_fullest_stage_and_what_copies_share() -> None:
     assert isinstance(least, LeastHeld) and least.stage == "the first stage (2 layers)"
     assert (least.states["weights"], least.states["tables and matrices"]) == (200.0, 80.0)
     assert least.alike == {"weights": 200.0}
+
+
+def test_the_least_is_no_more_than_any_plan_that_is_listed_needs() -> None:
+    """Of a plan the fullest stage is named, here the last, and of all sizes and ways that with the least."""
+    layer = Kernel(name="layer", op="gemm", m=10, k=10, n=10)
+    table = Kernel(name="head", op="elementwise", m=4, n=4, layer="last", resident_bytes=480)
+    graph = layered(4, (layer, table), batch=6)
+    with pytest.raises(Infeasible) as refusal:
+        optimize(graph, machine(2, dram=150.0), assumptions=JOINT, pp=2)
+    least = refusal.value.least
+    assert isinstance(least, LeastHeld) and (least.stage, least.bytes) == ("the last stage (1 layer)", 680.0)
+    assert f"the last stage (1 layer) needs at least {680 / 1e9:.4g} GB" in str(refusal.value.report)
+    ways = [load_graph("llama-3.1-405b", mode="training", batch=32, recompute=way) for way in ("none", "full")]
+    alone = [refused_least(way) for way in ways]
+    assert alone[1].bytes < alone[0].bytes
+    assert refused_least(*ways) == alone[1] == refused_least(*reversed(ways))
+
+
+def refused_least(graph: Graph, *others: Graph) -> LeastHeld:
+    """The least that a chip of eight holds of a workload that is too large in every way."""
+    with pytest.raises(Infeasible) as refusal:
+        optimize(graph, h100s(1), assumptions=JOINT, variants=others, tp=8)
+    least = refusal.value.least
+    assert isinstance(least, LeastHeld)
+    shorts = [float(short) for short in re.findall(r"short by ([\d.]+) GB", str(refusal.value.report))]
+    assert (least.bytes - least.capacity) / 1e9 <= min(shorts) * 1.01
+    return least
 
 
 @pytest.mark.parametrize(("name", "more"), [("gpt3-175b", {}), ("llama-3.2-1b", {"ends": False})])

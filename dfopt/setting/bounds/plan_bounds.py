@@ -89,12 +89,17 @@ class PlanBounds:
             If the weights, gradients, optimizer state and saved activations of a stage exceed the capacity: with what
             a chip would have to hold, before anything is solved.
         """
-        if not capacities(instance.system.chip):
+        limits = capacities(instance.system.chip, instance.assumptions.memory_reserve)
+        if not limits:
             return
         states, several = self.least_states(instance), len(self._of(instance.setting).kinds) > 1
-        for stage in self.stages(instance):
-            name = stage.name if several else "the heaviest stage"
-            left(instance, held(instance, stage, states), f"{name} needs at least")
+        books = {stage: held(instance, stage, states) for stage in self.stages(instance)}
+
+        def lacking(stage: PipelineStage) -> float:
+            return max(sum(books[stage].get(tier, {}).values()) - most for tier, most in limits.items())
+
+        fullest = max(books, key=lacking)
+        left(instance, books[fullest], f"{fullest.name if several else 'the heaviest stage'} needs at least")
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
         """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
