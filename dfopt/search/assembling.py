@@ -135,8 +135,9 @@ def proof_of(
     for verb, state in (("excluded", "pruned_by_bound"), ("left open", "limit")):
         if whole := sum(one.status == state for one in apart):
             listed += f", and all of {whole} other graphs {verb} unlisted, by what all chips have to do at least"
+    listed = listed.removeprefix(", and ")
     sizes = len({record.tile_count for record in records})
-    what = "plan" if len(records) == 1 else "plans" if sizes == 1 else "plans and tile counts"
+    what = "plan" if len(records) == 1 else "plans" if sizes <= 1 else "plans and tile counts"
     if len(graphs) > 1:
         each, ways = (len({getattr(one, name) for one in graphs}) for name in ("microbatch", "variant"))
         said = [f"{each} microbatch sizes"] * (each > 1) + [f"{ways} ways to compute"] * (ways > 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -29,6 +28,7 @@ from dfopt.setting.roofline import least_step
 
 _GRACE_S = 1.0  # beyond the limit while no mapping is known at all
 _SAME = 1e-12
+_OPEN = "limit", "not_reached"
 _REPORT_S = 1.0  # between two reports, but of better mappings
 
 
@@ -327,13 +327,10 @@ class Search:
             return KeyboardInterrupt()
         records: list[PlanRecord | GraphRecord] = [*self.records]
         records += [self.apart] if self.apart is not None else []
-        open_ = [record for record in records if record.status in ("limit", "not_reached")]
+        open_ = [record for record in records if record.status in _OPEN]
         if open_ or self.unsolved is not None:
-            counts = Counter(record.status for record in records)
-            known = f"of {len(records)} plans {counts['infeasible'] + counts['infeasible_per_level']} do not fit,"
-            known += f" {len(open_)} are open"
             least = min((record.bound for record in records if record.bound is not None), default=0.0)
-            return NoSolution(least, self._seconds(), known)
+            return NoSolution(least, self._seconds(), _counted(self.peers or (self,)))
         beaten = [r.level_bound or 0.0 for r in self.records if r.status.startswith("pruned")]
         beaten += [self.apart.bound] if self.apart is not None else []
         if beaten and np.isfinite(self.ceiling):
@@ -345,6 +342,15 @@ class Search:
         if len(self.reasons) == 1:
             return Infeasible(self.reasons[0])
         return Infeasible("no plan fits:\n  " + "\n  ".join(dict.fromkeys(self.reasons)))
+
+
+def _counted(searches: Sequence[Search]) -> str:
+    """How many plans of some searches, listed as far as there was time, may be solutions."""
+    listed, given_up = sum(len(each.bounds) for each in searches), sum(each.apart is not None for each in searches)
+    left = [each.bounds if each.apart else {r.plan for r in each.records if r.status in _OPEN} for each in searches]
+    open_ = sum(map(len, left))
+    others = f", and of {given_up} of {len(searches)} graphs not all plans are listed" if given_up else ""
+    return f"{open_:,} of {listed:,} plans {'is' if open_ == 1 else 'are'} open{others}"
 
 
 def failure_of(searches: Sequence[Search]) -> SolveError | KeyboardInterrupt:

@@ -98,7 +98,8 @@ class JointSearch(KnownSearch):
             self.levelled = frozenset(plan for plan in self.legal if not joint[plan])
             self._bound_all([*self.levelled])
             yield from self._steps([plan for plan in self.legal if joint[plan]], self.check_time)
-        except OutOfTime:  # before all plans had a bound
+        except (OutOfTime, KeyboardInterrupt) as ended:  # before all plans had a bound
+            self.stopped |= isinstance(ended, KeyboardInterrupt)
             self._give_up_graph(low, late=True)
 
     def together(self, legal: list[Plan]) -> None:

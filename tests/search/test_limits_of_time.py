@@ -22,10 +22,11 @@ from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
 from dfopt.fusion.clock import OutOfTime
 from dfopt.milp import Solution, Termination, worker
-from dfopt.search import candidate, families, nodes
+from dfopt.search import candidate, families, nodes, racing
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
 from dfopt.search.space import together
+from dfopt.search.starts import proposing
 from dfopt.search.verify import verify
 from dfopt.sharding import interchip
 
@@ -208,6 +209,31 @@ def test_no_size_fits_only_if_that_is_known_of_each() -> None:
     assert failure_of([failed(too_big), failed(Infeasible("too wide"))]) is too_big
     assert failure_of([failed(too_big), failed(later), failed(sooner)]) is sooner
     assert isinstance(failure_of([failed(too_big), failed(later), failed(KeyboardInterrupt())]), KeyboardInterrupt)
+
+
+def test_all_plans_of_all_graphs_are_counted_where_none_has_a_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When time is up as soon as all are bounded, and when it is before any is listed."""
+    monkeypatch.setattr(proposing, "_LARGE", np.inf)
+    monkeypatch.setattr(racing, "_UNTIL_STARTS", np.inf)
+    alone = df.optimize("gpt2-small", "sn10-8-ring", microbatch=1, sensitivity=False)
+    plans = 4 * len({record.plan for record in alone.plans})  # in each of four sizes
+    monkeypatch.setattr(JointSearch, "_out_of_time", lambda search, _: hasattr(search, "heap"))
+    with pytest.raises(NoSolution, match=f"; {plans} of {plans} plans are open\\)"):
+        df.optimize("gpt2-small", "sn10-8-ring")
+    monkeypatch.setattr(JointSearch, "_out_of_time", lambda *_: True)
+    with pytest.raises(NoSolution, match="0 of 0 plans are open, and of 4 of 4 graphs not all plans are listed"):
+        df.optimize("gpt2-small", "sn10-8-ring")
+
+
+def test_ctrl_c_while_plans_are_bounded_loses_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(proposing, "_LARGE", -1)
+    monkeypatch.setattr(JointSearch, "_bound_all", pressed)
+    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
+    assert result.status == "interrupted_with_solution" and 0 < result.bound <= result.value
+    assert result.proof.startswith("of 0 plans with 4 microbatch sizes: all of 4 other graphs left open unlisted, by")
 
 
 def test_the_clock_is_asked_before_more_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
