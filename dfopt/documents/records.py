@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from dfopt.documents.base import Document, Part
+from pydantic import BaseModel
 
 __all__ = ["digest", "json_text"]
 
 _MANY: Final = 1000  # of a list; a shorter one is data like all else
 
 
-def _fields(document: Document) -> Iterator[tuple[str, Any, tuple[Part, ...]]]:
+def _fields(document: BaseModel) -> Iterator[tuple[str, Any, tuple[BaseModel, ...]]]:
     """Keys of the data of a document, each with its data, or with the records of a long list."""
     described = type(document).model_fields
     lists = {
@@ -23,12 +22,12 @@ def _fields(document: Document) -> Iterator[tuple[str, Any, tuple[Part, ...]]]:
         for name, value in document
         if isinstance(value, tuple) and len(value) > _MANY and not described[name].serialization_alias
     }
-    data = document.model_copy(update=dict.fromkeys(lists, ())).to_data()
-    for key, value in data.items():
+    rest: Any = document.model_copy(update=dict.fromkeys(lists, ()))  # a document
+    for key, value in rest.to_data().items():
         yield key, value, lists.get(key, ())
 
 
-def digest(document: Document) -> str:
+def digest(document: BaseModel) -> str:
     """16 hex digits of the data of a document, whatever the order of its keys."""
     sha = hashlib.sha256()
 
@@ -49,7 +48,7 @@ def digest(document: Document) -> str:
     return sha.hexdigest()[:16]
 
 
-def json_text(document: Document, ascii_only: bool = False) -> Iterator[str]:
+def json_text(document: BaseModel, ascii_only: bool = False) -> Iterator[str]:
     """A document as JSON, in pieces: an entry a line, and of long lists a record a line."""
 
     def text(data: Any, **style: Any) -> str:
