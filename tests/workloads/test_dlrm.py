@@ -310,7 +310,7 @@ def test_the_model_of_mlperf() -> None:
     [
         ("dlrm-v2-mlperf", {}, {"dp": 8}),
         ("dlrm-v2-mlperf", {"interaction": "dot", "batch": 8192}, {"tp": 8}),
-        ("dlrm-a", {"batch": 4096}, {"dp": 8}),
+        ("dlrm-a", {"batch": 4096, "bottom_layers": 2, "top_layers": 4}, {"dp": 8}),
     ],
 )
 def test_a_model_solves(name: str, change: dict[str, Any], plan: dict[str, int]) -> None:
