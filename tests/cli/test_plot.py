@@ -27,7 +27,8 @@ options: {tp: 4}
 def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two results and a sweep."""
     folder = tmp_path_factory.mktemp("plots")
-    words = ("solve", "gpt2-small", "sn10-8-ring", "--phase", "training", "--zero", 0, "--no-sensitivity", "-q", "-o")
+    words = ("solve", "gpt2-small", "sn10-8-ring", "--phase", "training", "--zero", 0, "--recompute", "none")
+    words = (*words, "--no-sensitivity", "-q", "-o")
     assert call(*words, folder / "one.json", "--tp", 2, "--pp", 4).code == 0
     assert call(*words, folder / "two.json", "--tp", 8).code == 0
     (folder / "small.yaml").write_text(STUDY)
