@@ -37,11 +37,11 @@ QUESTIONS: Final = (
     Question(f"llama-3.1-70b {_SIZE}=8 {_TRAIN} --param seq=8192 --batch 512", 62.696),
     Question(f"llama-3.1-70b {_SIZE}=4 {_TRAIN} --param seq=8192 --batch 512", 126.066),
     Question(f"llama-3.1-8b {_SIZE}=8 {_TRAIN} --param seq=8192 --batch 256", 3.67793),
-    Question(f"llama-3.1-8b h100-256 {_TRAIN} --param seq=8192 --batch 1024", 3.69907),
-    Question(f"qwen3-235b-a22b {_SIZE}=8 {_TRAIN} --param seq=4096 --batch 512", 16.3822),
+    Question(f"llama-3.1-8b h100-256 {_TRAIN} --param seq=8192 --batch 1024", 3.54377),
+    Question(f"qwen3-235b-a22b {_SIZE}=8 {_TRAIN} --param seq=4096 --batch 512", 15.6639),
     Question("gpt3-175b a100-512 --param mode=training --batch 1536", 32.3636),
     Question("deepseek-v3 h200-32 --phase decode --batch 256 --context 4096", 0.0111343),
-    Question("dlrm-793b h100-256", 0.00678709),
+    Question("dlrm-793b h100-256", 0.00639336),
 )
 
 
