@@ -34,7 +34,7 @@ from dfopt.studies.packing import Tasks
 
 SAME = 1e-12
 DENSE, EXPERTS, OTHER = ("llama-68m", "qwen3-0.6b", "llama-3.2-1b"), ("qwen3-30b-a3b",), ("gpt2-small", "vit-b-16")
-SYSTEMS = ("h100-8", "a100-8", "b200-8", "tpu-v5e-256:8", "sn40l-16-ddr", "mi300x-8")
+SYSTEMS = ("h100-8", "a100-8", "b200-8", "tpu-v5e-256:8", "sn40l-16-ddr", "sn40l-16-ddr", "mi300x-8")
 SERVING = ("prefill", "decode", "verify", "mixed")
 
 
@@ -106,7 +106,7 @@ OPTIONS = (
     Option("--pp", "options", "pp", lambda d: [1, 2], chance=0.2),
     Option("--dp", "options", "dp", lambda d: [1, 2], _free("pp"), 0.15),
     Option("--mp", "options", "mp", lambda d: [1, 2], lambda d: d.graph not in OTHER),
-    Option("--ep", "options", "ep", lambda d: [2, 4], lambda d: d.graph in EXPERTS and _free("mp")(d), 0.5),
+    Option("--ep", "options", "ep", lambda d: [2, 4], lambda d: d.graph in EXPERTS and _free("mp")(d), 1.0),
     Option("--attention-dp", "options", "attention_dp", lambda d: [2], _one_axis, 0.2),
     Option("--cp", "options", "cp", lambda d: [2], _one_axis, 0.2),
     Option("--module", "options", "modules", lambda d: [{"mixer": "n"}], lambda d: _serves(d) and _free("cp")(d), 0.2),
@@ -127,12 +127,12 @@ OPTIONS = (
     Option("--tp-comm-overlap", "options", "tensor_overlap", lambda d: ["none", "ring"], chance=0.12),
     Option("--two-batch-overlap", "options", "two_batch_overlap", lambda d: [False], chance=0.12),
     Option("--context", "parameters", "context", lambda d: [64, 512], _phase("decode", "verify"), 1.0),
-    Option("--window", "parameters", "draft", lambda d: [3], _phase("verify"), 0.5),
+    Option("--window", "parameters", "draft", lambda d: [3], _phase("verify"), 0.55),
     Option("--tree", "parameters", "tree", lambda d: [[0, 1, 1]], lambda d: d.phase == "verify" and _plain(d), 1.0),
     Option("--segments", "parameters", "segments", lambda d: ["1x64@0,7x1@128"], _phase("mixed"), 1.0),
     Option("--prompt", "parameters", "seq", lambda d: [128, 256], _phase("prefill", "training", "forward"), 0.5),
-    Option("--hit", "parameters", "hit", lambda d: [64], lambda d: "seq" in d.parameters and d.phase == "prefill", 0.7),
-    Option("--param", "parameters", "ends", lambda d: [True, False], lambda d: _trains(d) and d.graph in DENSE, 0.4),
+    Option("--hit", "parameters", "hit", lambda d: [64], lambda d: "seq" in d.parameters and d.phase == "prefill", 1.0),
+    Option("--param", "parameters", "ends", lambda d: [True, False], lambda d: _trains(d) and d.graph in DENSE, 0.6),
     Option("--set", "set", "overlap", lambda d: ["perfect", "compute_memory"]),
     Option("--set", "set", "chip.dram.bandwidth", lambda d: ["1 TB/s"]),
     Option("--assume", "assumptions", "", lambda d: ["default", "auto"], chance=0.2),
