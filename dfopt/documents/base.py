@@ -14,7 +14,6 @@ Built in Python, ``Graph(name=...)`` needs no ``schema=``, floats are SI, and er
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
@@ -37,7 +36,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from dfopt.documents.files import write_text
-from dfopt.documents.records import digest, json_text
+from dfopt.documents.records import canonical, digest, json_text
 from dfopt.documents.strict_types import tighten
 from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.documents.uncollected import uncollected
@@ -235,8 +234,7 @@ class Named(Document):
 
 def digest_of(data: Mapping[str, Any]) -> str:
     """16 hex digits of JSON-able data, see :meth:`Document.digest`."""
-    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical(data)).hexdigest()[:16]
 
 
 def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomError:

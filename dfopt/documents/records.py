@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-__all__ = ["digest", "json_text"]
+__all__ = ["canonical", "digest", "json_text"]
 
 _MANY: Final = 1000  # of a list; a shorter one is data like all else
 
@@ -27,22 +27,20 @@ def _fields(document: BaseModel) -> Iterator[tuple[str, Any, tuple[BaseModel, ..
         yield key, value, lists.get(key, ())
 
 
+def canonical(data: Any) -> bytes:
+    """JSON-able data in the one form that digests are taken of, whatever the order of its keys."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
 def digest(document: BaseModel) -> str:
-    """16 hex digits of the data of a document, whatever the order of its keys."""
+    """16 hex digits of the data of a document, those of :func:`dfopt.documents.base.digest_of`."""
     sha = hashlib.sha256()
-
-    def put(data: Any) -> None:
-        sha.update(json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
-
     for number, (key, value, records) in enumerate(sorted(_fields(document), key=lambda field: field[0])):
-        sha.update(b"," if number else b"{")
-        put(key)
-        sha.update(b":")
+        sha.update((b"," if number else b"{") + canonical(key) + b":")
         if not records:
-            put(value)
+            sha.update(canonical(value))
         for place, record in enumerate(records):
-            sha.update(b"," if place else b"[")
-            put(record.model_dump(mode="json", by_alias=True))
+            sha.update((b"," if place else b"[") + canonical(record.model_dump(mode="json", by_alias=True)))
         sha.update(b"]" if records else b"")
     sha.update(b"}")
     return sha.hexdigest()[:16]

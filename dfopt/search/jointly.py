@@ -69,9 +69,6 @@ class JointSearch(KnownSearch):
         """Go over the legal plans of several searches: always a step of the one with the least bound."""
         largest = max(searches, key=lambda one: one.setting.graph.microbatch)
         plans = 0 if largest.found else largest._count_plans() * len(searches)
-        listed: list[int] = []
-        for search in searches:
-            search.listed = listed
         race(searches, [search._all_steps() for search in searches], plans)
         for search in searches:
             if search.levelled:  # their stages are chosen with the sharding
@@ -93,7 +90,6 @@ class JointSearch(KnownSearch):
                 self._give_up_graph(low, late)
                 return
         try:
-            self.listed.append(len(self.legal))
             joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
             self.levelled = frozenset(plan for plan in self.legal if not joint[plan])
             self._bound_all([*self.levelled])

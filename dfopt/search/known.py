@@ -24,8 +24,6 @@ _MOST_PLANS = 100_000  # that are listed of all graphs, where the first has no m
 class KnownSearch(Search):
     """A search that keeps what is found of every unit, and fuses schemes of all kernels once for all nodes."""
 
-    listed: list[int]
-    """How many plans each search has listed."""
     levelled: frozenset[Plan] = frozenset()  # whose stages are chosen with the sharding
     busy: list[Entry]  # with which a step is taken
     nodes: Nodes
@@ -70,7 +68,8 @@ class KnownSearch(Search):
     @property
     def crowded(self) -> bool:
         """Whether the plans of one graph more would be too many."""
-        return sum(self.listed) + max(self.listed, default=0) > _MOST_PLANS
+        listed = [len(peer.bounds) for peer in self.peers]
+        return sum(listed) + max(listed, default=0) > _MOST_PLANS
 
     def proven(self) -> float:
         """The step time that no mapping of the search beats, as far as that is shown."""
