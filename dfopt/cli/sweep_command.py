@@ -57,7 +57,9 @@ def sweep(
             beside = {"--csv": csv, "--parquet": parquet, "--results": results, "--heat-map": maps, "--check": check}
             if others := ", ".join(option for option, given in beside.items() if given):
                 raise PlanError(f"--dry-run: it only lists cells, leave out {others}, or use --no-solve instead")
-            _list(collect(study, *([path] if store is not None or path.exists() else [])), share, as_json)
+            if store is not None and not path.exists():
+                typer.echo(f"dfopt: {path} does not exist yet: no cell is solved", err=True)
+            _list(collect(study, *([path] if path.exists() else [])), share, as_json)
             return
         for file in (csv, parquet):
             if file is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,6 +44,10 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
             with open(part, "rb") as file:
                 os.fsync(file.fileno())
             os.replace(part, target)
+            with suppress(OSError):  # the new name is to be on the disk before what is added; not all systems can
+                folder = os.open(target.parent, os.O_RDONLY)
+                os.fsync(folder)
+                os.close(folder)
     except OSError as error:
         _refuse(path, error)
     finally:

@@ -4,6 +4,7 @@ What is guaranteed: a line is written with one call and is on the disk (``fsync`
 as done, so that a sweep that is killed, at any point, loses no cell that it has reported. Each line ends with a
 checksum. A line that is cut or damaged, wherever it stands, is moved to ``NAME.damaged`` beside the store, and its
 cell is solved again; the store is replaced in one step then. Of two lines with the same key the later one counts.
+A file that does not start as a store does is never changed, whatever it has.
 
 One sweep writes at a time, the one that holds the lock of ``NAME.lock`` beside the store (``filelock``). The lock ends
 with its process, however that dies; the empty file stays.
@@ -11,14 +12,16 @@ with its process, however that dies; the empty file stays.
 
 from __future__ import annotations
 
+import itertools
 import json
+import operator
 import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from filelock import FileLock, Timeout
 
@@ -60,16 +63,19 @@ class Store(AbstractContextManager["Store"]):
         self.set_aside = ""
         self.records: dict[str, Record] = {}
         os.close(self._open())  # where no file can be there is no lock to make either
+        parse(_read(self.path), path)  # nor where there is another file
         self._lock = FileLock(f"{self.path}.lock", blocking=False, thread_local=False)
         self._file = -1
         with _told(self.path, f"cannot be locked with {self._lock.lock_file}", _NAME):
+            if os.path.lexists(self._lock.lock_file) and os.path.getsize(self._lock.lock_file):  # a lock is empty
+                raise FileExistsError(0, "there is a file of that name which is no lock")
             try:
                 self._lock.acquire()
             except Timeout:
                 raise _refused(self.path, "another run writes to it", "wait for it, or name another store") from None
         try:
             self._file = self._open()  # once more: a sweep that has just ended may have replaced it
-            self.records, kept, damaged = parse(self.path.read_bytes(), path)
+            self.records, kept, damaged = parse(_read(self.path), path)
             if damaged:
                 self._replace(kept, damaged)
         except BaseException:
@@ -85,7 +91,8 @@ class Store(AbstractContextManager["Store"]):
         if written != len(lines):  # a full disk may take a part: do not let the next line start in the middle
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise _refused(self.path, "the disk is full", remedy)
-        os.fsync(self._file)
+        with _told(self.path, "cannot be written", remedy):
+            os.fsync(self._file)
         for record in records:
             self.records[str(record["cell"])] = record
 
@@ -101,13 +108,16 @@ class Store(AbstractContextManager["Store"]):
 
     def _open(self) -> int:
         with _told(self.path, "cannot be opened", _NAME):
+            if self.path.exists() and not self.path.is_file():
+                raise IsADirectoryError(0, "it is a folder, a device or a pipe")
             return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
 
     def _replace(self, kept: list[bytes], damaged: list[bytes]) -> None:
         """Put the good lines in place of the file in one step, after the others are safe beside it."""
-        beside = self.path.with_name(self.path.name + ".damaged")
+        names = (f"{self.path.name}.damaged{number or ''}" for number in itertools.count())
+        beside = next(file for file in map(self.path.with_name, names) if not os.path.lexists(file))
         with _told(self.path, f"damaged lines cannot be moved to {beside}", "make room there, or make it writable"):
-            _write(beside, b"".join(line + b"\n" for line in damaged), os.O_APPEND)
+            _write_new(beside, b"".join(line + b"\n" for line in damaged))
             with replaced(self.path) as part:
                 part.write_bytes(b"".join(kept))
             os.close(self._file)
@@ -119,12 +129,21 @@ class Store(AbstractContextManager["Store"]):
         self.set_aside = f"{lines} of {self.path} had no end or {were} damaged: moved to {beside}, {cells} solved again"
 
 
-def _write(path: Path, data: bytes, how: int) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o644)
-    with os.fdopen(file, "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
+def _read(path: str | os.PathLike[str]) -> bytes:
+    with _told(path, "cannot be read", "name a store that a sweep wrote"):
+        return Path(path).read_bytes()
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """Write a file that does not exist yet, whole or not at all."""
+    with open(path, "xb") as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            path.unlink()
+            raise
 
 
 def line_of(record: Record) -> bytes:
@@ -152,16 +171,20 @@ def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
     """
     found: dict[str, Record] = {}
     for path in paths:
-        with _told(path, "cannot be read", "name a store that a sweep wrote"):
-            data = Path(path).read_bytes()
-        for key, record in parse(data, path)[0].items():
+        for key, record in parse(_read(path), path)[0].items():
             if key not in found or "figures" in record or "figures" not in found[key]:
                 found[key] = record
     return found
 
 
 def parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record], list[bytes], list[bytes]]:
-    """The records by cell, the lines that hold them, and those that are damaged."""
+    """The records by cell, the lines that hold them, and those that are damaged.
+
+    Raises
+    ------
+    DocumentError
+        If it is no file that dfopt began: it must be empty, or its first line a record, if need be a damaged one.
+    """
     found: dict[str, Record] = {}
     kept, damaged = [], []
     lines = data.split(b"\n")
@@ -170,21 +193,22 @@ def parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record],
         record = _record(line, path, number)
         if record is None:
             damaged.append(line)
+            if number == 1 and not _is_begun(line, cut=False):
+                _refuse_foreign(line, path)
         else:
             kept.append(line + b"\n")
             found[record["cell"]] = record
     if tail:
         damaged.append(tail)
-    # A file that has damaged lines only may be anything: a person's notes must not be moved out of their file.
-    if damaged and not kept and not any(_may_be_cut(line) for line in damaged):
-        message = f"line 1: found {shown(damaged[0].decode(errors='replace'))}, expected a record of schema {SCHEMA!r}"
-        raise _refused(path, message, "name a store that a sweep wrote, or a file that does not exist yet")
+        if not lines and not _is_begun(tail, cut=True):
+            _refuse_foreign(tail, path)
     return found, kept, damaged
 
 
-def _may_be_cut(line: bytes) -> bool:
-    """Whether it starts as a record does; a file system may fill what was not written with zeros."""
-    return line.startswith(_START) or _START.startswith(line) or not line.strip(b"\0")
+def _is_begun(line: bytes, cut: bool) -> bool:
+    """Whether a line that is no record starts as one does, up to one byte; where it is ``cut``, as far as it goes."""
+    start = _START[: len(line)] if cut else _START
+    return len(line) >= len(start) and sum(map(operator.ne, line, start)) <= (len(start) == len(_START))
 
 
 def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str, Any] | None:
@@ -196,7 +220,7 @@ def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str,
             return None
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict):
         return None
@@ -207,6 +231,11 @@ def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str,
     whole = schema == SCHEMA and all(isinstance(record.get(key), str) for key in ("cell", "status"))
     # without a checksum only what never had one: else its key may be what was damaged
     return record if whole and (checked is not None or set(record) <= _BEFORE) else None
+
+
+def _refuse_foreign(line: bytes, path: str | os.PathLike[str]) -> NoReturn:
+    message = f"line 1: found {shown(line[:99].decode(errors='replace'))}, expected a record of schema {SCHEMA!r}"
+    raise _refused(path, message, "name a store that a sweep wrote, or a file that does not exist yet")
 
 
 def _refused(path: str | os.PathLike[str], message: str, remedy: str) -> DocumentError:
@@ -223,7 +252,7 @@ def write_new(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
     """
     with _told(path, "cannot be written", _NAME):
         try:
-            _write(Path(path), b"".join(map(line_of, records)), os.O_EXCL)
+            _write_new(Path(path), b"".join(map(line_of, records)))
         except FileExistsError:
             raise _refused(path, "the file exists", "name a new one") from None
 

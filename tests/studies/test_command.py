@@ -60,8 +60,9 @@ def test_a_dry_run_lists_the_cells(words: Any, tmp_path: Path) -> None:
     part = json.loads(words("--shard", "1/2", "--dry-run", "--json")[1])["cells"]
     both = json.loads(words("--store", "mine.runs.1-of-2.jsonl", "--dry-run", "--json")[1])["cells"]
     assert [cell["status"] for cell in part] == ["optimal"] and len(both) == 2 and part[0] in both
-    code, out = words("--store", "no.jsonl", "--dry-run")  # a store that was named and is not there
-    assert code == 3 and "cannot be read" in out
+    code, out = words("--store", "new.jsonl", "--dry-run")  # the one that the sweep is going to make
+    assert code == 0 and "2 pending" in out
+    assert not (tmp_path / "new.jsonl").exists()
 
 
 def test_damaged_lines_are_told(words: Any, tmp_path: Path) -> None:
@@ -110,6 +111,7 @@ def test_another_version_is_told(words: Any, tmp_path: Path) -> None:
         ("--store no/runs.jsonl", 3, "cannot be opened"),
         ("--no-solve", 3, "cannot be read"),
         ("--results mine.yaml", 2, "cannot be made"),
+        ("--store mine.yaml", 3, "line 1: found 'schema: dfopt/study/1', expected a record"),
     ],
 )
 def test_bad_options_are_told_before_the_work(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.documents.store import SCHEMA, Store, read_records, write_new
+from dfopt.documents.store import SCHEMA, Store, line_of, read_records, write_new
 from dfopt.errors import DocumentError
 
 FIGURES = {"step_time_s": 0.1, "plan": {"tp": 8}}
@@ -125,13 +125,82 @@ def test_a_flipped_bit_anywhere_is_noticed(data: st.DataObject, tmp_path_factory
     assert read_records(path) == records
 
 
-@pytest.mark.parametrize("text", ["schema: dfopt/study/1\nname: mine\n", "notes", '{"a": 1}\n', "[1]\n[2]\n"])
-def test_what_is_no_store_is_left_alone(path: Path, text: str) -> None:
-    path.write_text(text)
+LINE = line_of({"cell": "a", "status": "optimal"})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"schema: dfopt/study/1\nname: mine\n",
+        b"notes",
+        b'{"a": 1}\n',
+        b"[1]\n[2]\n",
+        b"# notes\n\ntext\n",
+        b"\n",
+        b"\n\n",
+        b"\0" * 99,
+        b"\0\n" + LINE,
+        b"# what a store has:\n\n" + LINE,
+        b" " + LINE,
+        b"{\n",
+        b"[" * 99_999,
+        LINE.replace(b"run", b"rim") * 2,
+    ],
+)
+def test_what_is_no_store_is_left_alone(path: Path, data: bytes) -> None:
+    """Only its start says that a file is a store: text may have empty lines, and lines that it quotes from stores."""
+    path.write_bytes(data)
     for read in (Store, read_records):
-        with pytest.raises(DocumentError, match="expected a record of schema 'dfopt/run/1'"):
+        with pytest.raises(DocumentError, match=r"line 1: found .* expected a record "):
             read(path)
-    assert path.read_text() == text and not path.with_name("runs.jsonl.damaged").exists()
+    assert path.read_bytes() == data and [*path.parent.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("size", [0, 1, 22, 23, 24, 40, len(LINE) - 1, len(LINE)])
+def test_an_empty_file_or_a_cut_record_is_a_store(path: Path, size: int) -> None:
+    path.write_bytes(LINE[:size])
+    with Store(path) as store:
+        store.append({"cell": "b", "status": "optimal"})
+    assert [*read_records(path)] == ["a", "b"][size < len(LINE) :]
+
+
+def test_files_beside_a_store_that_are_not_its_own(path: Path) -> None:
+    lock, damaged = path.with_name("runs.jsonl.lock"), path.with_name("runs.jsonl.damaged")
+    lock.write_text("versions\n")
+    with pytest.raises(DocumentError, match="there is a file of that name which is no lock"):
+        Store(path)
+    assert lock.read_text() == "versions\n"
+    lock.unlink()
+    damaged.write_text("a person's\n")
+    path.write_bytes(LINE + LINE[:30])
+    with Store(path) as store:
+        assert f"{damaged}1" in store.set_aside
+    assert damaged.read_text() == "a person's\n" and path.with_name("runs.jsonl.damaged1").exists()
+
+
+def test_a_full_disk_loses_nothing_that_was_counted(path: Path, tmp_path: Path) -> None:
+    """A limit on the size of files does what a full disk does: a part of the last line is taken, or none."""
+    words = (
+        "import resource, signal, sys; from dfopt.documents.store import Store, write_new\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)); store = Store(sys.argv[1])\n"
+        "try:\n    for i in range(99): store.append({'cell': str(i), 'status': 'optimal'})\n"
+        "except Exception as error: print(error)\n"
+        "try: write_new(sys.argv[1] + '.all', [{'cell': 'x' * 600, 'status': 'optimal'}])\n"
+        "except Exception as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", words, str(path)], capture_output=True, text=True, check=True)
+    assert "make room; the sweep goes on where it stopped" in done.stdout and "cannot be written" in done.stdout
+    records = read_records(path)
+    assert [*records] == [str(i) for i in range(len(records))] and len(records) > 3
+    with Store(path) as store:
+        assert not store.set_aside and len(store.records) == len(records)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["runs.jsonl", "runs.jsonl.lock"]
+
+
+def test_a_device_is_no_store() -> None:
+    with pytest.raises(DocumentError, match="it is a folder, a device or a pipe"):
+        Store("/dev/full")
+    assert not Path("/dev/full.lock").exists()
 
 
 def test_lines_of_a_newer_version_are_not_ours_to_move(path: Path) -> None:
