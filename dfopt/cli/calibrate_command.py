@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dfopt.cli.common import JsonFlag, app, argument, check_output, emit, errors, option
+from dfopt.cli.common import ForceFlag, JsonFlag, app, argument, check_output, emit, errors, option
 
 
 @app.command()
@@ -37,6 +37,7 @@ def calibrate(
         Literal["sustained", "burst"],
         option("rows that are taken of kernels: at the limit of power, as in training; or after a pause"),
     ] = "sustained",
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit shares of a machine's rates to measured training steps; the profile keeps where they come from."""

@@ -10,7 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import JsonFlag, ParamOpt, app, argument, check_output, emit, errors, importer, option
+from dfopt.cli.common import (
+    ForceFlag,
+    JsonFlag,
+    ParamOpt,
+    app,
+    argument,
+    check_folder,
+    check_output,
+    emit,
+    errors,
+    importer,
+    option,
+)
+
+_CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
 
 @app.command("list")
@@ -136,6 +150,7 @@ def schema(
 def import_hf(
     config: Annotated[Path, argument("PATH", "config.json of a Hugging Face model, or its folder")],
     output: Annotated[Path, option("file for the graph", "-o", "--output", metavar="FILE.yaml")],
+    force: ForceFlag = False,
 ) -> None:
     """Import a language model: writes its graph, for every phase, and says what it counts."""
     with errors():
@@ -162,6 +177,7 @@ def import_onnx(
     fold: Annotated[
         bool | None, option("draw layers that repeat once; default: if it halves the kernels", "--fold/--no-fold")
     ] = None,
+    force: ForceFlag = False,
 ) -> None:
     """Import an ONNX model: writes its graph and says what it counts."""
     with errors():
@@ -186,11 +202,13 @@ def import_dfmodel(
     overrides: Annotated[
         Path | None, option("a document of what the case leaves out", "--overrides", metavar="FILE")
     ] = None,
+    force: ForceFlag = False,
 ) -> None:
     """Import a DFModel case: writes graph.yaml, system.yaml, assumptions.yaml and the command to solve it."""
     with errors():
         from dfopt.frontends.dfmodel import write_case
 
+        check_folder("--output", output, _CASE)
         for line in write_case(case, output, overrides):
             typer.echo(line)
 
@@ -207,6 +225,7 @@ def import_calculon(
     overlaps: Annotated[
         bool, option("communication may be hidden, where no execution says whether it is", "--overlaps")
     ] = False,
+    force: ForceFlag = False,
 ) -> None:
     """Import a Calculon case: writes graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
 
@@ -216,6 +235,7 @@ def import_calculon(
         from dfopt.errors import DocumentError, Issue
         from dfopt.frontends.calculon import write_case
 
+        check_folder("--output", output, _CASE)
         if chips is not None and execution is not None:
             raise DocumentError(
                 str(execution), [Issue("$.num_procs", f"found an execution beside --chips {chips}", "give one of them")]

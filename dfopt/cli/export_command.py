@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dfopt.cli.common import app, argument, errors, importer, option
+from dfopt.cli.common import ForceFlag, app, argument, check_folder, errors, importer, option
 
 FolderOpt = Annotated[Path, option("folder for the files", "-o", "--output", metavar="DIR")]
 
@@ -17,11 +17,13 @@ def export(
     tool: Annotated[str, argument("TOOL", "megatron, deepspeed, torchtitan or nemo")],
     result: Annotated[Path, argument("RESULT", "a result document of a training step")],
     output: FolderOpt,
+    force: ForceFlag = False,
 ) -> None:
     """Write the mapping of RESULT as the arguments of TOOL, and list every decision that it cannot express."""
     with errors():
-        from dfopt.exports.folder import write_export
+        from dfopt.exports.folder import files_of, write_export
 
+        check_folder("--output", output, files_of(tool))
         for line in write_export(tool, result, output):
             typer.echo(line)
 
@@ -33,6 +35,7 @@ def import_megatron(
     result: Annotated[
         Path | None, option("the result they were exported from: its mapping is judged", metavar="RESULT")
     ] = None,
+    force: ForceFlag = False,
 ) -> None:
     """Import arguments of Megatron-LM: writes graph.yaml, pins.yaml and the command to solve it.
 
@@ -40,6 +43,9 @@ def import_megatron(
     arguments must be those of its export, and its mapping is written with the command to judge it.
     """
     with errors():
+        check_folder(
+            "--output", output, (f"{name}.yaml" for name in ("graph", "pins", "mapping", "system", "assumptions"))
+        )
         if result is not None:
             from dfopt.exports.folder import write_again
 

@@ -11,6 +11,7 @@ from dfopt import __version__, arguments
 from dfopt.cli.common import (
     WORKLOAD,
     AssumeOpt,
+    ForceFlag,
     GradientOverlapOpt,
     Grouped,
     JsonFlag,
@@ -23,6 +24,7 @@ from dfopt.cli.common import (
     TensorOverlapOpt,
     app,
     argument,
+    check_folder,
     check_output,
     emit,
     errors,
@@ -182,6 +184,7 @@ def solve(
     sensitivity: Annotated[bool, under(SEARCH, "what 10 % more of each resource brings")] = True,
     output: Annotated[Path | None, under(OUTPUT, "write the result document", "-o", "--output")] = None,
     quiet: Annotated[bool, under(OUTPUT, "no progress on stderr", "-q", "--quiet")] = False,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
     **axes: Any,
 ) -> None:
@@ -196,6 +199,8 @@ def solve(
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"))
+        if dump is not None:  # its other models are beside it
+            check_folder("--dump", dump.parent, (file.name for file in dump.parent.glob(f"{dump.stem}.*{dump.suffix}")))
         if kernel_by_kernel and (pin or p_max is not None):
             given = "--pin" if pin else "--p-max"
             raise PlanError(f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out")
@@ -319,6 +324,7 @@ def heat(
     seed: Annotated[int, option("seed of the solver", min=0)] = 0,
     solver: Annotated[str, option("of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
     output: Annotated[Path | None, option("write the report document", "-o", "--output")] = None,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""
@@ -348,6 +354,7 @@ def heat(
 def compare(
     files: Annotated[list[str], argument("RESULT RESULT...", "results of dfopt solve -o")],
     output: Annotated[Path | None, option("write a page too", "-o", "--output", metavar="FILE.html")] = None,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Put results side by side: their figures, and what differs."""

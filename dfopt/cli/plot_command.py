@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import StoreOpt, app, argument, cells_of, check_output, errors, option, what
+from dfopt.cli.common import ForceFlag, StoreOpt, app, argument, cells_of, check_output, errors, option, what
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
@@ -50,6 +50,7 @@ def plot(
     store: StoreOpt = None,
     stage: Annotated[int | None, option("of a timeline or of temperatures, as titles number them", min=0)] = None,
     microbatches: Annotated[int | None, option("of a schedule or trace, at most", min=1)] = None,
+    force: ForceFlag = False,
 ) -> None:
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto."""
     with errors():

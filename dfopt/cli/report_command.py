@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfopt import __version__
-from dfopt.cli.common import StoreOpt, app, argument, cells_of, check_output, errors, option, store_of, what
+from dfopt.cli.common import ForceFlag, StoreOpt, app, argument, cells_of, check_output, errors, option, store_of, what
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
@@ -35,6 +35,7 @@ def report(
     x: Annotated[str | None, option("of a sweep: across the scatter", metavar="COLUMN")] = None,
     y: Annotated[str | None, option("of a sweep: up the scatter", metavar="COLUMN")] = None,
     by: Annotated[str | None, option("of a sweep: a front for each value of it", metavar="COLUMN")] = None,
+    force: ForceFlag = False,
 ) -> None:
     """Write a result, answers to heat, an exploration or a sweep as one HTML file that needs no network."""
     with errors():

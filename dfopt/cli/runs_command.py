@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, argument, check_output, emit, errors, option
+from dfopt.cli.common import CsvOpt, ForceFlag, JsonFlag, ParquetOpt, app, argument, check_output, emit, errors, option
 
 # Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
 _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")
@@ -23,6 +23,7 @@ def runs(
     csv: CsvOpt = None,
     parquet: ParquetOpt = None,
     merge: Annotated[Path | None, option("write the records of all stores to a new one", metavar="FILE")] = None,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """List what the STOREs of sweeps have; also while a sweep writes to them."""

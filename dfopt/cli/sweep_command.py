@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, argument, emit, errors, option, store_of
+from dfopt.cli.common import (
+    CsvOpt,
+    ForceFlag,
+    JsonFlag,
+    ParquetOpt,
+    app,
+    argument,
+    check_folder,
+    check_output,
+    emit,
+    errors,
+    option,
+    store_of,
+)
 
 if TYPE_CHECKING:
     from dfopt.documents.study import Study
@@ -37,13 +50,13 @@ def sweep(
     dry_run: Annotated[bool, option("list the cells and their status, solve none", "--dry-run")] = False,
     check: Annotated[bool, option("exit with 1 unless every claim holds", "--check")] = False,
     quiet: Annotated[bool, option("no progress on stderr", "-q", "--quiet")] = False,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Solve every cell of a STUDY, resumably, and compare its claims with what was found."""
     with errors("; the same command goes on with the cells that are not solved yet"):
         from dfopt.cli.sweep_progress import SweepProgress
         from dfopt.cli.sweep_tables import report
-        from dfopt.documents.files import check_writable
         from dfopt.errors import PlanError
         from dfopt.studies.shard import Shard
         from dfopt.studies.sweep import collect, load_study
@@ -61,9 +74,10 @@ def sweep(
                 typer.echo(f"dfopt: {path} does not exist yet: no cell is solved", err=True)
             _list(collect(study, *([path] if path.exists() else [])), share, as_json)
             return
-        for file in (csv, parquet):
-            if file is not None:
-                check_writable(file)
+        check_output("--csv", csv, (".csv", ".txt"))
+        check_output("--parquet", parquet, (".parquet", ".pq"))
+        kept = Path(results or ".").glob("[0-9a-f]" * 16 + ".json")
+        check_folder("--results", results, (file.name for file in kept))
         if no_solve:
             runs = collect(study, path)
         else:

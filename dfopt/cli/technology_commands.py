@@ -10,6 +10,7 @@ import typer
 from dfopt import arguments
 from dfopt.cli.common import (
     AssumeOpt,
+    ForceFlag,
     JsonFlag,
     ParamOpt,
     SetOpt,
@@ -39,6 +40,7 @@ def derive(
     on: Annotated[
         str, option("stack whose package, limits and DRAM timings, or DRAM dies, the chip has", metavar="STACK")
     ] = "hbm3",
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Derive a chip from a technology and budgets: its components, what binds each, and what is left over."""
@@ -107,6 +109,7 @@ def explore_designs(
         int, option("processes that solve, of one thread each; the answer is the same for any number", min=1)
     ] = 1,
     quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Choose the sizes of a design for a workload: the best of all of them, with a proof."""
@@ -116,8 +119,7 @@ def explore_designs(
         from dfopt.show.exploration import exploration_report
         from dfopt.show.progress import ProgressLine
 
-        if output is not None:
-            check_output("--output", output, (".json", ".yaml", ".yml"))
+        check_output("--output", output, (".json", ".yaml", ".yml"))
         line = ProgressLine(quiet=quiet)
         try:
             made = explore(
@@ -153,6 +155,7 @@ def explore_designs(
 def import_deepflow(
     config: Annotated[Path, argument("CONFIG.yaml", "a hardware configuration of DeepFlow")],
     output: Annotated[Path, option("file for the design", "-o", "--output", metavar="FILE.yaml")],
+    force: ForceFlag = False,
 ) -> None:
     """Import a hardware configuration of DeepFlow: writes a design, and names what it leaves out."""
     with errors():

@@ -35,10 +35,10 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from dfopt.documents.files import write_text
+from dfopt.documents.files import check_writable, write_text
 from dfopt.documents.records import canonical, digest, json_text
 from dfopt.documents.strict_types import tighten
-from dfopt.documents.strict_yaml import dump_yaml, load_strict
+from dfopt.documents.strict_yaml import MAX_BYTES, dump_yaml, load_strict
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import (
     DocumentError,
@@ -216,7 +216,14 @@ class Document(Part):
         suffix = Path(os.path.realpath(path)).suffix.lower()
         if suffix not in (".json", ".yaml", ".yml"):
             refuse(path, f"found the suffix {suffix!r}, expected .yaml, .yml or .json", "name it so")
-        write_text(path, "".join(json_text(self)) if suffix == ".json" else dump_yaml(self.to_data()))
+        text = "".join(json_text(self)) if suffix == ".json" else dump_yaml(self.to_data())
+        if suffix == ".json" or len(text) < MAX_BYTES:
+            write_text(path, text)
+            return
+        beside = check_writable(Path(path).with_suffix(".json"), force=False)
+        self.dump(beside)
+        message = f"{len(text):,} bytes, and at most {MAX_BYTES:,} bytes of YAML are read"
+        refuse(path, message, f"it was written as {beside} instead")
 
     def digest(self) -> str:
         """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from dfopt.errors import refuse
 
+_COMMENTED: Final = (".yaml", ".yml", ".toml", ".args")  # formats whose first line says who wrote the rest
+_MARK: Final = re.compile(rb"# written by dfopt, crc32 ([0-9a-f]{8}): .*\n")
+_FORMS: Final = re.compile(  # of other formats, how they start or end when dfopt wrote them
+    rb"""\{\s*"schema":\s*"dfopt/(result|exploration|heat|calibration)/ | \{"traceEvents":.*"writer":"dfopt"
+    | <!DOCTYPE\ html>.*<meta\ name="generator"\ content="dfopt | <\?xml.*<dc:title>dfopt</ | \x89PNG.*Software\0dfopt
+    | %PDF.*/Creator\ \(dfopt\) | PAR1.*"writer":\ "dfopt" | [^\n]*\bstep_time_s,[^\n]*\butilization,
+    | \d+\ decisions\ of\ [^\n]*\ cannot\ express:\n | \\\*\ dfopt\ \*\\ | \*SENSE:Minimize\r?\nNAME\ +dfopt\b""",
+    re.DOTALL | re.VERBOSE,
+)
 
-def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Raise `DocumentError` if a file cannot be written, and leave no trace: told before the work, and not after it."""
+
+def is_written_here(path: Path) -> bool:
+    """Whether dfopt wrote a file, and nobody changed it since as far as it can tell; an empty file is nobody's."""
+    with open(path, "rb") as file:
+        head, size = file.read(4096), os.fstat(file.fileno()).st_size
+        if mark := _MARK.match(head):
+            file.seek(mark.end())
+            return zlib.crc32(file.read()) == int(mark[1], 16)
+        file.seek(max(size - 200_000, 0))
+        return not size or _FORMS.match(head + file.read()) is not None
+
+
+def check_writable(path: str | os.PathLike[str], force: bool = True) -> Path:
+    """Raise `DocumentError` if a file cannot be written, and leave no trace: told before the work, and not after it.
+
+    Without ``force`` it may not be one that dfopt did not write either.
+    """
     target = Path(os.path.realpath(path))
     try:
         if target.is_dir():
@@ -25,6 +51,9 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
             part = _beside(target)
             part.touch(exist_ok=False)
             part.unlink()
+        if not (force or _as_it_is(target) or not target.exists() or is_written_here(target)):
+            message = "is there, and is not as dfopt wrote it"
+            refuse(os.fspath(path), message, "name another file, or write over it with --force")
     except OSError as error:
         _refuse(path, error)
     return Path(path)
@@ -56,9 +85,22 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text as UTF-8, whole or not at all."""
+    """Write a text as UTF-8, whole or not at all; in formats with comments, the first line says who wrote it."""
+    if Path(path).suffix.lower() in _COMMENTED:
+        text = f"# written by dfopt, crc32 {zlib.crc32(text.encode()):08x}: replaced only while unedited\n{text}"
     with replaced(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
+
+
+def folder_of(path: str | os.PathLike[str]) -> Path:
+    """A folder, which is made if it does not exist; raises `DocumentError` if it cannot be."""
+    target = Path(path)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if target.is_file() else error.strerror or str(error)
+        refuse(os.fspath(path), f"cannot be a folder: {reason}", "name a new folder")
+    return target
 
 
 def _as_it_is(target: Path) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dfopt.documents.files import check_writable, write_text
+from dfopt.documents.files import check_writable, folder_of, write_text
 from dfopt.documents.result import Result
 from dfopt.errors import DocumentError, Issue, PlanError, did_you_mean, shown
 from dfopt.exports.decisions import decisions_of
@@ -15,7 +15,7 @@ from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron.arguments import Arguments
 from dfopt.frontends.megatron.files import option, read, words_of
 
-__all__ = ["LEFT_OUT", "again", "export", "write_again", "write_export"]
+__all__ = ["LEFT_OUT", "again", "export", "files_of", "write_again", "write_export"]
 
 LEFT_OUT = "not-expressed.txt"
 """The file that lists what a tool cannot say."""
@@ -43,11 +43,16 @@ def export(result: Result, tool: str, path: str = "<result>") -> Exported:
     return exported(TOOLS[tool], decisions)
 
 
+def files_of(tool: str) -> tuple[str, ...]:
+    """What the export of a tool writes, the file of its arguments first; nothing where there is no such tool."""
+    return (TOOLS[tool].file, LEFT_OUT, _RESULT) if tool in TOOLS else ()
+
+
 def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:
     """Write the arguments of a tool, what they do not say, and the result itself; the answer tells it all."""
     result = Result.load(path)
     made = export(result, tool, str(path))
-    target = _folder(folder)
+    target = folder_of(folder)
     chips = decisions_of(result, str(path)).chips
     first = f"{made.tool.title}, for {chips} ranks; data, tokenizer, learning rate and number of steps are yours"
     told = [f"{len(made.left_out)} decisions of {result.plan.label} that {made.tool.title} cannot express:"]
@@ -59,17 +64,6 @@ def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:
         write_text(target / name, text)
     result.dump(target / _RESULT)
     return [*(f"wrote {target / name}" for name in (*texts, _RESULT)), *told]
-
-
-def _folder(folder: str | Path) -> Path:
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = "it is a file" if target.is_file() else error.strerror or str(error)
-        issue = Issue("$", f"cannot be a folder: {reason}", "name a new folder")
-        raise DocumentError(str(target), [issue]) from None
-    return target
 
 
 def again(arguments: str | Path, path: str | Path) -> Result:
@@ -103,7 +97,7 @@ def _shown(arguments: Mapping[str, Any], name: str) -> str:
 def write_again(arguments: str | Path, path: str | Path, folder: str | Path) -> list[str]:
     """Write the mapping, graph, system and assumptions of the result beside some arguments, if both say the same."""
     result = again(arguments, path)
-    target = _folder(folder)
+    target = folder_of(folder)
     documents = {
         "mapping": result.mapping, "graph": result.graph, "system": result.system, "assumptions": result.assumptions,
     }  # fmt: skip

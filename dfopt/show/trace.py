@@ -92,6 +92,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
         "traceEvents": [*_names(result, said, {one["tid"] for one in found}), *found],
         "displayTimeUnit": "ns" if result.score.layer_time_s < 1e-4 else "ms",
         "otherData": {
+            "writer": "dfopt",
             "graph": result.mapping.graph,
             "system": result.mapping.system,
             "plan": plan.label,

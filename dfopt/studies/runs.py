@@ -104,6 +104,8 @@ def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "
         If pandas finds no library that writes Parquet.
     """
     try:
+        frame = frame.copy(deep=False)
+        frame.attrs["writer"] = "dfopt"  # in Parquet; CSV has no place for it
         with replaced(path) as part:
             (frame.to_csv if kind == "csv" else frame.to_parquet)(part, index=False)
     except ImportError:

@@ -47,7 +47,7 @@ def test_an_answer_whose_file_fails_after_all_is_printed(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "replace", full)
-    answer = call(*solve, "-o", path)
+    answer = call(*solve, "-o", path, "--force")
     assert answer.code == 3
     assert "step time" in answer.out
     assert "r.json: 1 problem\n  $: cannot be written: No space left on device" in answer.err

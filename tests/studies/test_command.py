@@ -107,11 +107,11 @@ def test_another_version_is_told(words: Any, tmp_path: Path) -> None:
         ("--heat-map chip", 2, "found 'chip', no figure of the study's frame"),
         ("--heat-map gap:chp", 2, "found 'chp', no axis of the study's frame; did you mean 'chip'?"),
         ("--dry-run --csv a.csv --check", 2, "leave out --csv, --check, or use --no-solve"),
-        ("--csv no/frame.csv", 3, "cannot be written"),
+        ("--csv no/frame.csv", 2, "cannot be written"),
         ("--store no/runs.jsonl", 3, "cannot be opened"),
         ("--no-solve", 3, "cannot be read"),
         ("--results mine.yaml", 2, "cannot be made"),
-        ("--store mine.yaml", 3, "line 1: found 'schema: dfopt/study/1', expected a record"),
+        ("--store mine.yaml", 3, "line 1: found '# written by dfopt, crc32 "),
     ],
 )
 def test_bad_options_are_told_before_the_work(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.files import write_text
+from dfopt.documents.files import folder_of, write_text
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Pins
 from dfopt.documents.placement import Item
@@ -184,8 +184,7 @@ def write_case(
     The answer says what was written, and the command that solves it.
     """
     case = load_case(application, system, execution, chips=chips, overlaps=overlaps)
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    target = folder_of(folder)
     write_text(target / "graph.yaml", dump_yaml(case.recipe))
     documents = {"system": case.system, "assumptions": case.assumptions}
     options = f"--assume {target}/assumptions.yaml"

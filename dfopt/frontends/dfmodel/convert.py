@@ -24,6 +24,7 @@ from pathlib import Path
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import AXES
+from dfopt.documents.files import folder_of
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Pins, Sharding
 from dfopt.documents.strict_yaml import load_strict
@@ -187,8 +188,7 @@ def write_case(path: str | Path, folder: str | Path, overrides: str | Path | Non
     The answer says what was written, and the command that solves it.
     """
     case = load_case(path, overrides)
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    target = folder_of(folder)
     documents = {"graph": case.graph, "system": case.system, "assumptions": case.assumptions, "pins": case.pins}
     for name, document in documents.items():
         document.dump(target / f"{name}.yaml")

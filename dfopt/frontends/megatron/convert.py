@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dfopt.documents.files import write_text
+from dfopt.documents.files import folder_of, write_text
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Pins
 from dfopt.documents.strict_yaml import dump_yaml
@@ -263,11 +263,7 @@ def write_run(path: str | Path, folder: str | Path) -> list[str]:
     The answer says what was written, what was not read, and the command that solves it on a system.
     """
     run = load_run(path)
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DocumentError(str(target), [Issue("$", f"no folder: {error.strerror}", "name a new folder")]) from None
+    target = folder_of(folder)
     write_text(target / "graph.yaml", dump_yaml(run.recipe))
     run.pins.dump(target / "pins.yaml")
     command = f"  dfopt solve {target}/graph.yaml SYSTEM --pins {target}/pins.yaml {' '.join(run.words())}"

@@ -75,7 +75,11 @@ def save(ax: Any, path: str | os.PathLike[str]) -> None:
     if suffix not in SUFFIXES:
         raise PlanError(f"save: found {str(path)!r}, expected a name that ends in {', '.join(SUFFIXES)}")
     # no dates, and ids from a fixed salt: the same picture is the same file
-    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
+    metadata = {
+        ".svg": {"Date": None, "Creator": "dfopt"},
+        ".pdf": {"CreationDate": None, "Creator": "dfopt"},
+        ".png": {"Software": "dfopt"},
+    }[suffix]
     with replaced(target) as part:
         _write(figure_with(ax), part, 0.08, format=suffix[1:], dpi=160, metadata=metadata)
 
