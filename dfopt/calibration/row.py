@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -145,13 +146,16 @@ class Untaken:
     reason: str
 
 
-def number(cells: Cells, column: str) -> int:
-    """A whole number; `Cannot` for what is none."""
+def number(cells: Cells, column: str, least: int = 1) -> int:
+    """A whole number of ``least`` or more; `Cannot` for what is none."""
     text = cells.get(column, "")
     try:
-        return int(float(text))
+        value = float(text)
     except ValueError:
         raise Cannot(f"{column} is not stated" if not text else f"{column}: found {text!r}, no number") from None
+    if not (value.is_integer() and least <= value <= 1e15):
+        raise Cannot(f"{column}: found {text!r}, expected a whole number of {least} or more")
+    return int(value)
 
 
 def measured(cells: Cells, column: str) -> float:
@@ -160,14 +164,14 @@ def measured(cells: Cells, column: str) -> float:
         value = float(cells[column])
     except ValueError:
         raise Cannot(f"{column} is not stated") from None
-    if not value > 0:
+    if not 0 < value < math.inf:
         raise Cannot(f"{column}: found {value:g}, expected more than 0")
     return value
 
 
 def maybe(cells: Cells, column: str) -> int | None:
     """A whole number, or nothing."""
-    return number(cells, column) if cells.get(column) else None
+    return number(cells, column, 0) if cells.get(column) else None
 
 
 def model_of(cells: Cells, seq: str, parameters: float) -> Model:

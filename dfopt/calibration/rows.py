@@ -11,7 +11,6 @@ FlashAttention (2022); on later chips a library does it at once, and skips what 
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +32,8 @@ from dfopt.calibration.row import (
     number,
     types_of,
 )
+from dfopt.documents.files import read_bytes
+from dfopt.documents.table import read_table
 from dfopt.errors import refuse
 
 __all__ = ["digest_of", "read_rows"]
@@ -43,18 +44,15 @@ def read_rows(path: str | Path) -> list[TrainingRow | Untaken]:
 
     Rows of other workloads are left out.
     """
-    with Path(path).open(encoding="utf-8", newline="") as lines:
-        reader = csv.DictReader(lines)
-        columns = set(reader.fieldnames or ())
-        form = next((read for needed, read in _FORMS if needed in columns), None)
-        if form is None:
-            wanted = ", ".join(needed for needed, _ in _FORMS)
-            refuse(str(path), f"found columns {', '.join(sorted(columns)) or 'none'}, expected one of {wanted}",
-                   "give a table of measured training steps")  # fmt: skip
-        rows = [cells for cells in reader if cells.get("workload", "LLM-train") == "LLM-train"]
+    columns, table = read_table(path)
+    form = next((read for needed, read in _FORMS if needed in columns), None)
+    if form is None:
+        wanted = ", ".join(needed for needed, _ in _FORMS)
+        refuse(str(path), f"found columns {', '.join(sorted(columns)) or 'none'}, expected one of {wanted}",
+               "give a table of measured training steps")  # fmt: skip
+    rows = [cells for cells in table if cells.get("workload", "LLM-train") == "LLM-train"]
     found: list[TrainingRow | Untaken] = []
     for count, cells in enumerate(rows, start=1):
-        cells = {name: (text or "").strip() for name, text in cells.items() if name is not None}
         name, source = _called(cells, count)
         try:
             found.append(form(cells, name, source))
@@ -65,7 +63,7 @@ def read_rows(path: str | Path) -> list[TrainingRow | Untaken]:
 
 def digest_of(path: str | Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def _called(cells: Cells, count: int) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from dfopt.documents.communication import CollectiveKind
 from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.factors import CollectiveFactor
 from dfopt.documents.system import System
+from dfopt.documents.table import Row, read_table
 from dfopt.errors import refuse
 from dfopt.physics.efficiency import one_bandwidth_share
 
@@ -58,22 +58,11 @@ BETWEEN: Final[dict[CollectiveKind, CollectiveFactor]] = {
 9.6 us in the model by which NCCL chooses (github.com/NVIDIA/nccl at 01afd20, src/graph/tuning.cc: ring, simple)."""
 
 
-def _rows(
-    path: str | Path, needed: tuple[str, ...], system: str, regime: Regime = "sustained"
-) -> Iterator[dict[str, str]]:
+def _rows(path: str | Path, needed: tuple[str, ...], system: str, regime: Regime = "sustained") -> Iterator[Row]:
     """Rows of a system; of a table that says how a chip was kept busy, those that were so."""
-    columns = _columns(path)
-    if missing := [name for name in needed if name not in columns]:
-        refuse(str(path), f"found no column {', '.join(missing)}", f"give a table with {', '.join(needed)}")
-    with Path(path).open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            if row["system"].startswith(system) and row.get("regime", regime) in (regime, *_REGIMES[regime]):
-                yield row
-
-
-def _columns(path: str | Path) -> list[str]:
-    with Path(path).open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines).fieldnames or ())
+    for row in read_table(path, needed)[1]:
+        if row["system"].startswith(system) and row.get("regime", regime) in (regime, *_REGIMES[regime]):
+            yield row
 
 
 def kernel_rows(
@@ -94,7 +83,7 @@ def kernel_rows(
     """
     kinds: dict[str, Path] = {}
     for path in map(Path, paths):
-        columns = _columns(path)
+        columns, _ = read_table(path)
         name = next((name for column, name in _KNOWN if column in columns), "matrix")
         if name in kinds:
             refuse(str(path), f"found a second table of {name}, after {kinds[name]}", "give one of each kind")
@@ -108,7 +97,7 @@ def kernel_rows(
 
 
 def _said(path: Path, regime: Regime) -> Regime | None:
-    return regime if "regime" in _columns(path) else None
+    return regime if "regime" in read_table(path)[0] else None
 
 
 def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
@@ -155,15 +144,16 @@ def gemm_rows(
     for row in _rows(path, ("system", "m", "n", "k", "latency_ms"), label, regime):
         if row.get("gemm_dtype", "bfloat16") != "bfloat16":
             continue
-        m, n, k = (int(row[axis]) for axis in ("m", "n", "k"))
+        m, n, k = (row.count(axis) for axis in ("m", "n", "k"))
+        taken = row.number("latency_ms") * 1e-3
         compute, moved = 2.0 * m * n * k / peak, 2.0 * (m * k + k * n + m * n)
         if compute >= moved / dram.bandwidth:
             count += 1
             limit = next(one for one in LIMITS if compute * peak >= one)
             rate = dram.bandwidth * one_bandwidth_share(memory, moved)
-            left = float(row["latency_ms"]) * 1e-3 - moved / rate
+            left = taken - moved / rate
             shares[limit].append(compute / max(left, 1e-300))
-            whole[limit].append(compute / (float(row["latency_ms"]) * 1e-3))
+            whole[limit].append(compute / taken)
     found: list[EfficiencyRow] = []
     for limit in LIMITS:
         if not shares[limit]:
@@ -197,14 +187,15 @@ def attention_rows(
     DocumentError
         For a table without a column, or without a shape of the system that has both ways; for one above the peak.
     """
-    shape = ("batch", "heads", "kv_heads", "seq", "head_dim", "causal")
-    seconds: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
-    for row in _rows(path, ("system", *shape, "way", "latency_ms"), label, regime):
-        seconds[tuple(row[name] for name in shape)][row["way"]] = float(row["latency_ms"]) * 1e-3
+    shape = ("batch", "heads", "kv_heads", "seq", "head_dim")
+    seconds: dict[tuple[int, ...], dict[str, float]] = defaultdict(dict)
+    for row in _rows(path, ("system", *shape, "causal", "way", "latency_ms"), label, regime):
+        sizes = tuple(row.count(name) for name in shape)
+        seconds[*sizes, row["causal"] == "True"][row["way"]] = row.number("latency_ms") * 1e-3
     found: list[tuple[float, float]] = []
     for (batch, heads, _, seq, dim, causal), ways in seconds.items():
         if {"forward", "backward"} <= set(ways):
-            flop = 2.0 * int(batch) * int(heads) * int(seq) ** 2 * int(dim) / (2 if causal == "True" else 1)
+            flop = 2.0 * batch * heads * seq**2 * dim / (2 if causal else 1)
             taken = ways["forward"] + ways["backward"]
             found.append((flop, sum(PASSES) * flop / system.chip.peak_flops / taken))
     if not found:
@@ -232,7 +223,7 @@ def memory_rows(
         refuse(system.name, "found several memories", "give a system whose chip has dram")
     table = _rows(path, ("system", "bytes", "latency_ms"), label, regime)
     found = [
-        (float(row["bytes"]), float(row["bytes"]) / (float(row["latency_ms"]) * 1e-3) / dram.bandwidth) for row in table
+        (row.number("bytes"), row.number("bytes") / (row.number("latency_ms") * 1e-3) / dram.bandwidth) for row in table
     ]
     if not found:
         refuse(str(path), f"found no kernel of a system {label!r}", "give kernels of this chip")
@@ -303,13 +294,13 @@ def node_factors(
     needed = ("system", "op_name", "num_gpus", "message_bytes", "latency_ms")
     terms: dict[CollectiveKind, list[tuple[float, float, float]]] = {}  # bytes that pass a link, and seconds
     for row in _rows(path, needed, label):
-        chips, sent = int(row["num_gpus"]), float(row["message_bytes"])
+        chips, sent = row.count("num_gpus"), row.number("message_bytes")
         kind = _KINDS.get(row["op_name"])
         if kind is None or sent < LARGE or not 1 < chips <= node.size:
             continue
         passes = 2 if kind == "all_reduce" else 1
         moved = passes * (chips - 1) / chips * sent / node.link_bandwidth
-        terms.setdefault(kind, []).append((moved, float(row["latency_ms"]) * 1e-3, system.collective_overhead))
+        terms.setdefault(kind, []).append((moved, row.number("latency_ms") * 1e-3, system.collective_overhead))
     if not terms:
         refuse(str(path), f"found no collective of a system {label!r}, of {LARGE} bytes or more", "give such rows")
     found = {kind: _affine(np.array(rows)) for kind, rows in terms.items()}

@@ -148,18 +148,10 @@ def _cells(source: str, store: Path | None) -> Any:
 
 
 def _rows(path: str) -> list[dict[str, str]]:
-    import csv
+    from dfopt.documents.table import read_table
+    from dfopt.errors import refuse
 
-    from dfopt.errors import DocumentError, Issue
-
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        remedy = "name a frame that `dfopt sweep --csv` wrote"
-        raise DocumentError(path, [Issue("$", f"cannot be read: {said}", remedy)]) from None
-    if not rows or any(None in row or None in row.values() for row in rows):
-        message = "found no rows" if not rows else "found rows of different lengths"
-        raise DocumentError(path, [Issue("$", f"{message}, expected a frame", "write it with `dfopt sweep --csv`")])
-    return rows
+    _, rows = read_table(path, most=500_000_000)
+    if not rows:
+        refuse(path, "found no rows, expected a frame", "write it with `dfopt sweep --csv`")
+    return list(rows)

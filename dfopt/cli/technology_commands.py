@@ -160,12 +160,9 @@ def import_deepflow(
     """Import a hardware configuration of DeepFlow: writes a design, and names what it leaves out."""
     with errors():
         from dfopt.documents.strict_yaml import load_strict
-        from dfopt.errors import refuse
         from dfopt.frontends.deepflow import read_design
 
         check_output("--output", output, (".yaml", ".yml"))
-        if not config.is_file():
-            refuse(str(config), "no such file", "give a hardware configuration of DeepFlow, a YAML file")
         made, unused = read_design(load_strict(config), config.stem, str(config))
         made.dump(output)
         typer.echo(f"{made.name}: {', '.join(made.technology.components)}")

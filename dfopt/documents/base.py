@@ -35,10 +35,10 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from dfopt.documents.files import check_writable, write_text
+from dfopt.documents.files import MAX_BYTES, check_writable, write_text
 from dfopt.documents.records import canonical, digest, json_text
 from dfopt.documents.strict_types import tighten
-from dfopt.documents.strict_yaml import MAX_BYTES, dump_yaml, load_strict
+from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import (
     DocumentError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,8 @@ from typing import Final, NoReturn
 
 from dfopt.errors import refuse
 
+MAX_BYTES: Final = 20_000_000
+"""What is read of a file at most, but of the JSON that dfopt writes."""
 _COMMENTED: Final = (".yaml", ".yml", ".toml", ".args")  # formats whose first line says who wrote the rest
 _MARK: Final = re.compile(rb"# written by dfopt, crc32 ([0-9a-f]{8}): .*\n")
 _FORMS: Final = re.compile(  # of other formats, how they start or end when dfopt wrote them
@@ -22,6 +25,54 @@ _FORMS: Final = re.compile(  # of other formats, how they start or end when dfop
     | \d+\ decisions\ of\ [^\n]*\ cannot\ express:\n | \\\*\ dfopt\ \*\\ | \*SENSE:Minimize\r?\nNAME\ +dfopt\b""",
     re.DOTALL | re.VERBOSE,
 )
+
+
+_UNREADABLE: Final[dict[type[Exception], tuple[str, str]]] = {
+    FileNotFoundError: ("no such file", "check the spelling and the folder you are in"),
+    IsADirectoryError: ("found a directory, expected a file", "name a file in it"),
+    PermissionError: ("permission denied", "make the file readable, e.g. with chmod +r"),
+}
+
+
+def check_size(size: int, name: str, most: int) -> None:
+    """Raise `DocumentError` for more bytes than are read of a file."""
+    if size > most:
+        message = f"{size:,} bytes or more, at most {most:,} are read"
+        refuse(name, message, "split the file, or is it the wrong one?")
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Pattern[bytes] | None = None) -> bytes:
+    """All of a file of at most so many bytes, or of any size if it starts as ``own`` says.
+
+    Raises
+    ------
+    DocumentError
+        If it cannot be read, before more of it is in memory.
+    """
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4096)
+            most = sys.maxsize if own and own.match(head) else most
+            check_size(os.fstat(file.fileno()).st_size, name, most)
+            raw = head + (
+                file.read() if most == sys.maxsize else file.read(most + 1 - len(head))
+            )  # a pipe has no size beforehand
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        refuse(name, *_UNREADABLE.get(type(error), (f"cannot be read: {error}", "check the path")))
+    check_size(len(raw), name, most)
+    return raw
+
+
+def read_text(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Pattern[bytes] | None = None) -> str:
+    """The same as text, which must be UTF-8, with or without a byte order mark."""
+    raw = read_bytes(path, most, own)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, column = raw.count(b"\n", 0, error.start) + 1, error.start - raw.rfind(b"\n", 0, error.start)
+        found = f"line {line}: found bytes that are not UTF-8, from column {column} on, expected text"
+        refuse(os.fspath(path), found, "save the file as UTF-8")
 
 
 def is_written_here(path: Path) -> bool:

@@ -9,25 +9,25 @@ stand for a huge one.
 from __future__ import annotations
 
 import json
-import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from dfopt.documents.files import MAX_BYTES, check_size, read_text
 from dfopt.documents.scalars import NO_LIMIT, resolve
 from dfopt.errors import DocumentError, Issue, json_path, refuse, repeated, shown
 
-MAX_BYTES: Final = 20_000_000
-MAX_JSON: Final = 500_000_000  # a result has a record of every plan, of which a search of executions has many
 MAX_DEPTH: Final = 64
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _BREAK = re.compile(r"[\x85\u2028\u2029]")  # line breaks to YAML 1.1 only: always escaped
 _DEEP: Final = f"nested more than {MAX_DEPTH} levels deep", "flatten it, or is it the wrong file?"
+_OWN: Final = re.compile(rb'\s*\{\s*"schema":\s*"dfopt/')  # a result has a record of every plan, which may be many
 _Steps = tuple[str | int, ...]
 
 
@@ -48,51 +48,18 @@ def load_strict(source: str | Path, unbounded: Callable[[object], bool] | None =
       $.a: line 2: duplicate key 'a', first on line 1 (keep one of them)
     """
     name = str(source) if isinstance(source, Path) else "<text>"
-    text = _read(source, name) if isinstance(source, Path) else source
-    _check_size(len(text), name)
+    as_json = isinstance(source, Path) and source.suffix.lower() == ".json"
+    text = read_text(source, own=_OWN if as_json else None) if isinstance(source, Path) else source
+    check_size(len(text), name, sys.maxsize if as_json else MAX_BYTES)
     if not text.strip():
         refuse(name, "the file is empty", "start it with a line such as 'schema: dfopt/graph/3'")
     if "\0" in text:
         refuse(name, "found a NUL byte, expected text", "this is a binary file; give a YAML or JSON file")
-    as_json = isinstance(source, Path) and source.suffix.lower() == ".json"
     data = _load_json(text, name, unbounded) if as_json else _Reader(text, name).read()
     if not isinstance(data, dict):
         kind = shown(data) if data is None or isinstance(data, list) else f"the single value {shown(data, 40)}"
         refuse(name, f"found {kind} at the top, expected a mapping", "start with 'key: value' lines")
     return data
-
-
-def _most(name: str) -> int:
-    """Bytes that are read of a file at most."""
-    return MAX_JSON if name.lower().endswith(".json") else MAX_BYTES
-
-
-def _check_size(size: int, name: str) -> None:
-    if size > (most := _most(name)):
-        message = f"{size:,} bytes or more, at most {most:,} are read"
-        refuse(name, message, "split the file, or is it the wrong one?")
-
-
-_UNREADABLE: Final[dict[type[Exception], tuple[str, str]]] = {
-    FileNotFoundError: ("no such file", "check the spelling and the folder you are in"),
-    IsADirectoryError: ("found a directory, expected a file", "name a file in it"),
-    PermissionError: ("permission denied", "make the file readable, e.g. with chmod +r"),
-}
-
-
-def _read(path: Path, name: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            _check_size(os.fstat(file.fileno()).st_size, name)  # before a byte of it is in memory
-            raw = file.read(_most(name) + 1)  # a pipe or a device has no size beforehand
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        refuse(name, *_UNREADABLE.get(type(error), (f"cannot be read: {error}", "check the path")))
-    _check_size(len(raw), name)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        refuse(name, f"line {line}: found bytes that are not UTF-8, expected text", "save the file as UTF-8")
 
 
 def _load_json(text: str, name: str, unbounded: Callable[[object], bool] | None) -> Any:

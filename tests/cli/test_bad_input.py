@@ -47,6 +47,10 @@ def text(name: str, content: str | bytes, *says: str, suffix: str = ".yaml") -> 
     return Case(name, "check F", BAD, says, other=content, suffix=suffix)
 
 
+def table(name: str, content: str | bytes | None, *says: str, words: str = "--kernels F") -> Case:
+    return Case(name, f"calibrate {words} -o c.yaml --system a100-512", BAD, says, other=content, suffix=".csv")
+
+
 def solve(name: str, options: str, code: int, *says: str, graph: Data = GRAPH, **changes: Any) -> Case:
     return Case(name, f"solve G S {options}", code, says, graph=graph, system=changed(SYSTEM, **changes))
 
@@ -59,6 +63,9 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{c}: &{c} [{', '.join(['*' + p] * 10)}]\n" for p, c in zip("abcdefg", "bcdefgh", strict=True)
 )
 BIG = changed(GRAPH, kernels__1__m=2**14, kernels__1__k=2**14, kernels__0__m=2**14, kernels__2__k=2**14)
+
+GEMM = "system,m,n,k,latency_ms\nx,8192,8192,8192,4\n"
+STEPS = "iter_time_ms,n_gpus\n1,2\n"
 
 CASES = [
     # --- graphs
@@ -232,6 +239,26 @@ CASES = [
     Case("runs of notes", "runs F", BAD, ("line 1: found '# notes'", "expected a record"), other="# notes\n\ntext\n"),
     Case("a folder", "check FOLDER", BAD, ("found a directory", "expected a file")),
     Case("missing file", "check nope.yaml", BAD, ("nope.yaml", "no such file", "check the spelling")),
+    text("30 MB of another's JSON", b'{"a": "' + b"x" * 30_000_000 + b'"}', "at most 20,000,000", suffix=".json"),
+    # --- tables
+    table("a missing table", None, "other.csv", "no such file", "check the spelling"),
+    table("an empty table", "", "line 1: found no column system, m, n, k, latency_ms"),
+    table("no text", b"system,m\n\xff\xfe\n", "line 2: found bytes that are not UTF-8, from column 1 on"),
+    table("a column of another name", GEMM.replace("n,k,", "n,kk,"), "line 1: found no column k"),
+    table("a column twice", GEMM.replace("n,k,", "n,n,"), "line 1: found column 'n' twice"),
+    table("a short row", GEMM + "x,1,2\n", "line 3: found 3 cells, expected 5 as in line 1"),
+    table("a row in quotes", GEMM + '"x,1,2,3,4\n', "line 3: found unexpected end of data"),
+    table("a field of 200 kB", GEMM + "x," + "1" * 200_000 + ",2,3,4\n", "line 3: found field larger than field limit"),
+    table("a NUL", GEMM + "x,\0,2,3,4\n", "line 3", "found", "expected"),
+    table(
+        "a size in floating point", GEMM + "x,1e9,2,3,4\n", "line 3, column 'm': found '1e9', expected a whole number"
+    ),
+    table("a size of nothing", GEMM + "x,1,,3,4\n", "line 3, column 'n': found '', expected a whole number"),
+    table("a time that is no number", GEMM + "x,1,2,3,nan\n", "line 3, column 'latency_ms': found 'nan', expected"),
+    table("a time below nothing", GEMM + "x,1,2,3,-4\n", "line 3, column 'latency_ms': found '-4', expected"),
+    table("steps without a column", STEPS, "line 1: found no column 'tp'", words="F"),
+    table("steps of no form", "a,b\n1,2\n", "found columns a, b", words="F"),
+    Case("a frame of no CSV", "plot F --kind pareto", BAD, ("line 2: found 1 cells",), other="a,b\n1\n", suffix=".csv"),
     # --- names
     Case("graph typo", "solve gpt3-175 S", BAD, ("'gpt3-175'", "did you mean 'gpt3-175b'", "dfopt list graphs")),
     Case(
@@ -361,8 +388,9 @@ def words_of(case: Case, folder: Path) -> list[str]:
     files = {"G": folder / "graph.yaml", "S": folder / "system.yaml"}
     write(folder, "graph.yaml", case.graph)
     write(folder, "system.yaml", case.system)
+    files["M"] = files["F"] = folder / f"other{case.suffix}"
     if case.other is not None:
-        files["M"] = files["F"] = write(folder, f"other{case.suffix}", case.other)
+        write(folder, files["F"].name, case.other)
     files |= {"FOLDER": folder, "OUT": folder / "out"}
     return [str(files.get(word, word)) for word in case.words.split()]
 

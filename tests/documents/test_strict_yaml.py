@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dfopt.documents import strict_yaml
+from dfopt.documents import files
 from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.errors import DocumentError, Issue
 
@@ -167,7 +167,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def denied(*args: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(strict_yaml, "open", denied, raising=False)
+    monkeypatch.setattr(files, "open", denied, raising=False)
     assert refused(file)[0].message == "permission denied"
 
 

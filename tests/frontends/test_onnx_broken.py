@@ -144,7 +144,7 @@ def test_a_file_that_is_no_whole_model_is_refused(tmp_path: Path, content: bytes
 
 
 def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
-    assert "found a folder" in refusal(tmp_path)
+    assert "found a directory" in refusal(tmp_path)
     assert "no such file" in refusal(tmp_path / "none.onnx")
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import AXES
-from dfopt.documents.files import folder_of
+from dfopt.documents.files import folder_of, read_text
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Pins, Sharding
 from dfopt.documents.strict_yaml import load_strict
@@ -54,9 +54,10 @@ def load_case(path: str | Path, overrides: str | Path | None = None) -> Imported
     path = Path(path)
     if path.suffix.lower() in (".json", ".yaml", ".yml"):
         return convert(load_strict(path), path.stem, overrides)
+    text = read_text(path)
     try:
-        return convert(case_of(path.read_text(encoding="utf-8"), str(path)), path.stem, overrides)
-    except (OSError, UnicodeDecodeError, KeyError) as error:
+        return convert(case_of(text, str(path)), path.stem, overrides)
+    except KeyError as error:
         refuse(str(path), f"found no DFModel setup: {error}", "expected JSON, or text as in user_input/setup.txt")
 
 

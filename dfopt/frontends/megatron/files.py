@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from dfopt.documents.base import issues_of
+from dfopt.documents.files import read_text
 from dfopt.documents.scalars import parse_scalar
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, refuse, shown
@@ -56,14 +57,11 @@ def words_of(path: str | Path) -> tuple[dict[str, Any], list[str]]:
     if file.suffix.lower() in (".yaml", ".yml", ".json"):
         given = {str(key).removeprefix("--").replace("_", "-"): value for key, value in load_strict(file).items()}
         return {key: value for key, value in given.items() if value is not False and value is not None}, []
+    text = read_text(file)
     try:
-        text = file.read_text(encoding="utf-8")
         if not re.match(r"(?:\s|\\\n|#[^\n]*\n)*--", text):
             return _of_script(text, name)
         return _options(shlex.split(text.replace("\\\n", " "), comments=True), name), []
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "no text in UTF-8"
-        refuse(name, f"cannot be read: {reason}", "name a file of arguments")
     except ValueError as error:
         refuse(name, f"cannot be read as shell words: {error}", "close the quotation")
 

@@ -8,6 +8,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import inliner
 
+from dfopt.documents.files import read_bytes
 from dfopt.errors import refuse
 
 __all__ = ["parse"]
@@ -15,14 +16,8 @@ __all__ = ["parse"]
 
 def parse(path: Path, file: str) -> onnx.ModelProto:
     """The model of a file, its functions taken apart; external data are not read."""
-    if path.is_dir():
-        refuse(file, "found a folder, expected a file", "name the .onnx file in it")
-    if not path.exists():
-        refuse(file, "no such file", "name an .onnx file")
     try:
-        model = onnx.load(file, format="protobuf", load_external_data=False)
-    except OSError as error:
-        refuse(file, f"cannot be read: {error.strerror}", "name a file that can be")
+        model = onnx.load_model_from_string(read_bytes(path, onnx.checker.MAXIMUM_PROTOBUF), format="protobuf")
     except DecodeError:
         refuse(file, "found no ONNX model, or one that was cut off", "export it again, in protobuf")
     if not model.graph.node:
