@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from collections.abc import Mapping as Mapping_
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,6 +20,7 @@ from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.sealed import Sealed
+from dfopt.documents.space import Space
 from dfopt.documents.system import System
 from dfopt.units import format as show_unit
 
@@ -139,8 +141,17 @@ class _Valued(Part):
         return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
 
 
+DIFFERENT = "mappings are different where their plans, their microbatches or what they compute again are"
+"""What `top` counts, in a sentence that every list of mappings prints."""
+
+
+def different(plan: Plan, variant: str | None) -> Hashable:
+    """What mappings that are different do not share: a plan has the number of its microbatches."""
+    return plan, variant
+
+
 class Alternative(_Valued):
-    """One of the next best mappings: of another plan, tile count, microbatch size or variant than those before it."""
+    """One of the next best mappings, different from those before it."""
 
     microbatch: int = Field(description="of the graph, or of one of the variants, that it maps")
     variant: str | None = Field(default=None, description="of that graph")
@@ -160,32 +171,6 @@ class Sensitivity(_Valued):
     proven: bool
 
 
-class Space(Part):
-    """How many mappings the search covered, as powers of ten; limits such as SRAM exclude some of them."""
-
-    plans: int
-    log10_shardings: float = Field(description="of one plan, at the degree of tensor parallelism with the most")
-    log10_stages: float = Field(description="of one plan: kernels drawn once, over the pipeline stages")
-    log10_fusions: float = Field(description="of one stage: ordered partitions of its kernels into convex blocks")
-    tile_counts: int
-    log10_total: float
-    exact: bool = Field(description="false: at least so many, where counting them all would take too long")
-
-    def __str__(self) -> str:
-        counts = {"sharding": self.log10_shardings, "stage": self.log10_stages, "fusion": self.log10_fusions}
-        parts = [f"{self.plans:,} plan{'' if self.plans == 1 else 's'}"]
-        parts += [_counted(log10, name) for name, log10 in counts.items() if log10 or name != "stage"]
-        parts += [f"{self.tile_counts} tile sizes"] if self.tile_counts > 1 else []
-        least = "" if self.exact else "at least "
-        return f"{' x '.join(parts)}: {least}{_counted(self.log10_total, 'mapping')}"
-
-
-def _counted(log10: float, name: str) -> str:
-    """So many of a thing: as a number up to a million, above as a power of ten."""
-    count = f"{10**log10:,.0f}" if log10 < 6 else f"10^{log10:.1f}"
-    return f"{count} {name}{'' if count == '1' else 's'}"
-
-
 class Provenance(Part):
     """Where the result came from, so that it can be repeated."""
 
@@ -196,6 +181,7 @@ class Provenance(Part):
     graph_digest: str
     system_digest: str
     assumptions_digest: str
+    variant_digests: tuple[str, ...] | None = Field(default=None, description="of the workload as it lost")
     seed: int
 
 

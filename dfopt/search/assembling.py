@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -20,9 +21,9 @@ from dfopt.documents.result import (
     Provenance,
     Result,
     Sensitivity,
-    Space,
     Status,
 )
+from dfopt.documents.space import Space
 from dfopt.documents.system import System
 from dfopt.documents.tokens import drawn
 from dfopt.milp import solver_version
@@ -33,6 +34,7 @@ from dfopt.search.solved import Solved
 from dfopt.setting.offloads import looked_at_later
 from dfopt.setting.plans import placed_dims
 
+Excluded = TypeVar("Excluded", PlanRecord, GraphRecord)
 _PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
 _ROUNDED = 1e-9  # relative: a gap that was asked for is reached to its last digits
 
@@ -103,6 +105,14 @@ def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRec
     bounds = [record.bound for record in records if record.bound is not None]
     levels = [record.level_bound for record in records if record.level_bound is not None]
     return min([*whole, *bounds]), min([*whole, *levels])
+
+
+def left_open(record: Excluded, kept: float, why: str) -> Excluded:
+    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished."""
+    name = {"pruned_by_bound": "bound", "pruned_per_level": "level_bound"}.get(record.status)
+    if name is None or getattr(record, name) >= kept * (1 - _ROUNDED):
+        return record
+    return record.model_copy(update={"status": "limit", "note": record.note or why})
 
 
 def status_of(gap: float, level_gap: float, asked: float, records: Sequence[PlanRecord]) -> Status:
@@ -250,6 +260,7 @@ def assemble(
             graph_digest=graph.digest(),
             system_digest=system.digest(),
             assumptions_digest=assumptions.digest(),
+            variant_digests=tuple(one.digest() for one in variants) or None,
             seed=asked.seed,
         ),
     )

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import GraphRecord, PlanRecord
+from dfopt.documents.result import GraphRecord, PlanRecord, different
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
@@ -124,7 +124,7 @@ class Search:
         bounds, top = self.bounds, self.options.request.top
         ready: list[tuple[float, float, str, Prepared]] = []
         # values that are reached, or that some start reaches; the last of the best ones is what others must beat
-        reached = [one.value for one in self.found]
+        reached = {one.different: one.value for one in self.found}
         promised = self.incumbent
         for plan in sorted(legal, key=lambda p: (bounds[p], p.label)):
             if bounds[plan] > promised * (1 + _SAME) or self._out_of_time(bool(ready)):
@@ -141,8 +141,9 @@ class Search:
                     self.stop()
                     started = variant
                 known = started.best_known()
-                reached = sorted([*reached, known])[:top]
-                promised = reached[-1] if len(reached) == top else np.inf
+                key = different(plan, self.setting.graph.variant)
+                reached[key] = min(known, reached.get(key, np.inf))
+                promised = min([self.ceiling, *sorted(reached.values())[top - 1 : top]])
                 ready.append((known, floor, plan.label, started))
         # the most promising start first: its solve gives the cutoff that ends the others early
         for _, floor, _, variant in sorted(ready, key=lambda entry: entry[:3]):
@@ -316,10 +317,17 @@ class Search:
             solves=outcome.records,
             note="time limit" if outcome.limited else "",
         )
-        if value < self.incumbent:
-            # a stable sort: of equally good ones the first found stays first
-            self.found[:] = sorted([*self.found, outcome], key=lambda one: one.value)[: self.options.request.top]
-            self.report()
+        self.accept(outcome)
+
+    def accept(self, outcome: Solved) -> None:
+        """Keep a mapping that is among the best of those that are different."""
+        same = next((one for one in self.found if one.different == outcome.different), None)
+        if outcome.value >= (self.incumbent if same is None else same.value):
+            return
+        others = [one for one in self.found if one is not same]
+        # a stable sort: of equally good ones the first found stays first
+        self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
+        self.report()
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all."""

@@ -116,7 +116,7 @@ def needs_stack(system: System, stack: Stack | None) -> System:
 
 def made_aware(
     best: Solved, setting: Setting, options: Options, others: Sequence[Solved] = ()
-) -> tuple[Solved, HeatProof, str]:
+) -> tuple[Solved, HeatProof]:
     """The best mapping of a search, re-optimised under the limits on heat of its system's stack.
 
     Parameters
@@ -131,9 +131,10 @@ def made_aware(
 
     Returns
     -------
-    Solved, HeatProof, str
-        The fastest of the answers: a plan and its sharding with other partitions, clocks and pauses; what was shown,
-        as figures and as a sentence. Where ``sharding_objective: joint`` chose the sharding it is free here too.
+    Solved, HeatProof
+        The fastest of the answers: a plan and its sharding with other partitions, clocks and pauses; what was shown, in
+        figures and in the sentence of its note. Where ``sharding_objective: joint`` chose the sharding it is free here
+        too.
 
     Raises
     ------
@@ -160,7 +161,7 @@ def made_aware(
     if not made.answers:
         raise made.refused[0]
     found = made.fastest
-    return found.solved, found.proof, made.note(setting.system, len(plans))
+    return found.solved, found.proof.model_copy(update={"note": made.note(setting.system, len(plans))})
 
 
 def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]:
@@ -262,7 +263,7 @@ class _Made:
         if not self.kept:
             which += f" and {self.shardings} shardings more"
         note = (
-            f"; then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
+            f"then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
             f" {system.stack.name}: {found.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"
             f" throttled {found.throttled_s:.6g} s"
         )

@@ -180,13 +180,7 @@ class KnownSearch(Search):
             return
         found.value, found.solves = outcome.value, outcome.records
 
-        def same(one: Solved) -> tuple[object, ...]:
-            return one.plan, one.mapping.tile_count, one.graph.variant
-
-        others = [one for one in self.found if same(one) != same(outcome)]
-        if outcome.value < self.incumbent or len(others) < len(self.found):
-            self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
-            self.report()
+        self.accept(outcome)
 
     def _told(self, unit: Unit, found: Found) -> None:
         """The record of a plan and tile count."""

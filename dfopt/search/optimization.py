@@ -20,7 +20,7 @@ from dfopt.physics.library import as_computed
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.window import by_window
 from dfopt.questions import Resolved
-from dfopt.search.assembling import assemble
+from dfopt.search.assembling import assemble, left_open
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
 from dfopt.search.options import Options, Progress
@@ -90,20 +90,20 @@ def search(
         if by.apart is None
     ]
     best, options = found[0], searches[-1].options
-    records = [record for search in searches for record in search.records]
-    apart = tuple(search.apart for search in searches if search.apart is not None)
-    stopped = any(search.stopped for search in searches)
+    stopped, kept = any(search.stopped for search in searches), searches[0].incumbent
+    why = "Ctrl-C" if stopped else "time limit"
+    records = [left_open(record, kept, why) for search in searches for record in search.records]
+    apart = tuple(left_open(search.apart, kept, why) for search in searches if search.apart is not None)
     drawn, later = replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()
     if request.sensitivity and not stopped:
         extra = later.step("sensitivity", lambda: sensitivities(drawn, best, options), extra)
     others = tuple(one for one in (graph, *variants) if one is not best.graph)
     shown: HeatProof | None = None
-    note = ""
     if aware:
         within = replace(options, deadline=max(options.deadline, began + request.time_limit))
-        cool, hot = partial(made_aware, best, drawn, within, found[1:]), (best, shown, note)
-        best, shown, note = later.step("heat: aware", cool, hot, DfoptError)
+        cool, hot = partial(made_aware, best, drawn, within, found[1:]), (best, shown)
+        best, shown = later.step("heat: aware", cool, hot, DfoptError)
         found = [best] if shown is not None else found
     if shown is None and system.stack is not None:
         found = [replace(best, score=evaluate(best.mapping, best.graph, system, setting.assumptions)), *found[1:]]
@@ -111,7 +111,11 @@ def search(
         system, found, others, records, apart, setting.assumptions, options, began, stopped, extra, together(spaces)
     )
     question = resolved.question.named() if resolved.question.graph is not None else None
-    changes = {"proof": result.proof + note, "heat": shown, "missing": tuple(later.missing) or None}
+    changes = {
+        "proof": result.proof + ("" if shown is None else f"; {shown.note}"),
+        "heat": shown,
+        "missing": tuple(later.missing) or None,
+    }
     return result.model_copy(update={**changes, "question": question}).sealed()
 
 

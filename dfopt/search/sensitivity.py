@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Final
 
 from dfopt.documents.result import Sensitivity
 from dfopt.documents.system import System
@@ -13,13 +14,14 @@ from dfopt.search.options import Options
 from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
+RESOURCES: Final = "compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"
+
 
 def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sensitivity, ...]:
     """The winning plan and sharding with 10 % more of one resource; partitions chosen anew."""
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     found = []
-    limited = system.chip.sram.bandwidth is not None
-    for resource in ("compute", "dram_bandwidth", "link_bandwidth", "sram", *(["sram_bandwidth"] if limited else [])):
+    for resource in RESOURCES if system.chip.sram.bandwidth is not None else RESOURCES[:-1]:
         changed = more_of(system, resource, 1.1)
         budget = replace(
             options.asking(

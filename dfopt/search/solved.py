@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import SolveRecord
+from dfopt.documents.result import SolveRecord, different
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
 from dfopt.fusion import intrachip
@@ -42,6 +43,11 @@ class Solved:
     p_max: int
     interrupted: bool
     limited: bool
+
+    @property
+    def different(self) -> Hashable:
+        """What mappings that are different do not share."""
+        return different(self.plan, self.graph.variant)
 
 
 @dataclass(frozen=True)

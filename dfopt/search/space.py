@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Space
 from dfopt.documents.sections import kernels_by_kind
+from dfopt.documents.space import Space
 from dfopt.fusion.downsets import Lattice
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting

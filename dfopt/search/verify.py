@@ -11,20 +11,27 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dfopt.documents.result import OF_EARLIER, Result
+from dfopt.documents.result import DIFFERENT, OF_EARLIER, Result, Sensitivity, different
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
 from dfopt.search.claims import SAME, Plans, differences
+from dfopt.search.naming import names_of
+from dfopt.search.options import Options
 from dfopt.search.proving import PROOF
-from dfopt.search.sensitivity import more_of
-from dfopt.search.solved import judged
+from dfopt.search.sensitivity import RESOURCES, more_of, sensitivities
+from dfopt.search.solved import Solved, judged
+from dfopt.setting.instance import Setting
 
 NOT_CHECKED = (
-    "$.seconds, $.provenance but its digests, and times, sizes, traces and notes of single solves",
-    "values of plans that are not the best: their mappings are not in the file",
+    "$.seconds, $.plans[*].seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note: how the search went, from"
+    " which nothing follows",
+    "$.provenance: which versions ran; its digests, solver and seed are compared",
+    "$.plans[*].value: of plans whose mappings are not in the file",
+    "$.plans[*].bound, $.plans[*].level_bound: above the last mapping that is kept, beyond which nothing is claimed",
 )
+"""Fields that no check can hold against anything, and why."""
 
 _LEAST_S, _TIMES, _MOST_S = 60.0, 4.0, 3600.0
 
@@ -34,7 +41,8 @@ class Verification:
     """What was found: a verdict in words, the gaps that could be verified, what is wrong and what was not checked.
 
     ``gap`` is the distance to what any mapping could reach, ``level_gap`` that under the sharding of each plan;
-    ``checked`` says what that is, where sharding and fusion are one problem.
+    ``checked`` says what that is, where sharding and fusion are one problem; ``notes``, which documents are not what
+    the zoo has under their names.
     """
 
     verdict: str
@@ -43,6 +51,7 @@ class Verification:
     level_gap: float | None = None
     unchecked: tuple[str, ...] = NOT_CHECKED
     checked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -75,13 +84,21 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
         ``verified optimal``: no mapping in the space is better. ``verified optimal per level``: none with the sharding
         that is optimal for the inter-chip problem of its plan. Otherwise ``verified within``, or what is wrong.
     """
-    problems, time_limit = list(_contents(result)), seconds_for(result) if time_limit is None else time_limit
+    from dfopt import __version__
+
+    time_limit = seconds_for(result) if time_limit is None else time_limit
+    problems = [] if result.seal == result.unsealed_digest() else ["$.seal: the file was changed after it was written"]
+    if other := list(_other_inputs(result)):  # what it was found for is not here
+        return Verification("wrong", None, (*problems, *other))
+    said_before = result.proof.startswith(OF_EARLIER)
+    names = names_of(result, today=not said_before and result.provenance.dfopt == __version__)
+    problems += [*names.problems, *_contents(result)]
     try:
         score = evaluate(result.mapping, result.graph, result.system, result.assumptions)
     except DfoptError as error:
         return Verification("wrong", None, (*problems, f"the mapping does not fit graph and system: {error}"))
     problems += [f"limit broken: {violation}" for violation in score.violations]
-    unsaid = {name: None for name in Score.LATER if getattr(result.score, name) is None}
+    unsaid = {name: None for name in Score.LATER if said_before and getattr(result.score, name) is None}
     problems += differences("$.score", score.model_copy(update=unsaid).to_data(), result.score.to_data())
     value = judged(score, result.request.objective.metric)
     problems += [
@@ -90,10 +107,40 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
         if judged(score, limit.metric) > limit.at_most * (1 + PROOF)
     ]
     problems += _alternatives(result)
-    problems += _sensitivities(result, value)
-    shown = Plans(result, value, time.perf_counter() + time_limit)
+    deadline = time.perf_counter() + time_limit
+    more = _Sensitivities(result, value, deadline)
+    problems += more.problems
+    shown = Plans(result, value, deadline)
     problems += shown.problems
     gap, level_gap = (_rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
+    problems += _figures(result, score, value)
+    short = []
+    for name, claimed, found, why in (
+        ("gap", result.gap, gap, shown.why),
+        ("level_gap", result.level_gap, level_gap, shown.level_why),
+    ):
+        if claimed < found - PROOF and shown.late:
+            short.append(f"$.{name}: the file claims {claimed:.3g}, {found:.3g} was shown in {time_limit:g} s ({why})")
+        elif claimed < found - PROOF:
+            problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
+    unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *more.unchecked, *short]
+    if shown.late:
+        unchecked.append(f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)")
+    if said_before:
+        unchecked.append("$.proof: the words of an earlier version")
+    if result.heat is not None:
+        unchecked.append(
+            "$.heat: that no other partitions, levels and pauses are faster within the limits of the stack"
+        )
+    if problems:
+        return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
+    checked = (_shown(result, value, gap, len(shown.undecided)),) if shown.joint else ()
+    words = _words(gap, level_gap, result.heat is not None)
+    return Verification(words, gap, (), level_gap, tuple(unchecked), checked, tuple(names.notes))
+
+
+def _figures(result: Result, score: Score, value: float) -> Iterator[str]:
+    """What the figures and the words of a result, its status among them, do not follow from its records."""
     bound, level_bound = proven(result.value, result.plans, result.apart or ())
     gaps = proven_gap(result.value, bound), proven_gap(result.value, level_bound)
     claims = {
@@ -104,44 +151,19 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
         "gap": (result.gap, gaps[0]),
         "level_gap": (result.level_gap, gaps[1]),
     }
-    for name, (claimed, found) in claims.items():
-        if abs(claimed - found) > SAME * max(abs(found), 1.0):
-            problems.append(f"$.{name}: the file says {claimed!r}, recomputed {found!r}")
+    for name, (claimed, again) in claims.items():
+        if abs(claimed - again) > SAME * max(abs(again), 1.0):
+            yield f"$.{name}: the file says {claimed!r}, recomputed {again!r}"
     status = status_of(*gaps, result.request.gap, result.plans)
     if result.status != status and not (result.status == "interrupted_with_solution" and gaps[1] > 0):
-        problems.append(f"$.status: the file says {result.status}, its plans say {status}")
-    short = []
-    for name, claimed, found, why in (
-        ("gap", result.gap, gap, shown.why),
-        ("level_gap", result.level_gap, level_gap, shown.level_why),
-    ):
-        if claimed < found - PROOF and shown.late:
-            short.append(f"$.{name}: the file claims {claimed:.3g}, {found:.3g} was shown in {time_limit:g} s ({why})")
-        elif claimed < found - PROOF:
-            problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
+        yield f"$.status: the file says {result.status}, its plans say {status}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
     sentence = proof_of(
         graphs, result.system, result.plans, result.apart or (), chosen, result.p_max, result.gap, result.request
     )
-    said_before = result.proof.startswith(OF_EARLIER)
-    if not said_before and result.proof != sentence and not (result.heat and result.proof.startswith(sentence)):
-        problems.append(f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}")
-    unchecked = [*NOT_CHECKED, *shown.unchecked, *short]
-    if shown.late:
-        unchecked.append(f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)")
-    if said_before:
-        unchecked.append("$.proof: the words of an earlier version")
-    if result.sensitivity:
-        unchecked.append("$.sensitivity: that no mapping is better with more of a resource")
-    if result.alternatives:
-        unchecked.append("$.alternatives: that no other mapping comes before them")
-    if result.heat is not None:
-        unchecked.append("$.heat, and what $.proof says of heat")
-    if problems:
-        return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
-    checked = (_shown(result, value, gap, len(shown.undecided)),) if shown.joint else ()
-    words = _words(gap, level_gap, result.heat is not None)
-    return Verification(words, gap, (), level_gap, tuple(unchecked), checked)
+    sentence += "" if result.heat is None else f"; {result.heat.note}"
+    if result.proof != sentence and not result.proof.startswith(OF_EARLIER):
+        yield f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}"
 
 
 def _rounded(gap: float) -> float:
@@ -183,64 +205,123 @@ def verdict(result: Result, name: str, time_limit: float | None = None) -> str:
     """
     found = verify(result, time_limit)
     if found.ok:
-        said = [f"  checked: {what}" for what in found.checked] + [f"  not checked: {what}" for what in found.unchecked]
-        return "\n".join([found.verdict, *said])
+        lines = {"note": found.notes, "checked": found.checked, "not checked": found.unchecked}
+        return "\n".join([found.verdict, *(f"  {word}: {what}" for word in lines for what in lines[word])])
     split = [problem.partition(": ") if problem.startswith("$") else ("$", "", problem) for problem in found.problems]
     raise DocumentError(name, [Issue(where, message) for where, _, message in split])
 
 
-def _contents(result: Result) -> list[str]:
-    """What the file says about itself: seal, digests, the plan twice, the matrices."""
-    found = []
-    if result.seal != result.unsealed_digest():
-        found.append("$.seal: the file was changed after it was written")
-    digests = {
+def _other_inputs(result: Result) -> Iterator[str]:
+    """Documents that are not those which the file was written for, and rules that no search takes."""
+    drawn, of = [graph.digest() for graph in result.variants], result.provenance
+    digests: dict[str, object] = {
         "graph_digest": result.graph.digest(),
         "system_digest": result.system.digest(),
         "assumptions_digest": result.assumptions.digest(),
+        **({"variant_digests": tuple(drawn)} if of.variant_digests is not None else {}),
     }
     for name, digest in digests.items():
-        if getattr(result.provenance, name) != digest:
-            found.append(f"$.provenance.{name}: the file says {getattr(result.provenance, name)}, recomputed {digest}")
+        if getattr(of, name) != digest:
+            yield f"$.provenance.{name}: the file says {getattr(of, name)}, recomputed {digest}"
     if result.plan != result.mapping.plan:
-        found.append("$.plan: not the plan of the mapping")
+        yield "$.plan: not the plan of the mapping"
+    for name, asked in (("solver", result.request.solver), ("seed", result.request.seed)):
+        if getattr(of, name) != asked:
+            yield f"$.provenance.{name}: the file says {getattr(of, name)!r}, $.request says {asked!r}"
+    for name in ("overlap", "execution"):
+        if (word := getattr(result.assumptions, name)) in ("auto", "chip"):
+            yield f"$.assumptions.{name}: found {word!r}, expected what that is on this chip"
+
+
+def _contents(result: Result) -> list[str]:
+    """What the file says about itself: the matrices, and heat where it was asked for."""
+    wrong = []
+    heated = result.request.heat == "aware" and not any(what.startswith("heat") for what in result.missing or ())
+    if (result.heat is not None) != heated or (result.heat is not None and result.system.stack is None):
+        wrong.append(
+            f"$.heat: found {'none' if result.heat is None else 'a proof'}, not what $.request and $.system say"
+        )
     try:
         same = matrices(result.graph, result.mapping) == result.matrices
     except KeyError as missing:
-        return [*found, f"$.mapping.kernels: kernel {missing} is not mapped"]
-    return found if same else [*found, "$.matrices: not those of the mapping"]
+        return [*wrong, f"$.mapping.kernels: kernel {missing} is not mapped"]
+    return wrong if same else [*wrong, "$.matrices: not those of the mapping"]
 
 
 def _alternatives(result: Result) -> list[str]:
-    """What is wrong with the next best mappings: each is judged again; that nothing comes before them is not shown."""
-    found, before = [], result.value
+    """What is wrong with the next best mappings: each is judged again, and is another than those before it."""
+    wrong, before = [], result.value
     drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
-    for i, one in enumerate(result.alternatives or ()):
+    seen = {different(result.plan, result.graph.variant)}
+    if len(result.alternatives or ()) >= result.request.top:
+        wrong.append(f"$.alternatives: {result.request.top} mappings were asked for, with the best one")
+    for i, other in enumerate(result.alternatives or ()):
         where = f"$.alternatives[{i}]"
-        graph = drawn.get((one.microbatch, one.variant))
+        graph = drawn.get((other.microbatch, other.variant))
         if graph is None:
-            found.append(f"{where}.microbatch: no graph here has {one.microbatch}")
+            wrong.append(f"{where}.microbatch: no graph here has {other.microbatch}")
             continue
         try:
-            score = evaluate(one.mapping, graph, result.system, result.assumptions)
+            score = evaluate(other.mapping, graph, result.system, result.assumptions)
         except DfoptError as error:
-            found.append(f"{where}.mapping: does not fit graph and system: {error}")
+            wrong.append(f"{where}.mapping: does not fit graph and system: {error}")
             continue
-        found += [f"{where}: limit broken: {violation}" for violation in score.violations]
-        found += differences(f"{where}.value", judged(score, result.request.objective.metric), one.value)
-        if one.value < before:
-            found.append(f"{where}.value: faster than what stands before it")
-        before = one.value
-    return found
+        if (other.mapping.graph, other.mapping.system) != (graph.name, result.system.name):
+            wrong.append(f"{where}.mapping: not of {graph.name} on {result.system.name}")
+        wrong += [f"{where}: limit broken: {violation}" for violation in score.violations]
+        wrong += differences(f"{where}.value", judged(score, result.request.objective.metric), other.value)
+        if other.value < before:
+            wrong.append(f"{where}.value: faster than what stands before it")
+        if (kind := different(other.mapping.plan, other.variant)) in seen:
+            wrong.append(f"{where}.mapping: {DIFFERENT}; a mapping like it stands before it")
+        before = other.value
+        seen.add(kind)
+    return wrong
 
 
-def _sensitivities(result: Result, value: float) -> Iterator[str]:
-    """What is wrong with the figures for more of a resource: the mapping itself runs on the better machine too."""
-    metric = result.request.objective.metric
-    for i, one in enumerate(result.sensitivity):
-        where, better = f"$.sensitivity[{i}]", more_of(result.system, one.resource, 1.1)
+class _Sensitivities:
+    """The figures for more of a resource, worked out again."""
+
+    def __init__(self, result: Result, value: float, deadline: float) -> None:
+        self.result = result
+        self.problems: list[str] = []
+        self.unchecked: list[str] = []
+        asked = result.request
+        earlier = result.proof.startswith(OF_EARLIER)
+        if not asked.sensitivity and not earlier:
+            self.problems += ["$.sensitivity: was not asked for"] * bool(result.sensitivity)
+            return
+        best = Solved(
+            result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False, False
+        )
+        options = Options(asked, deadline)
+        setting = Setting(result.graph, result.system, result.assumptions)
+        again = (
+            {} if result.heat or earlier else {each.resource: each for each in sensitivities(setting, best, options)}
+        )
+        claimed = {each.resource: (number, each) for number, each in enumerate(result.sensitivity)}
+        if (order := [name for name in RESOURCES if name in claimed]) != [each.resource for each in result.sensitivity]:
+            self.problems.append(f"$.sensitivity: expected {', '.join(order)}, each of them once")
+        for resource, (number, claim) in claimed.items():
+            self._compare(f"$.sensitivity[{number}]", claim, again.get(resource))
+        if lacking := [resource for resource in again if resource not in claimed]:
+            self.unchecked.append(f"$.sensitivity: says nothing of {', '.join(lacking)}")
+
+    def _compare(self, where: str, claim: Sensitivity, again: Sensitivity | None) -> None:
+        result = self.result
+        metric, better = result.request.objective.metric, more_of(result.system, claim.resource, 1.1)
         score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
-        if score.feasible and one.value > judged(score, metric) * (1 + SAME):
-            yield f"{where}.value: the file says {one.value!r}, the mapping itself takes {judged(score, metric)!r}"
-        if abs(one.speedup - result.value / one.value) > SAME * abs(one.speedup) and result.heat is None:
-            yield f"{where}.speedup: the file says {one.speedup!r}, recomputed {result.value / one.value!r}"
+        if score.feasible and claim.value > judged(score, metric) * (1 + SAME):
+            self.problems.append(
+                f"{where}.value: the file says {claim.value!r}, the mapping itself takes {judged(score, metric)!r}"
+            )
+        if abs(claim.speedup - result.value / claim.value) > SAME * abs(claim.speedup) and result.heat is None:
+            self.problems.append(
+                f"{where}.speedup: the file says {claim.speedup!r}, recomputed {result.value / claim.value!r}"
+            )
+        if again is None or not again.proven:
+            self.unchecked.append(f"$.sensitivity[*].value: that no mapping is better with more {claim.resource}")
+        elif claim.value < again.value * (1 - PROOF) or (claim.proven and claim.value > again.value * (1 + PROOF)):
+            self.problems.append(f"{where}.value: the file says {claim.value!r}, recomputed {again.value!r}")
+        elif not claim.proven:
+            self.unchecked.append(f"$.sensitivity[*].proven: more was shown of {claim.resource} than the file says")

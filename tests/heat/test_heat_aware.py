@@ -324,14 +324,14 @@ def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) ->
         except (Infeasible, PlanError):
             continue
     assume(alone)
-    best, proof, note = made_aware(search.found[0], search.setting, options, search.found[1:])
+    best, proof = made_aware(search.found[0], search.setting, options, search.found[1:])
     assert physical(best.score).step_time_s == pytest.approx(min(alone), rel=1e-9)
     assert cool(best.score) and proof.interval_s > 0
     if len(search.found) > 1:
-        assert f"of the {len(search.found)} fastest plans were chosen anew" in note
+        assert f"of the {len(search.found)} fastest plans were chosen anew" in proof.note
     for one in search.found[1:]:
         slower = one.score.step_time_s >= physical(best.score).step_time_s * (1 + NEAR)
-        assert not slower or "no faster even without heat" in note or "no answer for" in note
+        assert not slower or "no faster even without heat" in proof.note or "no answer for" in proof.note
 
 
 @settings(max_examples=2)
@@ -361,11 +361,11 @@ def check_all_shardings(world: World, on: Stack) -> None:
         if not search.found:
             return np.inf, ""
         try:
-            best, _, note = made_aware(search.found[0], setting, search.options)
+            best, proof = made_aware(search.found[0], setting, search.options)
         except (Infeasible, PlanError):
             return np.inf, ""
         assert cool(best.score)
-        return physical(best.score).step_time_s, note
+        return physical(best.score).step_time_s, proof.note
 
     alone = []
     for schemes in itertools.product(*menus):

@@ -362,7 +362,7 @@ def weaker(data: Data) -> None:
         if one["bound"] is not None and one["plan"] == data["plan"]:
             one["bound"] = one["level_bound"] = 0.99 * data["value"]
             one["gap"] = 1 - 0.99
-    data["request"]["gap"] = 0.02
+    data["request"]["gap"] = data["question"].setdefault("options", {})["gap"] = 0.02
     consistent(data)
 
 
@@ -404,6 +404,10 @@ def test_it_says_what_was_checked() -> None:
     said = verdict(Result.from_data(case("three")), "three.json").splitlines()
     assert said[0] == "verified optimal"
     assert said[1] == (
+        "  note: $.system: like the zoo's sn10-8-ring, but for chip.dram.bandwidth 800 GB/s, there 200 GB/s;"
+        " network[0].link_bandwidth 100 GB/s, there 25 GB/s"
+    )
+    assert said[3] == (
         "  checked: 10 plans were listed and bounded again: in the space that $.proof states no plan, sharding or"
         " fusion is below 494.808 s by more than 0.0001 %; 2 of them fit under no sharding"
     )

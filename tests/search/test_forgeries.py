@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from by_path import module_at
 
 import dfopt as df
 from dfopt.documents.result import Result
 from dfopt.search.verify import verify
 
 Data = dict[str, Any]
+instrument = module_at(Path(__file__).parents[2] / "benchmarks" / "forgeries.py")
 
 
 @cache
@@ -124,9 +128,21 @@ FORGERIES: dict[str, Callable[[Data], None]] = {
     "a faster partition": deep("score", "partitions", 0, "time_s", to=0.5),
     "less DRAM": deep("score", "stages", 0, "states", "dram", "weights", to=0.5),
     "digest of another graph": deep("provenance", "graph_digest", to="0" * 16),
+    "with another seed": deep("provenance", "seed", to=7),
+    "more compute helps more, consistently": lambda data: data["sensitivity"][0].update(
+        value=data["sensitivity"][0]["value"] * 0.9, speedup=data["sensitivity"][0]["speedup"] / 0.9
+    ),
+    "a resource twice": lambda data: data["sensitivity"].append(data["sensitivity"][0]),
+    "more time was asked for": lambda data: data["request"].update(time_limit="1000 s"),
+    "a proof about heat without a stack": lambda data: data.update(heat=HEAT),
+    "a mapping of another graph": deep("mapping", "graph", to="gpt5"),
 }
 
 
+HEAT = {
+    "status": "optimal_per_level", "bound_s": 1.0, "interval_s": 1.0, "gap": 0.0, "blocks": 1, "levels": 1,
+    "columns": 1, "rounds": 1, "seconds": 1.0,
+}  # fmt: skip
 SPACE = {
     "a bigger space": "plans",
     "more shardings": "log10_shardings",
@@ -157,8 +173,10 @@ def test_the_space_is_counted_again_where_bounds_on_plans_prove_all(name: str) -
 
 LISTED: dict[str, tuple[Callable[[Data], None], str]] = {
     "found in no time": (edit(seconds=0.001), "$.seconds"),
-    "with another seed": (deep("provenance", "seed", to=7), "$.provenance"),
-    "a solve without nodes": (deep("plans", 0, "solves", to=[]), "single solves"),
+    "with another program": (deep("provenance", "highs", to="0.1"), "$.provenance"),
+    "a solve without nodes": (deep("plans", 0, "solves", to=[]), "$.plans[*].solves"),
+    "a bound of a plan that lost": (of_record("pruned_by_bound", bound=1e30, level_bound=1e30), "$.plans[*].bound"),
+    "no count of the space": (lambda data: data.pop("space"), "$.space"),
 }
 
 
@@ -184,3 +202,46 @@ def test_a_plan_without_a_choice_is_optimal() -> None:
     assert (result.status, result.gap) == ("optimal", 0.0)
     assert {record.status for record in result.plans} <= {"solved", "pruned_by_bound"}
     assert verify(result).verdict == "verified optimal"
+
+
+@pytest.mark.parametrize("seed", ["0", "today"])
+@pytest.mark.parametrize("kind", ["proven", "pins"])
+def test_a_field_that_is_changed_is_caught_or_listed(kind: str, seed: str) -> None:
+    """A few of `benchmarks/forgeries.py`, which does it with every field of more kinds of documents."""
+    seed = f"{date.today()}" if seed == "today" else seed
+    drawn = instrument.tried(instrument.case(kind), seed, 25)
+    wrong = [f"--only {number}: {came}" for number, _, came in drawn if came not in ("caught", "listed", "the same")]
+    assert not wrong, f"python benchmarks/forgeries.py --seed {seed} --kind '{kind}' {wrong}"
+
+
+NAMES: dict[str, tuple[Callable[[Data], None], str]] = {
+    "graph": (lambda data: data["graph"].update(name="gpt5"), "$.graph: like gpt2-small, but for name gpt5"),
+    "system": (lambda data: data["system"].update(name="rubin-ultra"), "$.system: like sn10-8-ring, but for name"),
+    "profile": (
+        lambda data: data["assumptions"].update(profile="h100-calibrated"), "$.assumptions: like default, but for prof"
+    ),
+    "memory": (
+        deep("system", "chip", "dram", "bandwidth", to="2 TB/s"),
+        "$.system: like sn10-8-ring, but for chip.dram.bandwidth 2 TB/s, there 200 GB/s",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_name_is_compared_with_what_it_names(name: str, asked: bool) -> None:
+    """Everything that follows is made anew: where the question is in the file it names another document."""
+    change, said = NAMES[name]
+    data = json.loads(json.dumps(df.optimize("gpt2-small", "sn10-8-ring", tp=8, microbatch=1).to_data()))
+    change(data)
+    forged = Result.from_data(data)
+    again = df.optimize(forged.graph, forged.system, forged.request, assumptions=forged.assumptions)
+    again = again.model_copy(update={"question": forged.question if asked else None}).sealed()
+    found = verify(again)
+    if asked:
+        assert [problem for problem in found.problems if problem.startswith(said)], found.problems
+        return
+    assert found.ok and any("$.question: names no graph and no system" in one for one in found.unchecked)
+    unknown = {"graph": "'gpt5' is no graph of the zoo", "system": "'rubin-ultra' is no system of the zoo"}
+    unknown |= {"memory": "like the zoo's sn10-8-ring, but for chip.dram.bandwidth 2 TB/s, there 200 GB/s"}
+    assert any(unknown.get(name, "$.assumptions: ") in note for note in found.notes), found.notes

@@ -57,6 +57,9 @@ class Startable(Protocol):
     def plan_bounds(self) -> PlanBounds:
         """Bounds of its plans."""
 
+    def accept(self, outcome: Solved) -> None:
+        """Keep a mapping that is among the best of those that are different."""
+
     def report(self) -> None:
         """Tell how far its workload is."""
 
@@ -253,17 +256,5 @@ class _Starts:
 
     def _keep(self, solved: Solved) -> None:
         """Take a mapping among the best, one of each plan."""
-
-        def same(other: Solved) -> bool:
-            return (other.plan, other.mapping.tile_count, other.graph.variant) == (
-                solved.plan,
-                solved.mapping.tile_count,
-                solved.graph.variant,
-            )
-
-        if solved.value >= self._beat() or any(same(other) and other.value <= solved.value for other in self.found):
-            return
-        others = [other for other in self.found if not same(other)]
-        self.found[:] = sorted([*others, solved], key=lambda each: each.value)[: self.options.request.top]
-        if self.found[0] is solved:
-            self.searches[0].report()
+        if solved.value < self._beat():
+            self.searches[0].accept(solved)
