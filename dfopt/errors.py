@@ -33,6 +33,9 @@ from typing import ClassVar, NoReturn, TypeVar
 # A file can be wrong in a million places (a list of the wrong type); a person reads the first hundred.
 _SHOWN = 100
 Name = TypeVar("Name", bound=Hashable)
+_STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 _BARE_KEY = re.compile(r"[^\s.\[\]'\"$]+")
 
 
@@ -66,6 +69,19 @@ def json_path(*steps: str | int) -> str:
         bare = isinstance(step, str) and _BARE_KEY.fullmatch(step)
         parts.append(f".{step}" if bare else f"[{step!r}]")
     return "".join(parts)
+
+
+def visible(text: str) -> str:
+    """A text in which characters that steer a terminal, or turn the order of others around, are seen as escapes.
+
+    Line feeds and tabs stay.
+
+    Examples
+    --------
+    >>> print(visible("red \\x1b[31m, back \\u202e"))
+    red \\x1b[31m, back \\u202e
+    """
+    return _STEERING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def shown(value: object, length: int = 60) -> str:

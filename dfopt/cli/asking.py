@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Group
 
+from dfopt.cli.common import echo
 from dfopt.cli.judging import by_physics, judged_mappings
 from dfopt.documents.assumptions import profile
 from dfopt.documents.kinds import kind_of
@@ -52,7 +52,7 @@ def other_score(answer: Answer) -> Score | None:
     try:
         return evaluate(result.mapping, result.graph, bare, chosen, physical=False, throttle=False)
     except DfoptError as error:
-        typer.echo(f"dfopt: no figure under {chosen.profile}: {error}", err=True)
+        echo(f"dfopt: no figure under {chosen.profile}: {error}", err=True)
         return None
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from dfopt.cli.common import ForceFlag, JsonFlag, app, argument, check_output, emit, errors, option
+from dfopt.cli.common import ForceFlag, JsonFlag, app, argument, check_output, echo, emit, errors, option
 
 
 @app.command()
@@ -51,7 +49,7 @@ def calibrate(
         names = [name.strip() for name in fit.split(",") if name.strip()] or None
 
         def say(text: str) -> None:
-            typer.echo(f"dfopt: {text}", err=True)
+            echo(f"dfopt: {text}", err=True)
 
         donor = None if like is None else Calibration.load(like)
         made = calibrated(

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from dfopt import arguments
+from dfopt.errors import visible
+
+_Usage: Final[Any] = typer.BadParameter.__bases__[0]
 
 if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions
@@ -40,7 +43,22 @@ class Grouped(TyperCommand):
                 formatter.write_dl(records)
 
 
+def echo(text: str, err: bool = False) -> None:
+    """Print a line, in which names can do nothing to a terminal."""
+    typer.echo(visible(text), err=err)
+
+
+class _App(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except _Usage as error:  # which has words of the command line as they are
+            error.message = visible(error.message)
+            raise
+
+
 app = typer.Typer(
+    cls=_App,
     name="dfopt",
     help="Find, prove and judge the fastest mapping of a workload graph onto a system of chips.",
     no_args_is_help=True,
@@ -142,10 +160,10 @@ def errors(interrupted: str = "") -> Iterator[None]:
         yield
     except DfoptError as error:
         sys.stdout.flush()
-        typer.echo(f"dfopt: {error}", err=True)
+        echo(f"dfopt: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        typer.echo(f"dfopt: interrupted{interrupted}", err=True)
+        echo(f"dfopt: interrupted{interrupted}", err=True)
         raise typer.Exit(5) from None
     except BrokenPipeError:  # the reader of our output went away, such as `| head`
         sys.stderr.close()
@@ -238,7 +256,7 @@ def main(
     if version:
         from dfopt import __version__
 
-        typer.echo(f"dfopt {__version__}")
+        echo(f"dfopt {__version__}")
         raise typer.Exit
 
 

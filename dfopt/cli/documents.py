@@ -18,6 +18,7 @@ from dfopt.cli.common import (
     argument,
     check_folder,
     check_output,
+    echo,
     emit,
     errors,
     importer,
@@ -102,14 +103,14 @@ def check(
                     said = check_exploration(document, name, *([] if time_limit is None else [time_limit]))
                 rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
                 if not as_json:
-                    typer.echo(f"{name}: {said} ({document.SCHEMA})")
+                    echo(f"{name}: {said} ({document.SCHEMA})")
             except DfoptError as error:
                 worst = max(worst, error.exit_code)
                 rows.append({"file": name, "ok": False, "error": str(error)})
                 if not as_json:
-                    typer.echo(f"dfopt: {error}", err=True)
+                    echo(f"dfopt: {error}", err=True)
         if as_json:
-            typer.echo(json.dumps(rows, indent=1))
+            echo(json.dumps(rows, indent=1))
     if worst:
         raise typer.Exit(worst)
 
@@ -143,7 +144,7 @@ def schema(
             "technology-part": lambda: technology_schema(TechnologyPart),
         }  # fmt: skip
         whole = own[kind]() if kind in own else schema_json(KINDS[kind])
-        typer.echo(json.dumps(whole, indent=1))
+        echo(json.dumps(whole, indent=1))
 
 
 @importer.command("hf")
@@ -161,8 +162,8 @@ def import_hf(
         check_output("--output", output, (".yaml", ".yml"))
         graph = read(config)
         write_text(output, dump_yaml(graph))
-        typer.echo(f"{graph['name']}: {graph['description']}")
-        typer.echo(f"dfopt: wrote {output}")
+        echo(f"{graph['name']}: {graph['description']}")
+        echo(f"dfopt: wrote {output}")
 
 
 @importer.command("onnx")
@@ -191,8 +192,8 @@ def import_onnx(
                 raise PlanError(f"--set-dim: expected a whole number from 1 on for {name!r}, found {size!r}")
         graph = read(model, dims, samples=sample_dim, tokens=token_dim, folded=fold)
         graph.dump(output)
-        typer.echo(f"{graph.name}: {graph.description}")
-        typer.echo(f"dfopt: wrote {output}")
+        echo(f"{graph.name}: {graph.description}")
+        echo(f"dfopt: wrote {output}")
 
 
 @importer.command("dfmodel")
@@ -210,7 +211,7 @@ def import_dfmodel(
 
         check_folder("--output", output, _CASE)
         for line in write_case(case, output, overrides):
-            typer.echo(line)
+            echo(line)
 
 
 @importer.command("calculon")
@@ -244,4 +245,4 @@ def import_calculon(
             message = "found an execution beside --overlaps"
             raise DocumentError(str(execution), [Issue("$.tensor_par_overlap", message, "give one of them")])
         for line in write_case(application, system, execution, output, chips=chips, overlaps=overlaps):
-            typer.echo(line)
+            echo(line)

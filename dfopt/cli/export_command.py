@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from dfopt.cli.common import ForceFlag, app, argument, check_folder, errors, importer, option
+from dfopt.cli.common import ForceFlag, app, argument, check_folder, echo, errors, importer, option
 
 FolderOpt = Annotated[Path, option("folder for the files", "-o", "--output", metavar="DIR")]
 
@@ -25,7 +23,7 @@ def export(
 
         check_folder("--output", output, files_of(tool))
         for line in write_export(tool, result, output):
-            typer.echo(line)
+            echo(line)
 
 
 @importer.command("megatron")
@@ -55,4 +53,4 @@ def import_megatron(
 
             lines = write_run(arguments, output)
         for line in lines:
-            typer.echo(line)
+            echo(line)

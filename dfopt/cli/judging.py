@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
 from dfopt import arguments
-from dfopt.cli.common import assumed_by, assumptions_of
+from dfopt.cli.common import assumed_by, assumptions_of, echo
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import kind_of
@@ -62,7 +60,7 @@ def judged(
         found = [_judged(documents[0], mapping, graph, system, assumptions, dies(system), throttle)]
         for what, now in (("graph", graph), ("system", own if assume is not None else system)):
             if result is not None and now.digest() != getattr(result.provenance, f"{what}_digest"):
-                typer.echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
+                echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
         return found
     for option, given in (("--batch", batch), ("--param", param)):
         if given is not None:
@@ -84,7 +82,7 @@ def judged(
         on = result if system is result.system else result.model_copy(update={"system": system})
         found += judged_mappings(path, on, assumptions, dies(system), throttle)
     if len(graphs) > 1:
-        typer.echo("dfopt: note: the results are of different graphs, their step times do not compare", err=True)
+        echo("dfopt: note: the results are of different graphs, their step times do not compare", err=True)
     return by_physics(found)
 
 

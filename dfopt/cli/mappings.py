@@ -26,6 +26,7 @@ from dfopt.cli.common import (
     argument,
     check_folder,
     check_output,
+    echo,
     emit,
     errors,
     option,
@@ -256,13 +257,13 @@ def solve(
             line.close()
         result = found.result
         for note in found.notes:
-            typer.echo(f"dfopt: {note}", err=True)
+            echo(f"dfopt: {note}", err=True)
         try:
             if output is not None:
                 result.dump(output)
             if dump is not None:
                 for written in dump_models(result, dump):
-                    typer.echo(f"dfopt: wrote {written}", err=True)
+                    echo(f"dfopt: wrote {written}", err=True)
         finally:  # the answer is told, whatever becomes of the files
             emit(as_json, result, lambda: answer_report(found))
         if result.score.physical is not None and result.score.physical.violations:

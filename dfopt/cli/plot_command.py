@@ -6,10 +6,8 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
 from dfopt import arguments
-from dfopt.cli.common import ForceFlag, StoreOpt, app, argument, cells_of, check_output, errors, option, what
+from dfopt.cli.common import ForceFlag, StoreOpt, app, argument, cells_of, check_output, echo, errors, option, what
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
@@ -83,7 +81,7 @@ def plot(
             else:
                 drawn = _of_results(kind, [_loaded(source, kind) for source in sources], stage, microbatches)
             save(drawn, target)
-        typer.echo(f"dfopt: wrote {target}", err=True)
+        echo(f"dfopt: wrote {target}", err=True)
 
 
 def _of_cells(kind: str, runs: Any, x: str | None, y: str | None, value: str | None, by: str | None) -> Any:

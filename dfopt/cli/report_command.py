@@ -6,10 +6,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from dfopt import __version__
-from dfopt.cli.common import ForceFlag, StoreOpt, app, argument, cells_of, check_output, errors, option, store_of, what
+from dfopt.cli.common import (
+    ForceFlag,
+    StoreOpt,
+    app,
+    argument,
+    cells_of,
+    check_output,
+    echo,
+    errors,
+    option,
+    store_of,
+    what,
+)
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
@@ -43,7 +53,7 @@ def report(
 
         check_output("--output", output, (".html", ".htm"))
         write_text(output, _page(source, store, {"value": value, "x": x, "y": y, "by": by}))
-        typer.echo(f"dfopt: wrote {output}", err=True)
+        echo(f"dfopt: wrote {output}", err=True)
 
 
 def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from dfopt.cli.common import CsvOpt, ForceFlag, JsonFlag, ParquetOpt, app, argument, check_output, emit, errors, option
+from dfopt.cli.common import (
+    CsvOpt,
+    ForceFlag,
+    JsonFlag,
+    ParquetOpt,
+    app,
+    argument,
+    check_output,
+    echo,
+    emit,
+    errors,
+    option,
+)
 
 # Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
 _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")
@@ -43,7 +53,7 @@ def runs(
             raise PlanError(f"--columns: found {columns!r}, expected names with commas between them, such as tp,pp")
         frame = narrowed(listing(stores, study), where, wanted, sort)
         if said := damage(stores):
-            typer.echo(f"dfopt: {said}", err=True)
+            echo(f"dfopt: {said}", err=True)
         if csv is not None:
             write_frame(frame, csv, "csv")
         if parquet is not None:

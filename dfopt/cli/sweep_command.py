@@ -17,6 +17,7 @@ from dfopt.cli.common import (
     argument,
     check_folder,
     check_output,
+    echo,
     emit,
     errors,
     option,
@@ -71,7 +72,7 @@ def sweep(
             if others := ", ".join(option for option, given in beside.items() if given):
                 raise PlanError(f"--dry-run: it only lists cells, leave out {others}, or use --no-solve instead")
             if store is not None and not path.exists():
-                typer.echo(f"dfopt: {path} does not exist yet: no cell is solved", err=True)
+                echo(f"dfopt: {path} does not exist yet: no cell is solved", err=True)
             _list(collect(study, *([path] if path.exists() else [])), share, as_json)
             return
         check_output("--csv", csv, (".csv", ".txt"))
@@ -94,7 +95,7 @@ def sweep(
         finally:  # what was found is told, whatever becomes of the files
             emit(as_json, lambda: _data(runs, runs.frame(), True), lambda: report(runs, maps), _PLAIN_WIDTH)
         if runs.interrupted:
-            typer.echo(f"dfopt: interrupted; the same command goes on from {path}", err=True)
+            echo(f"dfopt: interrupted; the same command goes on from {path}", err=True)
             raise typer.Exit(5)
         if check and not all(one.holds for one in runs.claims()):
             raise typer.Exit(1)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from dfopt import arguments
 from dfopt.cli.common import (
     AssumeOpt,
@@ -18,6 +16,7 @@ from dfopt.cli.common import (
     argument,
     assumptions_of,
     check_output,
+    echo,
     emit,
     errors,
     graph_of,
@@ -64,10 +63,10 @@ def derive(
         said = {"components": parts, "price": price}
         emit(as_json, lambda: said, lambda: chip_report(made.design, parts, price))
         if system is not None:
-            typer.echo(f"dfopt: wrote {system}; `dfopt solve GRAPH {system}` maps onto it", err=True)
+            echo(f"dfopt: wrote {system}; `dfopt solve GRAPH {system}` maps onto it", err=True)
         if stack is not None:
             said_of = f"what {design} does not say is of stack {on}"
-            typer.echo(f"dfopt: wrote {stack} ({said_of}); it goes with --stack {stack}", err=True)
+            echo(f"dfopt: wrote {stack} ({said_of}); it goes with --stack {stack}", err=True)
 
 
 @app.command("explore")
@@ -148,7 +147,7 @@ def explore_designs(
         finally:  # the answer is told, whatever becomes of the file
             emit(as_json, made, lambda: exploration_report(made))
         if output is not None:
-            typer.echo(f"dfopt: wrote {output}; `dfopt check {output}` proves it again", err=True)
+            echo(f"dfopt: wrote {output}; `dfopt check {output}` proves it again", err=True)
 
 
 @importer.command("deepflow")
@@ -165,7 +164,7 @@ def import_deepflow(
         check_output("--output", output, (".yaml", ".yml"))
         made, unused = read_design(load_strict(config), config.stem, str(config))
         made.dump(output)
-        typer.echo(f"{made.name}: {', '.join(made.technology.components)}")
+        echo(f"{made.name}: {', '.join(made.technology.components)}")
         if unused:
-            typer.echo(f"not used: {', '.join(unused)}")
-        typer.echo(f"dfopt: wrote {output}; `dfopt derive {output}` shows its chip")
+            echo(f"not used: {', '.join(unused)}")
+        echo(f"dfopt: wrote {output}; `dfopt derive {output}` shows its chip")

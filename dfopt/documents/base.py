@@ -275,7 +275,9 @@ _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _EXPECTED: Final = {
     "int_type": "a whole number", "int_from_float": "a whole number", "int_parsing": "a whole number",
     "float_type": "a number", "float_parsing": "a number", "finite_number": "a finite number",
-    "string_type": "text", "bool_type": "true or false", "bool_parsing": "true or false",
+    "string_type": "text", "string_unicode": "text in UTF-8", "int_parsing_size": "a number of fewer digits",
+    "invalid_key": "text as a key", "dataclass_type": "a mapping",
+    "bool_type": "true or false", "bool_parsing": "true or false",
     "tuple_type": "a list", "list_type": "a list", "set_type": "a list", "frozen_set_type": "a list",
     "dict_type": "a mapping", "mapping_type": "a mapping", "model_type": "a mapping",
     "model_attributes_type": "a mapping", "none_required": "nothing", "literal_error": "{expected}",
@@ -375,7 +377,7 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
             if wanted not in wants:
                 wants.append(wanted)
         else:
-            message = str(ctx["error"]) if "error" in ctx else f"{detail['msg']}, found {shown(value)}"
+            message = str(ctx["error"]) if "error" in ctx else f"found {shown(value)}, which cannot be here"
             plain.append(Issue(where, message))
     # of a mapping or list that may be there only what is wrong inside: other members of the union are not meant
     places = [*(issue.where for issue in plain), *expected]

@@ -137,10 +137,15 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text as UTF-8, whole or not at all; in formats with comments, the first line says who wrote it."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        found = f"cannot be written: found {text[max(error.start - 20, 0) : error.end]!a}, half a surrogate pair"
+        refuse(os.fspath(path), found, "give texts, and names of files and folders, that are UTF-8")
     if Path(path).suffix.lower() in _COMMENTED:
-        text = f"# written by dfopt, crc32 {zlib.crc32(text.encode()):08x}: replaced only while unedited\n{text}"
-    with replaced(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+        data = b"# written by dfopt, crc32 %08x: replaced only while unedited\n%b" % (zlib.crc32(data), data)
+    with replaced(path) as part:
+        part.write_bytes(data)
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
-from html import escape
+
+from dfopt.errors import visible
 
 MOST = 20  # rows of a table in a notebook; all of them are in the document
+
+
+def escape(text: str, quote: bool = True) -> str:
+    """A text as markup in which nothing is one, and nothing is hidden."""
+    return html.escape(visible(text), quote)
 
 
 def facts_html(rows: Iterable[tuple[str, str]]) -> str:

@@ -13,8 +13,10 @@ from typing import Any, Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.text import Text
 
+from dfopt.errors import visible
 from dfopt.show.html import Cell
 
 __all__ = ["Facts", "Grid", "Kind", "Shown", "columns_of", "print_to"]
@@ -67,6 +69,10 @@ def _joined(cells: Iterable[str | Text], widths: Sequence[int], kinds: Sequence[
     return line
 
 
+def _plain(cell: Shown) -> str | Text:
+    return cell if isinstance(cell, Text) else visible(str(cell.shown if isinstance(cell, Cell) else cell))
+
+
 class Grid:
     """A table with a title, or none if that is empty, named columns and rows of texts, of rich's or of `Cell`.
 
@@ -91,9 +97,9 @@ class Grid:
     """
 
     def __init__(self, title: str, columns: Mapping[str, Kind], rows: Iterable[Sequence[Shown]]) -> None:
-        self.title, self.names, self.kinds = title, tuple(columns), tuple(columns.values())
+        self.title, self.names, self.kinds = visible(title), tuple(map(visible, columns)), tuple(columns.values())
         self.rows = [tuple(row) for row in rows]  # as a page shows them too
-        self.lines = [tuple(str(one.shown) if isinstance(one, Cell) else one for one in row) for row in self.rows]
+        self.lines = [tuple(map(_plain, row)) for row in self.rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
@@ -160,7 +166,7 @@ class Facts:
     """
 
     def __init__(self, rows: Iterable[tuple[str, str]]) -> None:
-        self.rows = list(rows)
+        self.rows = [(visible(name), visible(value)) for name, value in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         names = max((cell_len(name) for name, _ in self.rows), default=0)
@@ -183,13 +189,24 @@ def columns_of(stream: Any) -> int:
         return 0
 
 
+class _Visible:
+    """What is rendered, as `visible` has it."""
+
+    def __init__(self, renderable: RenderableType) -> None:
+        self.renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for text, style, control in console.render(self.renderable, options):
+            yield Segment(text if control else visible(text), style, control)
+
+
 def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) -> None:
     """Print without cutting or padding: a pipe gets a width that holds the tables, and no spaces at line ends.
 
     Text is printed as it is: names and descriptions may hold brackets, which are no markup.
     """
     if isinstance(renderable, str):
-        stream.write(renderable + "\n")
+        stream.write(visible(renderable) + "\n")
         return
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() else 0
@@ -199,8 +216,8 @@ def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) ->
     size = {"width": width or plain_width, "height": 25}  # both, or rich takes 80 columns for a dumb terminal
     console = Console(file=stream, **size, highlight=False, markup=False, emoji=False)  # type: ignore[arg-type]
     if terminal:
-        console.print(renderable)
+        console.print(_Visible(renderable), crop=False)
         return
     with console.capture() as captured:
-        console.print(renderable)
+        console.print(_Visible(renderable), crop=False)
     stream.write("\n".join(line.rstrip() for line in captured.get().split("\n")))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Final, NamedTuple
+
+from dfopt.documents.html import escape
 
 __all__ = ["Cell", "Html", "facts", "join", "mark", "paragraph", "subtitle", "table", "text"]
 

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any, TextIO
 
+from dfopt.errors import visible
 from dfopt.show.grid import columns_of
 from dfopt.units import format as show_unit
 
@@ -34,7 +35,7 @@ class ProgressLine:
         if self._quiet or self._report is None or now < 1.0 or now - self._last < (1.0 if terminal else 5.0):
             return
         self._last = now
-        line = f"{now:6.1f} s  {_written(self._report)}"
+        line = f"{now:6.1f} s  {visible(_written(self._report))}"
         if terminal:
             line = line[: (columns_of(self._stream) or 80) - 1]  # a line that wraps cannot be rewritten
             self._stream.write("\r" + line.ljust(self._width))

@@ -95,6 +95,11 @@ class Runs:
         return facts_html(facts) + claims
 
 
+def _inert(cell: Any) -> Any:
+    """A text that a spreadsheet takes for a formula, behind an apostrophe; numbers as they are."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
 def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "parquet"]) -> None:
     """Write a frame, whole or not at all.
 
@@ -106,6 +111,10 @@ def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "
     try:
         frame = frame.copy(deep=False)
         frame.attrs["writer"] = "dfopt"  # in Parquet; CSV has no place for it
+        if kind == "csv":
+            texts = frame.select_dtypes(exclude="number").columns
+            frame[texts] = frame[texts].map(_inert)
+            frame = frame.rename(columns=_inert)
         with replaced(path) as part:
             (frame.to_csv if kind == "csv" else frame.to_parquet)(part, index=False)
     except ImportError:

@@ -379,6 +379,15 @@ CASES = [
         other='{"setup": {}}',
         suffix=".json",
     ),
+    Case(
+        "a size that argparse does not read",
+        "import megatron F -o OUT",
+        BAD,
+        ("$.num-layers: found 1000 with a point or an exponent, expected a whole number (write all its digits)",),
+        other="--num-layers 1e3 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 1"
+        " --global-batch-size 8 --vocab-size 512",
+        suffix=".args",
+    ),
     Case("import of nothing", "import dfmodel nope.json -o OUT", BAD, ("nope.json", "no such file")),
 ]
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from dfopt.documents.base import issues_of
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
@@ -281,10 +282,8 @@ def _counted(found: _Found, workload: str, parameters: Mapping[str, Any], file: 
     try:
         stack = StackParameters(**parameters) if workload == "stack" else as_stack(DecoderParameters(**parameters))
     except ValidationError as error:  # sizes that are whole numbers, but do not fit together
-        issues = []
-        for one in error.errors():
-            last = str(one.get("ctx", {}).get("where", "") or one["loc"][-1]).rpartition(".")[2]
-            issues.append(Issue(found.where(last), one["msg"]))
+        wrong = issues_of(StackParameters if workload == "stack" else DecoderParameters, parameters, error)
+        issues = [Issue(found.where(one.where.rpartition(".")[2]), one.message, one.remedy) for one in wrong]
         raise DocumentError(file, issues) from None
     return counts(stack)
 

@@ -10,11 +10,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dfopt.documents.base import Part
+from dfopt.documents.base import Part, problem
 
 __all__ = ["Arguments"]
 
-Count = Annotated[int, Field(ge=1)]
+
+def _digits(value: Any) -> Any:
+    """Whole numbers as argparse reads them: ``int("1e3")`` fails."""
+    if isinstance(value, float):
+        raise problem(f"found {value:g} with a point or an exponent, expected a whole number", "write all its digits")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_digits), Field(ge=1)]
 
 
 def _listed(value: Any) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import os
 import re
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from dfopt.documents.files import replaced
-from dfopt.errors import PlanError
+from dfopt.documents.html import escape
+from dfopt.errors import PlanError, visible
 from dfopt.show.plots.style import Figure, drawn, figure_with, laid_out
 
 __all__ = ["SUFFIXES", "inline_svg", "save"]
@@ -80,8 +80,11 @@ def save(ax: Any, path: str | os.PathLike[str]) -> None:
         ".pdf": {"CreationDate": None, "Creator": "dfopt"},
         ".png": {"Software": "dfopt"},
     }[suffix]
+    drawn_as = io.BytesIO()
+    _write(figure_with(ax), drawn_as, 0.08, format=suffix[1:], dpi=160, metadata=metadata)
+    data = drawn_as.getvalue()
     with replaced(target) as part:
-        _write(figure_with(ax), part, 0.08, format=suffix[1:], dpi=160, metadata=metadata)
+        part.write_bytes(visible(data.decode()).encode() if suffix == ".svg" else data)
 
 
 def inline_svg(figure: Any, prefix: str, label: str) -> str:
@@ -93,7 +96,7 @@ def inline_svg(figure: Any, prefix: str, label: str) -> str:
     target = io.BytesIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     _write(figure, target, 0.05, format="svg", metadata=nothing, transparent=True)
-    source = target.getvalue().decode()
+    source = visible(target.getvalue().decode())
     view = source[source.index("viewBox=") :].split('"')[1]
     wide = 1.5 * float(view.split()[2])  # points of 1.5 pixels: letters of 8 points are as large as small print
     least = f"min-width:{wide / 1.5:.0f}px;" if wide > _WIDEST else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, ParamSpec, Ty
 import numpy as np
 
 from dfopt.documents.result import Result
-from dfopt.errors import PlanError
+from dfopt.errors import PlanError, visible
 from dfopt.units import format as show_unit
 
 if TYPE_CHECKING:
@@ -194,7 +194,16 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
 def laid_out(figure: Figure) -> Any:
     """Place all of a figure as its layout wants it, without drawing it; gives the renderer that measured its texts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
 
+    for axis in (axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)):
+        labels = [label.get_text() for label in axis.get_ticklabels()]  # which are only known when asked for
+        if (seen := [*map(visible, labels)]) != labels:
+            axis.set_ticks(axis.get_majorticklocs(), seen)
+    for text in cast(list[Text], figure.findobj(Text)):
+        text.set_text(visible(text.get_text()))
+        if "$" in text.get_text() and r"\mathdefault" not in text.get_text():  # a name, and no formula
+            text.set_parse_math(False)
     canvas: Any = figure.canvas if hasattr(figure.canvas, "get_renderer") else FigureCanvasAgg(figure)
     engine = figure.get_layout_engine()
     if engine is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from io import StringIO
 
 from dfopt.documents.exploration import Exploration
+from dfopt.documents.html import escape
 from dfopt.show.exploration import exploration_report
 from dfopt.show.grid import print_to
 from dfopt.show.html import Html, paragraph

@@ -6,11 +6,11 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
+from dfopt.documents.html import escape
 from dfopt.errors import PlanError
 from dfopt.show.html import Html, facts, join, paragraph
 from dfopt.show.plots.output import inline_svg
