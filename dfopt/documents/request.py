@@ -253,7 +253,13 @@ class Request(OnAxes):
                 continue
             listed = "/".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
             words.append(f"{_RESTRICTS.get(name) or name} {listed or 'none'}")
-        return tuple(words)
+        return (*words, *(f"{limit.metric} at most {limit.at_most:g} s" for limit in self.objective.limits))
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """What of it says how kernels are mapped, in the words of `fixed`."""
+        of_kernels: dict[str, Any] = {"p_max": None, "pin_sharding": {}, "pin_partition": {}}
+        return tuple(word for word in self.fixed if word not in self.model_copy(update=of_kernels).fixed)
 
     @property
     def shared_out(self) -> tuple[dict[str, Any], dict[str, ModuleScheme]]:

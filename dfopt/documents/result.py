@@ -355,6 +355,8 @@ TOO_MANY = "too many plans to list, nothing more can be proven"
 """The note of a graph whose plans are not listed beside those of others."""
 LOOSE = "all was searched, nothing more can be proven"
 """The note of a plan of which nothing is left to search, though its bound is below its best mapping."""
+ENDED = "time limit", "Ctrl-C"
+"""The notes of what was given up when the search ended."""
 NEAR = "as near to the best as was asked for"
 """The note of a plan that could be better by no more than the gap that was asked for."""
 _SPENT = 0.4  # share of the time limit: the least after which it can have ended a search, as a sharding has half of it
@@ -366,9 +368,9 @@ def status_words(result: Result) -> str:
 
 
 def _proven_words(result: Result) -> str:
-    words = STATUS_WORDS[result.status]
+    words, pinned = STATUS_WORDS[result.status], result.request.pinned
     if result.status == "optimal":
-        return words
+        return words.replace("the space", f"the space with {', '.join(pinned)}") if pinned else words
     if result.status == "limit_with_solution":
         words = _ended(result, words)
     if result.assumptions.sharding_objective == "joint" and result.gap == result.level_gap:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord, Result
+from dfopt.documents.result import ENDED, NEAR, TOO_MANY, PlanRecord, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.search.hiding import Hiding
@@ -120,7 +120,7 @@ class Plans:
             for plan in legal:
                 self._placed(setting, plan, placing, hiding, lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
-            spaces.append(search_space(setting, listed, lattices, len(placing.menu) or 1))
+            spaces.append(search_space(setting, listed, lattices, len(placing.menu) or 1, result.request))
         for number, _ in self.apart.values():
             self.problems.append(f"$.apart[{number}]: of none of the graphs here")
         for (plan, _), records in self.left.items():
@@ -159,6 +159,8 @@ class Plans:
             self.problems.append(f"$.apart[{number}].bound: the file says {record.bound!r}, recomputed {found!r}")
         if record.status == "pruned_by_bound" and found < self.kept * (1 - PROOF):
             self.problems.append(f"$.apart[{number}].status: a bound of {found!r} excludes nothing")
+        if record.note not in (("",) if record.status == "pruned_by_bound" else (TOO_MANY, NEAR, *ENDED)):
+            self.problems.append(f"$.apart[{number}].note: found {record.note!r}, not why such a graph is given up")
         if found < self.bound:
             self.bound, self.why = found, f"microbatches of {graph.microbatch}: not all plans are listed"
         if found < self.level_bound:

@@ -85,7 +85,7 @@ def search(
     if not found:
         raise failure_of(searches)
     spaces = [
-        search_space(by.setting, by.legal, by.lattices(), len(Placing(by.setting, request).menu) or 1)
+        search_space(by.setting, by.legal, by.lattices(), len(Placing(by.setting, request).menu) or 1, request)
         for by in searches
         if by.apart is None
     ]

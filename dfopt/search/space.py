@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
+from dfopt.documents.graph import Kernel
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.space import Space
 from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
 from dfopt.setting.tables import Bools, tile_counts
 
+FREE: Final = Request()
 _COUNTED = 3000  # down-sets: their pairs are counted in a fraction of a second
 
 
 def search_space(
-    setting: Setting, plans: Sequence[Plan], lattices: Mapping[int, Lattice | None], placements: int = 1
+    setting: Setting,
+    plans: Sequence[Plan],
+    lattices: Mapping[int, Lattice | None],
+    placements: int = 1,
+    asked: Request = FREE,
 ) -> Space:
     """Size of the space of mappings that some plans span, before any limit (SRAM, DRAM) is looked at.
 
-    Under each plan every kernel takes any of its legal sharding schemes; kernels drawn once go to pipeline stages
-    and, on a dataflow chip, the kernels of a stage are cut into partitions that run one after another, in any order
-    that keeps the data flow: those are the paths through the lattice of down-sets. With a library there are fewer,
-    which are not counted.
+    Under each plan every kernel takes any of its legal sharding schemes, or the one that is pinned; kernels drawn once
+    go to pipeline stages and, on a dataflow chip, the kernels of a stage are cut into partitions that run one after
+    another, in any order that keeps the data flow, as many as are allowed and with kernels where they are pinned: those
+    are the paths through the lattice of down-sets. With a library there are fewer, which are not counted.
 
     Parameters
     ----------
@@ -39,6 +48,8 @@ def search_space(
         them, or with too many, only cuts of one topological order are counted, and the figure is a lower bound.
     placements : int
         That each of the plans stands for.
+    asked : Request, optional
+        What is pinned, and how many partitions are allowed.
 
     Returns
     -------
@@ -56,14 +67,19 @@ def search_space(
         separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
         lattice = lattices.get(kind)
         if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):
-            fusions += log10_paths(lattice, forward if separate else None)
+            fusions += log10_paths(lattice, forward if separate else None, _limits(setting, of_kind, asked))
+        elif asked.pin_partition:
+            exact = False
         else:
-            fusions, exact = fusions + (len(forward) - 1 - separate) * math.log10(2), False
+            most = len(of_kind) if asked.p_max is None else min(asked.p_max, len(of_kind))
+            cuts, exact = len(forward) - 1 - separate, False
+            fusions += _log10_sum(np.array([_log10_choose(cuts, blocks) for blocks in range(min(most, cuts + 1))]))
     per_degree: dict[tuple[int, Setting], float] = {}  # of every graph that plans see
     for plan in plans:
         degree = plan.shards, setting.under(plan).setting
         if degree not in per_degree:
-            options = (ops.legal_schemes(k, plan.shards, assumptions) for k in degree[1].graph.kernels)
+            free = [k for k in degree[1].graph.kernels if plan.shards == 1 or k.name not in asked.pin_sharding]
+            options = (ops.legal_schemes(k, plan.shards, assumptions) for k in free)
             per_degree[degree] = math.fsum(math.log10(len(schemes)) for schemes in options)
     stages: dict[int, float] = {1: 0.0}
     totals = []
@@ -97,7 +113,18 @@ def together(spaces: Sequence[Space]) -> Space:
     )
 
 
-def log10_paths(lattice: Lattice, forward: Bools | None = None) -> float:
+def _limits(setting: Setting, kernels: Sequence[Kernel], asked: Request) -> IntraChipLimits | None:
+    """What is asked of the partitions of a kind of layers; none if nothing is."""
+    pins = [
+        (k, asked.pin_partition[kernel.name]) for k, kernel in enumerate(kernels) if kernel.name in asked.pin_partition
+    ]
+    if asked.p_max is None and not pins:
+        return None
+    most = len(kernels) if asked.p_max is None else min(asked.p_max, len(kernels))
+    return IntraChipLimits(most, setting.assumptions.empty_partitions == "forbid", pins=tuple(pins))
+
+
+def log10_paths(lattice: Lattice, forward: Bools | None = None, limits: IntraChipLimits | None = None) -> float:
     """Logarithm of the number of paths from the empty to the full down-set: ordered partitions into convex blocks.
 
     Parameters
@@ -106,6 +133,8 @@ def log10_paths(lattice: Lattice, forward: Bools | None = None) -> float:
         Down-sets, by size.
     forward : bool array, shape (kernels,), optional
         The forward pass, if no block may hold kernels of it and of the rest.
+    limits : IntraChipLimits, optional
+        How many blocks there may be, and which of them kernels are pinned to.
 
     Examples
     --------
@@ -119,6 +148,7 @@ def log10_paths(lattice: Lattice, forward: Bools | None = None) -> float:
     log[0] = 0.0
     if forward is None:
         forward = np.ones(lattice.member.shape[1], dtype=bool)
+    reached: list[Bools] = [np.zeros(0, dtype=bool)]  # of each, from which smaller ones it is a block further
     open_: Bools = ~np.asarray(np.all(lattice.member[:, forward], axis=1))
     backward: Bools = np.asarray(np.any(lattice.member[:, ~forward], axis=1))
     for j in range(1, count):
@@ -127,7 +157,20 @@ def log10_paths(lattice: Lattice, forward: Bools | None = None) -> float:
         if backward[j]:
             inside &= ~open_[:before]
         log[j] = _log10_sum(log[:before][inside])
-    return float(log[-1])
+        reached.append(inside)
+    return float(log[-1]) if limits is None else _log10_limited(lattice, reached, limits)
+
+
+def _log10_limited(lattice: Lattice, reached: Sequence[Bools], limits: IntraChipLimits) -> float:
+    """The same of paths with so many blocks, in which pinned kernels are in their own block."""
+    log, ends = np.full(len(reached), -np.inf), []
+    log[0] = 0.0
+    for block in range(limits.p_max):
+        log = np.array([_log10_sum(log[: len(inside)][inside]) for inside in reached])
+        for kernel, pinned in limits.pins:
+            log[lattice.member[:, kernel] != (pinned <= block)] = -np.inf
+        ends.append(log[-1])
+    return float(ends[-1]) if limits.exactly else _log10_sum(np.array(ends))
 
 
 def _log10_sum(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:

@@ -134,9 +134,11 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
         )
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
-    checked = (_shown(result, value, gap, len(shown.undecided)),) if shown.joint else ()
+    checked = [_shown(result, value, gap, len(shown.undecided))] if shown.joint else []
+    if fixed := ", ".join(result.request.fixed):
+        checked.append(f"all mappings in the space ({result.space or 'not counted'}) have {fixed}")
     words = _words(gap, level_gap, result.heat is not None)
-    return Verification(words, gap, (), level_gap, tuple(unchecked), checked, tuple(names.notes))
+    return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
 
 
 def _figures(result: Result, score: Score, value: float) -> Iterator[str]:

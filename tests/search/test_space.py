@@ -13,8 +13,10 @@ from strategies import share
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.physics.pipeline import resolve
 from dfopt.search.space import log10_paths, search_space, together
 from dfopt.setting.instance import Setting
@@ -35,7 +37,9 @@ def lattice_of(count: int, before: set[tuple[int, int]]) -> Lattice:
     return Lattice(member, member.sum(axis=1).astype(np.int64))
 
 
-def ordered_partitions(count: int, before: set[tuple[int, int]], forward: list[bool] | None) -> int:
+def ordered_partitions(
+    count: int, before: set[tuple[int, int]], forward: list[bool] | None, limits: IntraChipLimits | None = None
+) -> int:
     """Assignments of kernels to blocks 0, 1, ... without gaps that keep the order and do not mix passes."""
     found = 0
     for places in itertools.product(range(count), repeat=count):
@@ -46,7 +50,9 @@ def ordered_partitions(count: int, before: set[tuple[int, int]], forward: list[b
             places[a] >= places[b] for a in range(count) for b in range(count) if forward[a] > forward[b]
         ):
             continue
-        found += 1
+        if limits and (len(blocks) > limits.p_max or (limits.exactly and len(blocks) < limits.p_max)):
+            continue
+        found += limits is None or all(places[k] == block for k, block in limits.pins)
     return found
 
 
@@ -66,6 +72,28 @@ def test_passes_are_not_mixed(order: tuple[int, set[tuple[int, int]]], ahead: in
     barrier = before | {(a, b) for a in range(count) for b in range(count) if forward[a] and not forward[b]}
     paths = log10_paths(lattice_of(count, barrier), np.array(forward))
     assert round(10**paths) == ordered_partitions(count, before, forward)
+
+
+@share(0.5)
+@given(orders(), st.integers(1, 5), st.booleans(), st.dictionaries(st.integers(0, 4), st.integers(0, 4), max_size=2))
+def test_blocks_are_counted_and_pinned(
+    order: tuple[int, set[tuple[int, int]]], most: int, exactly: bool, pins: dict[int, int]
+) -> None:
+    count, before = order
+    limits = IntraChipLimits(min(most, count), exactly, pins=tuple((k, p) for k, p in pins.items() if k < count))
+    paths = log10_paths(lattice_of(count, before), None, limits)
+    assert round(10**paths) == ordered_partitions(count, before, None, limits)
+
+
+def test_pins_and_partitions_are_in_the_count() -> None:
+    """Of a chain of four under TP, two of whose schemes are pinned: 1 + 3 ways to cut it into two at most."""
+    asked = Request(pin_sharding={"k0": "outer", "k3": "outer"}, p_max=2)
+    lattice = lattice_of(4, {(0, 1), (1, 2), (2, 3)})
+    for known in ({0: lattice}, {}):
+        space = search_space(chained("dataflow"), [Plan(tp=2, tp_dims=("x",))], known, 1, asked)
+        assert 10**space.log10_total == pytest.approx(2**2 * (1 + 3))
+    pinned = search_space(chained("dataflow"), [Plan()], {0: lattice}, 1, Request(pin_partition={"k1": 1}))
+    assert 10**pinned.log10_fusions == pytest.approx(4)  # a cut before it, and two more or not after it
 
 
 def chain(kernels: int, repeat: int = 1) -> Graph:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import dfopt as df
 from dfopt.cli import app
-from dfopt.documents.result import Result
+from dfopt.documents.result import Result, status_words
 from dfopt.errors import DocumentError, GraphError, SystemSpecError
 from dfopt.search.verify import verify
 
@@ -118,3 +118,24 @@ def test_check_says_what_it_found(tmp_path: Any) -> None:
     assert done.exit_code == 3
     assert "$.value" in done.stderr
     assert "$.seal" in done.stderr
+
+
+def test_what_is_fixed_is_in_the_words_and_in_the_count() -> None:
+    """Also in those of the check: an optimum under pins is none without them."""
+    asked = {
+        "pin_sharding": {"FFN0": "k"},
+        "p_max": 2,
+        "objective": {"limits": [{"metric": "step_time", "at_most": 9}]},
+    }
+    free, result = (df.optimize("gpt2-small", "sn10-8-ring", tp=8, microbatch=1, **more) for more in ({}, asked))
+    assert result.value > 2 * free.value and free.space is not None and result.space is not None
+    assert status_words(result) == "optimal: no mapping in the space with p_max 2, sharding of FFN0 k is better"
+    assert status_words(free) == "optimal: no mapping in the space is better"
+    assert "at most 2 partitions; fixed: tp 8, p_max 2, sharding of FFN0 k, step_time at most 9 s" in result.proof
+    assert 10**free.space.log10_shardings == pytest.approx(3 * 10**result.space.log10_shardings)
+    assert 10**result.space.log10_fusions == pytest.approx(25)  # one cut, between two of 26 down-sets, or none
+    checked = verify(result).checked[-1]
+    assert (
+        checked.endswith("have tp 8, p_max 2, sharding of FFN0 k, step_time at most 9 s")
+        and str(result.space) in checked
+    )
