@@ -36,6 +36,11 @@ _START = f'{{"schema":"{SCHEMA}"'.encode()
 # CRC-32 of the line without it. Lines of before there was one are read too.
 _CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}$')
 _BEFORE = {"schema", "cell", "status", "seconds", "dfopt", "figures", "message"}  # the keys that those may have
+_TYPED = (
+    ("axes", dict, "a mapping"), ("figures", dict, "a mapping"), ("message", str, "text"), ("study", str, "text"),
+    ("dfopt", str, "text"), ("calibrated_by", str, "text"), ("seconds", int | float, "a number"),
+    ("result", dict, "a mapping"), ("bound", int | float, "a number"), ("refused", str, "text"),
+)  # fmt: skip
 _NAME = "name a file in an existing folder that you may write to"
 
 
@@ -229,6 +234,10 @@ def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str,
         message = f"line {number}: found {shown(schema)}, expected a record with schema {SCHEMA!r}"
         raise _refused(path, message, "name a store that this version of dfopt wrote")
     whole = schema == SCHEMA and all(isinstance(record.get(key), str) for key in ("cell", "status"))
+    for key, kind, expected in _TYPED if whole else ():
+        if not isinstance(record.get(key), kind | None):
+            message = f"line {number}, {key}: found {shown(record[key])}, expected {expected}"
+            raise _refused(path, message, "name a store that a sweep wrote")
     # without a checksum only what never had one: else its key may be what was damaged
     return record if whole and (checked is not None or set(record) <= _BEFORE) else None
 

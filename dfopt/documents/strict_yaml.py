@@ -19,6 +19,7 @@ import yaml
 
 from dfopt.documents.files import MAX_BYTES, check_size, read_text
 from dfopt.documents.scalars import NO_LIMIT, resolve
+from dfopt.documents.uncollected import uncollected
 from dfopt.errors import DocumentError, Issue, json_path, refuse, repeated, shown
 
 MAX_DEPTH: Final = 64
@@ -55,7 +56,8 @@ def load_strict(source: str | Path, unbounded: Callable[[object], bool] | None =
         refuse(name, "the file is empty", "start it with a line such as 'schema: dfopt/graph/3'")
     if "\0" in text:
         refuse(name, "found a NUL byte, expected text", "this is a binary file; give a YAML or JSON file")
-    data = _load_json(text, name, unbounded) if as_json else _Reader(text, name).read()
+    with uncollected():
+        data = _load_json(text, name, unbounded) if as_json else _Reader(text, name).read()
     if not isinstance(data, dict):
         kind = shown(data) if data is None or isinstance(data, list) else f"the single value {shown(data, 40)}"
         refuse(name, f"found {kind} at the top, expected a mapping", "start with 'key: value' lines")

@@ -10,6 +10,7 @@ from dfopt.documents.store import Record
 from dfopt.documents.study import Study
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.documents.tokens import asked
+from dfopt.errors import refuse, shown
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.studies.cells import Cell
 
@@ -92,7 +93,15 @@ def of_record(record: Record) -> dict[str, Any]:
     figures = record.get("figures")
     if figures is None:
         return found
-    plan = Plan.from_data(figures["plan"], "plan")
+    where = f"cell {record['cell']}"
+    plan = Plan.from_data(figures.get("plan"), f"{where}: plan")
     found |= {name: value for name, value in figures.items() if name in COLUMNS and name != "plan"}
+    for name in ("flop_per_step", "step_time_s", *found):
+        value, text = figures.get(name), name in TEXT_COLUMNS
+        if name in figures and not isinstance(value, str | None if text else int | float | None):
+            wanted = "text" if text else "a number"
+            refuse(where, f"{name}: found {shown(value)}, expected {wanted}", "the store is not as a sweep wrote it")
+    if not (figures.get("flop_per_step") and (figures.get("step_time_s") or 0) > 0):
+        refuse(where, "step_time_s or flop_per_step: found none", "the store is not as a sweep wrote it")
     found |= {"plan": plan.label, **plan.counts}
     return {**found, "flop_per_s": figures["flop_per_step"] / figures["step_time_s"]}

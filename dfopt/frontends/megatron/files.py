@@ -57,7 +57,7 @@ def words_of(path: str | Path) -> tuple[dict[str, Any], list[str]]:
     if file.suffix.lower() in (".yaml", ".yml", ".json"):
         given = {str(key).removeprefix("--").replace("_", "-"): value for key, value in load_strict(file).items()}
         return {key: value for key, value in given.items() if value is not False and value is not None}, []
-    text = read_text(file)
+    text = read_text(file, most=1_000_000)  # many times of what a launch script has
     try:
         if not re.match(r"(?:\s|\\\n|#[^\n]*\n)*--", text):
             return _of_script(text, name)
