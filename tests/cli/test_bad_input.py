@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from by_path import module_at
 from cli_tools import GRAPH, ONE_CHIP_MAPPING, RECIPE, SYSTEM, Answer, Data, call, changed, spawn, write
 
 USAGE, BAD, INFEASIBLE = 2, 3, 4
+instrument = module_at(Path(__file__).parents[2] / "benchmarks" / "bad_input.py")
 
 
 @dataclass(frozen=True)
@@ -418,6 +421,29 @@ def assert_one_clear_error(answer: Answer, case: Case) -> None:
 def test_bad_input(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert_one_clear_error(call(*words_of(case, tmp_path)), case)
+
+
+@pytest.mark.parametrize("seed", ["fixed", date.today().isoformat()])
+def test_drawn_bad_input(seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of inputs of every kind that were changed at random; today's date draws others every day."""
+    monkeypatch.setattr(instrument, "SECONDS", 20.0)  # of a machine that others use too
+    found = [*instrument.failures(seed, range(30))]
+    assert not found, "\n".join(found)
+
+
+def test_what_the_drawn_inputs_find() -> None:
+    """The instrument would pass a command line that says nothing: here is what it must see."""
+    fine = instrument.Outcome(3, "", "dfopt: a.yaml: 1 problem\n  $.x: unknown key\n", 0.1, 1e8)
+    assert instrument.wrong_with(fine) == ""
+    for change in (
+        {"code": -1}, {"code": -2}, {"code": 1}, {"code": 6}, {"err": ""}, {"out": "x"}, {"seconds": 3.0},
+        {"bytes": 6e8},
+        {"err": fine.err * 2}, {"err": fine.err + "warning\n"}, {"err": fine.err + "  $.y: Input should be a number\n"},
+        {"err": fine.err + "  $.y: \x1b[31m\n"},
+    ):  # fmt: skip
+        assert instrument.wrong_with(fine._replace(**change)), change
+    drawn = {instrument.draw("0", number).given.kind for number in range(300)}
+    assert drawn == {one.kind for one in instrument.inputs()} and len(drawn) > 20
 
 
 def test_pin_beyond_all_partitions(tmp_path: Path) -> None:
