@@ -24,10 +24,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import dfopt as df
+from dfopt.documents.exploration import Exploration
 from dfopt.documents.result import Result
 from dfopt.documents.sealed import Sealed
 from dfopt.errors import DfoptError
 from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.explore import explore
 from dfopt.search.verify import verdict
 
 Path_ = tuple[str | int, ...]
@@ -114,6 +116,8 @@ def edits(data: Any, rng: random.Random) -> Iterator[Edit]:
         ways: dict[str, list[Edit]] = {}
         for path, value in rng.sample(listed, min(len(listed), 8)):
             for how, to in _of_place(path, value, others, rng):
+                if to == value and not isinstance(value, bool):
+                    continue
                 ways.setdefault(how, []).append(Edit(path, how, _set(path[-1], to)))
             if not isinstance(path[-1], int):
                 removed = Edit(path, "removed", lambda container, key=path[-1]: container.pop(key))
@@ -151,19 +155,26 @@ class Case(NamedTuple):
     check: Callable[[Any], Sequence[str]]
 
 
+def _said(document: Any, name: str) -> Sequence[str]:
+    """What a check that finds nothing wrong does not check."""
+    said = verdict(document, name) if isinstance(document, Result) else check_exploration(document, name)
+    return [line.partition("not checked: ")[2] for line in said.splitlines() if "not checked: " in line]
+
+
 def sealed_case(name: str, document: Sealed) -> Case:
     """A sealed document: forged, read, sealed again and checked."""
     kind = type(document)
-    honest = kind.from_data(json.loads(json.dumps(document.to_data())))
+    content = json.loads(json.dumps(document.to_data()))
+    honest = kind.from_data(content)
 
     def check(data: Any) -> Sequence[str]:
         made = kind.from_data(data).sealed()
         if made == honest:
             raise Unchanged
-        said = verdict(made, name) if isinstance(made, Result) else check_exploration(made, name)
-        return [line.partition("not checked: ")[2] for line in said.splitlines() if "not checked: " in line]
+        return _said(made, name)
 
-    return Case(name, json.loads(json.dumps(document.to_data())), check)
+    _said(honest, name)  # what is true holds
+    return Case(name, content, check)
 
 
 class Unchanged(Exception):
@@ -187,8 +198,18 @@ def _solved(graph: str, system: str, **options: Any) -> Callable[[], Result]:
     return lambda: df.optimize(graph, system, **options)
 
 
+def _explored() -> Exploration:
+    """A few designs of a die, with the next best one and what more of a budget buys."""
+    data = df.load_design("reticle-2026").to_data()
+    data["choices"] = {
+        "stacks": {"least": 7, "most": 8}, "capacity": {"L2": {"least": "32 MiB", "most": "96 MiB", "step": "32 MiB"}},
+        "rate": {"between_packages": {"least": "900 GB/s", "most": "1 TB/s", "step": "100 GB/s"}},
+    }  # fmt: skip
+    return explore("gpt2-small", df.Design.from_data(data), top=2, gap=0.0)
+
+
 LEVELS = df.Assumptions(sharding_objective="seconds", sequence_parallelism="none")
-RESULTS: dict[str, Callable[[], Result]] = {
+DOCUMENTS: dict[str, Callable[[], Result | Exploration]] = {
     "proven": _solved("gpt2-small", "sn10-8-ring", microbatch=1, sensitivity=True),
     "top 3": _solved("gpt2-small", "sn10-8-ring", top=3),
     "training": _solved("llama-68m", "sn10-8-ring", phase="training", batch=16, microbatch=1, tp=2, recompute="none"),
@@ -201,13 +222,14 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "two levels": _solved("gpt3-175b", "sn10-8-torus", microbatch=1, top=2, sensitivity=True, assumptions=LEVELS),
     "stack": _solved("gpt2-small", "sn10-8-ring", tp=8, stack="hybrid-vault"),
     "heat": _solved("gpt2-small", "sn10-8-ring", tp=8, stack="hybrid-vault", heat="aware", top=2),
+    "exploration": _explored,
 }  # fmt: skip
 
 
 @cache
 def case(kind: str) -> Case:
     """A document of a kind, made once."""
-    return sealed_case(kind, RESULTS[kind]())
+    return sealed_case(kind, DOCUMENTS[kind]())
 
 
 def tried(case: Case, seed: str, count: int | None, only: int | None = None) -> Iterator[tuple[int, Edit, str]]:
@@ -226,11 +248,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--seed", default="0")
     parser.add_argument("--count", type=int, help="of each document, by chance; all if left out")
-    parser.add_argument("--kind", choices=list(RESULTS), action="append")
+    parser.add_argument("--kind", choices=list(DOCUMENTS), action="append")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this one alone")
     asked = parser.parse_args()
     total, listed = Counter[str](), set[str]()
-    for kind in asked.kind or RESULTS:
+    for kind in asked.kind or DOCUMENTS:
         began, counts = time.process_time(), Counter[str]()
         for number, edit, came in tried(case(kind), asked.seed, asked.count, asked.only):
             counts[came.partition(" ")[0]] += 1

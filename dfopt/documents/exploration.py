@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import Part
+from dfopt.documents.base import Part, digest_of
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
@@ -107,6 +107,11 @@ class Exploration(Sealed):
 
     SCHEMA: ClassVar[str] = "dfopt/exploration/1"
 
+    def asked_digest(self) -> str:
+        """Digest of what was asked."""
+        asked = (*self.designs, self.graph, self.assumptions, self.request)
+        return digest_of({str(n): document.model_dump(mode="json") for n, document in enumerate(asked)})
+
     status: ExplorationStatus
     value: float = Field(description="of the objective, of the best design")
     bound: float
@@ -131,6 +136,7 @@ class Exploration(Sealed):
     assumptions: Assumptions
     request: ExplorationRequest
     version: str
+    asked: str | None = Field(default=None, description="digest of designs, graph, assumptions and request")
     seal: str = Field(default="", description="digest of all the rest: an exploration that was edited says so")
 
 

@@ -10,12 +10,13 @@ from itertools import combinations
 
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import DesignBox, EnergyRange, Exploration, WithoutHeat
+from dfopt.documents.mapping import Mapping
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
 from dfopt.exploring.heated import Heated, seconds_on_stack, without_heat
 from dfopt.exploring.ranged import at_both_ends
-from dfopt.exploring.sensitivity import raised
+from dfopt.exploring.sensitivity import BUDGETS, raised
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
@@ -64,7 +65,17 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
         what = ", ".join(filter(None, [f"{late} boxes" if late else "", unknown]))
         return f"not checked in {time_limit:g} s: {what}; all else holds, {boxes}"
     what = "verified optimal" if made.gap <= PROOF else f"verified within {made.gap:.3%}"
-    return f"{what}: {boxes}"
+    return "\n  not checked: ".join([f"{what}: {boxes}", *_unchecked(made)])
+
+
+def _unchecked(made: Exploration) -> Iterator[str]:
+    """Fields that no check holds against anything, and why."""
+    yield "$.effort: what the search took leaves no trace"
+    yield "$.boxes[*].stage: any bound that shows what is claimed will do"
+    if made.asked is None:
+        yield "$.designs, $.request: their digest is not in the file"
+    if made.request.sensitivity and len(made.sensitivity) < len(BUDGETS):
+        yield "$.sensitivity: of some budgets there was no time to say anything, or there are none"
 
 
 def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: float) -> str:
@@ -86,7 +97,9 @@ def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: f
             issues += [Issue(one.where.replace("$", where or "$", 1), one.message, one.remedy) for one in error.issues]
     if issues:
         raise DocumentError(path, issues)
-    return f"{said[0]}; with the least energy of DRAM {said[1]}; with the most {said[2]}"
+    first, *unchecked = said[0].splitlines()
+    low, high = (text.splitlines()[0] for text in said[1:])
+    return "\n".join([f"{first}; with the least energy of DRAM {low}; with the most {high}", *unchecked])
 
 
 def _designs_at_ends(made: Exploration) -> tuple[tuple[Design, ...], tuple[Design, ...]]:
@@ -100,6 +113,13 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     """What of an exploration does not agree with the rest of it, without deriving a chip: where, and what is wrong."""
     if made.seal != made.unsealed_digest():
         yield "$.seal", "does not fit the contents: the file was edited"
+    if made.asked is not None and made.asked != made.asked_digest():
+        yield "$.asked", "does not fit designs, graph, assumptions and request"
+    if made.version != made.result.provenance.dfopt:
+        yield "$.version", f"found {made.version!r}, the result says {made.result.provenance.dfopt!r}"
+    budgets = [one.budget for one in made.sensitivity]
+    if budgets != [name for name in BUDGETS if name in budgets]:
+        yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(BUDGETS)}, each once"
     bounds = [math.inf if box.bound is None else box.bound for box in made.boxes]
     least = min([made.value, *bounds])
     if not math.isclose(made.bound, least, rel_tol=SAME):
@@ -190,7 +210,7 @@ def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[
         return [("$.best", str(error).partition(": ")[2])]
     for number, (other, alone) in enumerate(zip(made.others, others, strict=True)):
         try:
-            value = workload.judged(_place(workload.spaces, 0, alone), other.mapping)
+            value = _judged(workload, _place(workload.spaces, 0, alone), other.mapping)
         except PlanError as error:
             return [(f"$.others[{number}].best", str(error).partition(": ")[2])]
         if not math.isclose(other.value, value, rel_tol=SAME):
@@ -202,6 +222,14 @@ def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[
         return [("$.result.assumptions", "are not those of $.assumptions on these chips")]
     found = verify(made.result, time_limit)
     return [("$.result", problem) for problem in found.problems] or list(_sensitive(made, workload))
+
+
+def _judged(workload: Workload, box: Box, mapping: Mapping) -> float:
+    """The value of a mapping that calls its graph and its system by their names."""
+    system = workload.system(box)
+    if system is not None and (mapping.graph, mapping.system) != (workload.graph.name, system.name):
+        raise PlanError(f"mapping: found {mapping.graph!r} on {mapping.system!r}, not {workload.graph.name!r} on it")
+    return workload.judged(box, mapping)
 
 
 def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
@@ -219,7 +247,11 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
             yield f"{where}.best", str(error).partition(": ")[2]
             continue
         alone = Workload((space,), made.graph, made.assumptions, workload.request, made.request.objective)
-        value = alone.judged(box, one.mapping)
+        try:
+            value = _judged(alone, box, one.mapping)
+        except PlanError as error:
+            yield f"{where}.mapping", str(error).partition(": ")[2]
+            continue
         if not math.isclose(one.value, value, rel_tol=SAME):
             yield f"{where}.value", f"found {one.value!r}, the judge says {value!r}"
 

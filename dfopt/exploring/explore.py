@@ -172,7 +172,7 @@ def _explored(
     more: tuple[BudgetSensitivity, ...] = ()
     if sensitivity and found.ending != "interrupted":
         more = budget_sensitivities(workload, box, gap, workload.deadline)
-    return Exploration(
+    made = Exploration(
         status=found.ending,
         value=found.best,
         bound=found.bound,
@@ -211,7 +211,8 @@ def _explored(
             sensitivity=sensitivity,
         ),
         version=dfopt.__version__,
-    ).sealed()
+    )
+    return made.model_copy(update={"asked": made.asked_digest()}).sealed()
 
 
 def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:

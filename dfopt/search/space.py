@@ -59,21 +59,7 @@ def search_space(
     graph, assumptions = setting.graph, setting.assumptions
     kernels = len(graph.kernels)
     tiles = len(tile_counts(graph, assumptions))
-    fused = assumptions.execution == "dataflow"
-    exact = assumptions.execution != "library"
-    fusions = 0.0
-    for kind, of_kind in enumerate(kernels_by_kind(graph) if fused else ()):
-        forward = np.array([kernel.pass_ == "forward" for kernel in of_kind])
-        separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
-        lattice = lattices.get(kind)
-        if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):
-            fusions += log10_paths(lattice, forward if separate else None, _limits(setting, of_kind, asked))
-        elif asked.pin_partition:
-            exact = False
-        else:
-            most = len(of_kind) if asked.p_max is None else min(asked.p_max, len(of_kind))
-            cuts, exact = len(forward) - 1 - separate, False
-            fusions += _log10_sum(np.array([_log10_choose(cuts, blocks) for blocks in range(min(most, cuts + 1))]))
+    fusions, exact = _log10_fusions(setting, lattices, asked)
     per_degree: dict[tuple[int, Setting], float] = {}  # of every graph that plans see
     for plan in plans:
         degree = plan.shards, setting.under(plan).setting
@@ -98,6 +84,24 @@ def search_space(
         log10_total=_log10_sum(np.array(totals)) + math.log10(tiles * placements) if totals else 0.0,
         exact=exact,
     )
+
+
+def _log10_fusions(setting: Setting, lattices: Mapping[int, Lattice | None], asked: Request) -> tuple[float, bool]:
+    """Ways to cut the kernels of a stage into partitions, and whether that is how many there are."""
+    graph, assumptions = setting.graph, setting.assumptions
+    fusions, exact = 0.0, assumptions.execution != "library"
+    for kind, of_kind in enumerate(kernels_by_kind(graph) if assumptions.execution == "dataflow" else ()):
+        forward = np.array([kernel.pass_ == "forward" for kernel in of_kind])
+        separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
+        lattice = lattices.get(kind)
+        if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):
+            fusions += log10_paths(lattice, forward if separate else None, _limits(setting, of_kind, asked))
+            continue
+        exact, cuts = False, len(forward) - 1 - separate
+        most = cuts + 1 if asked.p_max is None else min(asked.p_max, cuts + 1)
+        if not asked.pin_partition:
+            fusions += _log10_sum(np.array([_log10_choose(cuts, blocks) for blocks in range(most)]))
+    return fusions, exact
 
 
 def together(spaces: Sequence[Space]) -> Space:

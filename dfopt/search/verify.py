@@ -11,11 +11,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import DIFFERENT, OF_EARLIER, Result, Sensitivity, different
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
+from dfopt.search.candidate import prepare_mapping
 from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.naming import names_of
 from dfopt.search.options import Options
@@ -101,6 +106,8 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     unsaid = {name: None for name in Score.LATER if said_before and getattr(result.score, name) is None}
     problems += differences("$.score", score.model_copy(update=unsaid).to_data(), result.score.to_data())
     value = judged(score, result.request.objective.metric)
+    if not said_before:
+        problems += _tiles("$.mapping", result, result.graph, result.mapping)
     problems += [
         f"$.request.objective.limits: {limit.metric} is {value:.6g}, at most {limit.at_most:.6g} was asked for"
         for limit in result.request.objective.limits
@@ -250,6 +257,17 @@ def _contents(result: Result) -> list[str]:
     return wrong if same else [*wrong, "$.matrices: not those of the mapping"]
 
 
+def _tiles(where: str, result: Result, graph: Graph, mapping: Mapping) -> list[str]:
+    """What of a mapping's tiles is not what a search gives to kernels in these partitions."""
+    try:
+        ready = prepare_mapping(Setting(graph, result.system, result.assumptions), mapping, Options(result.request))
+        again = ready.mapping(np.array([kernel.partition for kernel in mapping.kernels], dtype=np.int64))
+    except DfoptError as error:
+        return [f"{where}: {error}"]
+    tiles = [kernel.tiles for kernel in mapping.kernels]
+    return differences(f"{where}.kernels[*].tiles", [kernel.tiles for kernel in again.kernels], tiles)
+
+
 def _alternatives(result: Result) -> list[str]:
     """What is wrong with the next best mappings: each is judged again, and is another than those before it."""
     wrong, before = [], result.value
@@ -271,6 +289,7 @@ def _alternatives(result: Result) -> list[str]:
         if (other.mapping.graph, other.mapping.system) != (graph.name, result.system.name):
             wrong.append(f"{where}.mapping: not of {graph.name} on {result.system.name}")
         wrong += [f"{where}: limit broken: {violation}" for violation in score.violations]
+        wrong += _tiles(f"{where}.mapping", result, graph, other.mapping)
         wrong += differences(f"{where}.value", judged(score, result.request.objective.metric), other.value)
         if other.value < before:
             wrong.append(f"{where}.value: faster than what stands before it")

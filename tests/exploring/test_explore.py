@@ -136,6 +136,7 @@ def forged(made: Exploration, *path: str | int, value: Any, seal: bool = True) -
         at = at[key]
     at[path[-1]] = value
     changed = Exploration.from_data(data)
+    changed = changed.model_copy(update={"asked": changed.asked_digest()})
     return changed.sealed() if seal else changed
 
 
