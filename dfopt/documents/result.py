@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import Part, digest_of
+from dfopt.documents.base import Part, digest_of, problem
 from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import STATUS_WORDS, HeatProof
 from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.matrices import Matrices
 from dfopt.documents.plan import Plan
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
@@ -111,25 +112,6 @@ class GraphRecord(Part):
     note: str = ""
 
 
-class Matrices(Part):
-    """The paper's matrices of one stage as sparse (row, column) lists of the ones.
-
-    A kernel in partition; B tensor inside a partition; D tensor cut, at both ends; L lifetime of a
-    cut tensor; H source partition of every tensor. Rows of A are kernels of the stage in graph
-    order; rows of the others are ``tensors``, positions in the graph's tensor list.
-    """
-
-    stage: int
-    partitions: int
-    kernels: tuple[str, ...]
-    tensors: tuple[int, ...]
-    A: tuple[tuple[int, int], ...]
-    B: tuple[tuple[int, int], ...]
-    D: tuple[tuple[int, int], ...]
-    L: tuple[tuple[int, int], ...]
-    H: tuple[tuple[int, int], ...]
-
-
 class _Valued(Part):
     """A part with a value of the objective."""
 
@@ -181,7 +163,7 @@ class Provenance(Part):
     graph_digest: str
     system_digest: str
     assumptions_digest: str
-    variant_digests: tuple[str, ...] | None = Field(default=None, description="of the workload as it lost")
+    variant_digests: tuple[str, ...] | None = Field(default=None, description="of variants; none: an earlier version's")
     seed: int
 
 
@@ -235,6 +217,18 @@ class Result(Sealed):
     provenance: Provenance
     seal: str = Field(default="", description="digest of all the rest: a result that was edited says so")
 
+    @model_validator(mode="after")
+    def _has_scores(self) -> Self:
+        """Pictures and tables take the times of each kernel's partition from the score."""
+        scored = {(part.stage, part.partition) for part in self.score.partitions}
+        for kernel in self.mapping.kernels:
+            if (kernel.stage, kernel.partition) not in scored:
+                found = f"found none of stage {kernel.stage}, partition {kernel.partition}, where {kernel.name!r} is"
+                raise problem(found, "solve again, or score the mapping", "$.score.partitions")
+        if not self.score.stages:
+            raise problem("found none, expected the times of pipeline stages", "solve again", "$.score.stages")
+        return self
+
     @classmethod
     def from_data(cls, data: Mapping_[str, Any], path: str = "<data>") -> Self:
         """Validate parsed data; a whole result of an earlier version is sealed anew, an edited one is not."""
@@ -271,6 +265,9 @@ class Result(Sealed):
             return data
         if data["schema"] != "dfopt/result/1":
             return data
+        if "bound_s" not in data:
+            found = f"found {data['schema']!r} without bound_s, which results of that version have"
+            raise problem(found, "keep the schema that dfopt wrote", "$.schema")
         kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
         kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}
         kept |= {"level_bound": data["bound_s"], "level_gap": data.get("gap")}

@@ -164,6 +164,22 @@ class Chip(ChipBody):
         return self
 
 
+_LARGEST = 1e40
+"""In SI units; what is larger, or smaller than one over it, makes products that no number can be."""
+
+
+def _extremes(data: Any, where: str) -> list[Issue]:
+    """Numbers with which nothing can be computed."""
+    if isinstance(data, Mapping | list | tuple):
+        items = data.items() if isinstance(data, Mapping) else enumerate(data)
+        at = "[{}]" if not isinstance(data, Mapping) else ".{}"
+        return [issue for key, value in items for issue in _extremes(value, where + at.format(key))]
+    if not isinstance(data, float | int) or not data or 1 / _LARGEST <= abs(data) <= _LARGEST:
+        return []
+    message = f"found {data:g} in SI units, expected 0 or a number from {1 / _LARGEST:g} to {_LARGEST:g}"
+    return [Issue(where, message, "check the exponent, or leave the key out if there is no limit")]
+
+
 def _at_stack(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """A stack whose issues are told at its place in the system."""
     try:
@@ -256,6 +272,22 @@ class System(Named):
         if issues:
             raise SystemSpecError(self.name, issues)
         return self
+
+    @cached_property
+    def extremes(self) -> tuple[Issue, ...]:
+        """Numbers with which no time can be computed."""
+        return tuple(_extremes(self.model_dump(mode="python", exclude={"stack"}), "$"))
+
+    def check_extremes(self) -> None:
+        """Refuse a machine with such numbers.
+
+        Raises
+        ------
+        SystemSpecError
+            With the place of each.
+        """
+        if self.extremes:
+            raise SystemSpecError(self.name, self.extremes)
 
 
 def _dim_issues(network: tuple[NetworkDim, ...]) -> Iterator[Issue]:

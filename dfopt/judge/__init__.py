@@ -62,6 +62,7 @@ def evaluate(
     >>> physical.step_time_s, physical.throttled, physical.partitions[0].dram_binding
     (4.0, False, 'port')
     """
+    system.check_extremes()
     conventions = (assumptions if assumptions is not None else Assumptions()).hiding(mapping.plan.tensor_overlap)
     chosen = stack if stack is not None else system.stack
     fit.check(mapping, graph, system, conventions, chosen)

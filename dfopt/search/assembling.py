@@ -10,13 +10,13 @@ from typing import TypeVar
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.matrices import Matrices
 from dfopt.documents.request import Request
 from dfopt.documents.result import (
     LOOSE,
     TOO_WIDE,
     Alternative,
     GraphRecord,
-    Matrices,
     PlanRecord,
     Provenance,
     Result,
@@ -260,7 +260,7 @@ def assemble(
             graph_digest=graph.digest(),
             system_digest=system.digest(),
             assumptions_digest=assumptions.digest(),
-            variant_digests=tuple(one.digest() for one in variants) or None,
+            variant_digests=tuple(one.digest() for one in variants),
             seed=asked.seed,
         ),
     )

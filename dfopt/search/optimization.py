@@ -168,6 +168,7 @@ def _check(setting: Setting, request: Request) -> None:
     """Refuse what no search could answer, with a remedy."""
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     chip, pin_partition, p_max = system.chip, request.pin_partition, request.p_max
+    system.check_extremes()
     if assumptions.compute_model == "cycle" and None in (chip.lanes, chip.stages, chip.frequency):
         message = "the cycle model needs lanes, stages and frequency; found only peak"
         raise SystemSpecError(system.name, [Issue("$.chip", message, "give all three, or use compute_model: fixed")])

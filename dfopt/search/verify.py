@@ -30,8 +30,8 @@ from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
 NOT_CHECKED = (
-    "$.seconds, $.plans[*].seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note: how the search went, from"
-    " which nothing follows",
+    "$.seconds, $.plans[*].seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, the order of $.plans"
+    " and of equal $.alternatives: how the search went, from which nothing follows",
     "$.provenance: which versions ran; its digests, solver and seed are compared",
     "$.plans[*].value: of plans whose mappings are not in the file",
     "$.plans[*].bound, $.plans[*].level_bound: above the last mapping that is kept, beyond which nothing is claimed",

@@ -139,3 +139,25 @@ def test_what_is_fixed_is_in_the_words_and_in_the_count() -> None:
         checked.endswith("have tp 8, p_max 2, sharding of FFN0 k, step_time at most 9 s")
         and str(result.space) in checked
     )
+
+
+BROKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "of another version": ({"schema": "dfopt/result/1"}, r"\$.schema: found 'dfopt/result/1' without bound_s"),
+    "no partition": ({"score": {**DATA["score"], "partitions": []}}, r"\$.score.partitions: found none of stage 0"),
+    "no stage": ({"score": {**DATA["score"], "stages": []}}, r"\$.score.stages: found none, expected"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_does_not_hold_together_is_refused_when_it_is_read(name: str) -> None:
+    """One error of its own: tables and pictures look nothing up that is not there."""
+    change, says = BROKEN[name]
+    with pytest.raises(DocumentError, match=says):
+        Result.from_data({**DATA, **change})
+
+
+@pytest.mark.parametrize("path", ["chip.dram.bandwidth", "chip.sram.capacity", "network[0].link_bandwidth"])
+def test_rates_that_no_time_follows_from_are_refused(path: str) -> None:
+    unit = "B" if path.endswith("capacity") else "B/s"
+    with pytest.raises(SystemSpecError, match="found 1e-300 in SI units, expected 0 or a number from 1e-40"):
+        df.optimize("gpt2-small", "sn10-8-ring", set={path: f"1e-300 {unit}"})

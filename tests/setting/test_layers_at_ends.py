@@ -112,7 +112,9 @@ def test_an_earlier_result_may_list_other_layers_of_stages(monkeypatch: pytest.M
         plans = [{"layers_per_stage": max(one), "first_layers": one[0], "last_layers": one[2]} for one in layers]
         with monkeypatch.context() as patched:
             patched.setattr("dfopt.setting.plans.uneven_layers", lambda graph, stages: plans)
-            return optimize(graph, system, pp=4)
+            found = optimize(graph, system, pp=4)
+        of_then = found.provenance.model_copy(update={"variant_digests": None})
+        return found.model_copy(update={"provenance": of_then}).sealed()
 
     today = optimize(graph, system, pp=4)
     best = today.plan.stage_layers
