@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from dfopt.cli.common import ForceFlag, JsonFlag, app, argument, check_output, echo, emit, errors, option
+from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, option
+from dfopt.cli.outputs import ForceFlag, check_output
 
 
 @app.command()

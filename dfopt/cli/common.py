@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -89,15 +87,6 @@ def argument(metavar: str, said: str) -> Any:
 WORKLOAD = "Workload and model"
 GraphArg = Annotated[str, argument("GRAPH", "zoo name or file")]
 SystemArg = Annotated[str, argument("SYSTEM", "zoo name or file, also of a design")]
-_RUNNING: Final[ContextVar[typer.Context]] = ContextVar("the command that writes files")
-
-
-def _runs(context: typer.Context, force: bool) -> bool:
-    _RUNNING.set(context)
-    return force
-
-
-ForceFlag = Annotated[bool, option("write over files that dfopt did not write", "--force", callback=_runs)]
 JsonFlag = Annotated[bool, option("print JSON to stdout, nothing else", "--json")]
 ParamOpt = Annotated[
     list[str] | None,
@@ -147,8 +136,6 @@ OffloadOpt = Annotated[
     ),
 ]
 StoreOpt = Annotated[Path | None, option("of a study: its file of record; default: NAME.runs.jsonl", metavar="FILE")]
-CsvOpt = Annotated[Path | None, option("write the frame", metavar="FILE.csv")]
-ParquetOpt = Annotated[Path | None, option("write the frame", metavar="FILE.parquet")]
 
 
 @contextmanager
@@ -258,51 +245,3 @@ def main(
 
         echo(f"dfopt {__version__}")
         raise typer.Exit
-
-
-def check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
-    """Refuse an output file that cannot be written, or must not be, before the work and not after it.
-
-    It must not be one of the other files that the command names, nor, without its ``--force``, one that dfopt did not
-    write.
-    """
-    from dfopt.errors import PlanError
-
-    if path is None:
-        return
-    if path.suffix.lower() not in suffixes:
-        listed = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
-        raise PlanError(f"{option}: found {str(path)!r}, expected a name that ends in {listed}")
-    check_file(option, path)
-
-
-def check_folder(option: str, folder: Path | None, names: Iterable[str]) -> None:
-    """The same of files that are written into a folder, as far as they exist."""
-    for file in [] if folder is None else map(folder.joinpath, names):
-        if os.path.lexists(file):
-            check_file(option, file)
-
-
-def check_file(option: str, path: Path) -> None:
-    """The same, whatever its name ends in."""
-    from dfopt.documents.files import check_writable
-    from dfopt.errors import DocumentError, PlanError
-
-    given = _RUNNING.get().params
-    try:
-        check_writable(path, force=given["force"])
-    except DocumentError as error:
-        raise PlanError(f"{option}: {str(path)!r} {error.issues[0].text}") from None
-    for name, value in given.items():
-        if "--" + name.strip("_") != option:
-            for other in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(other, str | Path) and _is_same(path, Path(other)):
-                    raise PlanError(f"{option}: {str(path)!r} is a file that is read or written too; name another one")
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    try:
-        same = os.path.realpath(path) == os.path.realpath(other)
-        return same or (path.exists() and other.exists() and path.samefile(other))
-    except (OSError, ValueError):  # a name that no file can have
-        return False

@@ -10,20 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import (
-    ForceFlag,
-    JsonFlag,
-    ParamOpt,
-    app,
-    argument,
-    check_folder,
-    check_output,
-    echo,
-    emit,
-    errors,
-    importer,
-    option,
-)
+from dfopt.cli.common import JsonFlag, ParamOpt, app, argument, echo, emit, errors, importer, option
+from dfopt.cli.outputs import ForceFlag, check_folder, check_output
 
 _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from dfopt.cli.common import ForceFlag, app, argument, check_folder, echo, errors, importer, option
+from dfopt.cli.common import app, argument, echo, errors, importer, option
+from dfopt.cli.outputs import ForceFlag, check_folder
 
 FolderOpt = Annotated[Path, option("folder for the files", "-o", "--output", metavar="DIR")]
 

@@ -11,7 +11,6 @@ from dfopt import __version__, arguments
 from dfopt.cli.common import (
     WORKLOAD,
     AssumeOpt,
-    ForceFlag,
     GradientOverlapOpt,
     Grouped,
     JsonFlag,
@@ -24,14 +23,13 @@ from dfopt.cli.common import (
     TensorOverlapOpt,
     app,
     argument,
-    check_folder,
-    check_output,
     echo,
     emit,
     errors,
     option,
     under,
 )
+from dfopt.cli.outputs import ForceFlag, check_output
 from dfopt.documents.axes import Axis, keys, spelled_out
 from dfopt.errors import PlanError
 
@@ -199,9 +197,7 @@ def solve(
         from dfopt.show.refusals import brief
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
-        check_output("--dump", dump, (".mps", ".lp"))
-        if dump is not None:  # its other models are beside it
-            check_folder("--dump", dump.parent, (file.name for file in dump.parent.glob(f"{dump.stem}.*{dump.suffix}")))
+        check_output("--dump", dump, (".mps", ".lp"), parts=True)
         if kernel_by_kernel and (pin or p_max is not None):
             given = "--pin" if pin else "--p-max"
             raise PlanError(f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from dfopt import arguments
-from dfopt.cli.common import ForceFlag, StoreOpt, app, argument, cells_of, check_output, echo, errors, option, what
+from dfopt.cli.common import StoreOpt, app, argument, cells_of, echo, errors, option, what
+from dfopt.cli.outputs import ForceFlag, check_output
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes

@@ -7,19 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dfopt import __version__
-from dfopt.cli.common import (
-    ForceFlag,
-    StoreOpt,
-    app,
-    argument,
-    cells_of,
-    check_output,
-    echo,
-    errors,
-    option,
-    store_of,
-    what,
-)
+from dfopt.cli.common import StoreOpt, app, argument, cells_of, echo, errors, option, store_of, what
+from dfopt.cli.outputs import ForceFlag, check_output
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result

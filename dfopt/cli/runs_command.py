@@ -5,19 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from dfopt.cli.common import (
-    CsvOpt,
-    ForceFlag,
-    JsonFlag,
-    ParquetOpt,
-    app,
-    argument,
-    check_output,
-    echo,
-    emit,
-    errors,
-    option,
-)
+from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, option
+from dfopt.cli.outputs import CsvOpt, ForceFlag, ParquetOpt, check_output
 
 # Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
 _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")

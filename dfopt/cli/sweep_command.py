@@ -8,21 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfopt.cli.common import (
-    CsvOpt,
-    ForceFlag,
-    JsonFlag,
-    ParquetOpt,
-    app,
-    argument,
-    check_folder,
-    check_output,
-    echo,
-    emit,
-    errors,
-    option,
-    store_of,
-)
+from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, option, store_of
+from dfopt.cli.outputs import CsvOpt, ForceFlag, ParquetOpt, check_folder, check_output
 
 if TYPE_CHECKING:
     from dfopt.documents.study import Study

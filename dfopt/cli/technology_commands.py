@@ -8,14 +8,12 @@ from typing import Annotated, Any
 from dfopt import arguments
 from dfopt.cli.common import (
     AssumeOpt,
-    ForceFlag,
     JsonFlag,
     ParamOpt,
     SetOpt,
     app,
     argument,
     assumptions_of,
-    check_output,
     echo,
     emit,
     errors,
@@ -23,6 +21,7 @@ from dfopt.cli.common import (
     importer,
     option,
 )
+from dfopt.cli.outputs import ForceFlag, check_output
 
 _HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware"}
 
