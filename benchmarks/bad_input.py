@@ -37,12 +37,13 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "cli")]
 
 from cli_tools import GRAPH, ONE_CHIP_MAPPING, RECIPE, SYSTEM  # noqa: E402 - the small documents of the tests
+from design_cases import searched  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from dfopt.cli import app  # noqa: E402
 from dfopt.documents.store import SCHEMA, line_of  # noqa: E402
 from dfopt.documents.strict_yaml import dump_yaml, load_strict  # noqa: E402
-from dfopt.documents.zoo import find  # noqa: E402
+from dfopt.documents.zoo import KINDS, find, zoo  # noqa: E402
 
 SECONDS, BYTES = 2.0, 500e6
 FRESH = 100e6  # bytes of a process that has all imported and done nothing
@@ -107,13 +108,19 @@ RECORDS = [
 
 
 @cache
-def result() -> dict[str, Data]:
-    """A small result."""
+def answers() -> dict[str, Data]:
+    """A small result, what heat makes of one, and an exploration."""
     import dfopt as df
-    from dfopt.documents.graph import Graph
-    from dfopt.documents.system import System
+    from dfopt.search.heat_aware import heat_answers
 
-    return df.optimize(Graph.from_data(GRAPH), System.from_data(SYSTEM), sensitivity=False).to_data()
+    graph, system = df.Graph.from_data(GRAPH), df.System.from_data(SYSTEM)
+    design = df.Design.from_data(searched())
+    hot = heat_answers(df.optimize(graph, system, stack="hbm3", sensitivity=False), None)
+    explored = df.explore(graph, design, sensitivity=False)
+    return {
+        "result": df.optimize(graph, system, sensitivity=False).to_data(), "heat": hot.to_data(),
+        "exploration": explored.to_data(),
+    }  # fmt: skip
 
 
 def golden(kind: str, folder: str, pattern: str, *commands: str, most: int = 20_000) -> Iterator[Input]:
@@ -139,20 +146,25 @@ def inputs() -> tuple[Input, ...]:
         "assumptions": (
             ASSUMED, (*BOTH, f"solve G S --assume F{SOLVE}", "collective all_reduce S --bytes 1MB --assume F")
         ),
-        "result": (result(), (*BOTH, "score F", "report F -o o.html", "plot F --kind step -o o.svg", "score F G S",
-                              "plot F --kind trace -o o.json", "export megatron F -o out", f"solve --like F{SOLVE}")),
-        "score": (result()["score"] | {"schema": "dfopt/score/1"}, BOTH),
+        "result": (answers()["result"], (*BOTH, "score F", "report F -o o.html", "plot F --kind step -o o.svg",
+                                         "score F G S", "plot F --kind trace -o o.json", "export megatron F -o out",
+                                         f"solve --like F{SOLVE}")),
+        "score": (answers()["result"]["score"] | {"schema": "dfopt/score/1"}, BOTH),
     }  # fmt: skip
+    small |= {
+        "heat": (answers()["heat"], (*BOTH, "report F -o o.html")),
+        "exploration": (answers()["exploration"], (*BOTH, "report F -o o.html")),
+        "searched": (searched(), (*BOTH, "derive F", "explore G F --time-limit 1 --no-sensitivity -q")),
+    }
     found = [Input(kind, "F" + (".json" if kind == "result" else ".yaml"), *both) for kind, both in small.items()]
-    for zoo, name, commands in (
-        ("systems", "h100-8", (f"solve G F{SOLVE}",)), ("chips", "h100-sxm", ()), ("memories", "hbm3", ()),
-        ("links", "nvlink4", ()), ("topologies", "torus-2d-1024", ()),
-        ("stacks", "hbm3", (f"solve G S --stack F{SOLVE}",)),
-        ("technologies", "n7", ()), ("technologies", "hbm2e", ()), ("designs", "a100-like", ("derive F",)),
-        ("graphs", "gpt2-small", (f"solve F S{SOLVE}",)), ("calibrations", "h100", ("show F",)),
-    ):  # fmt: skip
-        with contextlib.suppress(Exception):  # a zoo may lose a name, and keep the kind
-            found.append(Input(zoo, "F.yaml", load_strict(find(zoo, name)), (*BOTH, *commands)))  # type: ignore[arg-type]
+    solved = {
+        "systems": (f"solve G F{SOLVE}",), "stacks": (f"solve G S --stack F{SOLVE}",), "graphs": (f"solve F S{SOLVE}",),
+        "designs": ("derive F", "derive F --system o.yaml"), "calibrations": (f"solve G a100-8 --assume F{SOLVE}",),
+    }  # fmt: skip
+    for kind in KINDS:
+        by_size = sorted((find(kind, name) for name in zoo(kind)), key=lambda path: path.stat().st_size)
+        for path in by_size[:: max(len(by_size) // 3, 1)]:
+            found.append(Input(kind, "F.yaml", load_strict(path), (*BOTH, *solved.get(kind, ()))))
     out = " -o o.yaml"
     found += golden("hf", "hf", "*.json", f"import hf F{out}", f"solve F S --phase decode{SOLVE}", *BOTH)
     found += golden("megatron", "megatron", "*.args", "import megatron F -o out")
@@ -208,16 +220,31 @@ def paths(data: Data, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from paths(value, (*at, key))
 
 
+def at(data: Data, path: Sequence[Any]) -> Data:
+    """What is at a place; nothing where there is none."""
+    for step in path:
+        with contextlib.suppress(LookupError, TypeError):
+            data = data[step]
+    return data
+
+
+def scaled(value: Data, factor: float) -> Data:
+    """A number, or a quantity, times a factor, of the same kind; another value as it is."""
+    if isinstance(value, str) and (match := re.fullmatch(r"([-+0-9.e]+)(.*)", value)):
+        return f"{float(match[1]) * factor:g}{match[2]}"
+    return type(value)(value * factor) if isinstance(value, int | float) else value
+
+
 def of_data(data: Data, rng: random.Random) -> Change:
     """A change of one place of a document."""
-    *steps, last = rng.choice([*paths(data)] or [("x",)])
+    places = [*paths(data)] or [("x",)]
+    how = rng.choice(("value", "value", "remove", "rename", "add", "double", "scale", "scale", "scale", "swap", "nest"))
+    if how == "scale":
+        places = [path for path in places if isinstance(at(data, path), str | int | float)] or places
+    *steps, last = rng.choice(places)
     where = "$" + "".join(f"[{step!r}]" for step in (*steps, last))
-    how = rng.choice(("value", "value", "value", "remove", "rename", "add", "double", "scale", "swap", "nest"))
-    nasty, factor, other = (
-        rng.choice(NASTY),
-        rng.choice((-1, 0, 1e-9, 1e9, 1.0000001)),
-        rng.choice([*paths(data)] or [()]),
-    )
+    nasty, factor = rng.choice(NASTY), rng.choice((-1, 0, 1e-300, 1e-9, 0.5, 2, 3, 1000, 1e9, 1e300))
+    other = rng.choice(places)
 
     def apply(whole: Data) -> Data:
         whole = copy.deepcopy(whole)
@@ -238,7 +265,7 @@ def of_data(data: Data, rng: random.Random) -> Change:
             elif how == "double":
                 node.append(copy.deepcopy(node[last]))
             elif how == "scale":
-                node[last] = type(node[last])(node[last] * factor)
+                node[last] = scaled(node[last], factor)
             elif how == "swap":
                 there = whole
                 for step in other[:-1]:
@@ -413,7 +440,7 @@ def wrong_with(outcome: Outcome) -> str:
     """What is wrong with an answer to a bad input; nothing where it is as it should be."""
     code, out, err, seconds, memory = outcome
     lines = [line for line in err.split("\n") if line]
-    messages = [line for line in lines if line.startswith(("dfopt: ", "Error: ")) and "note: " not in line]
+    messages = [line for line in lines if re.match(r"(dfopt|Error): (?!note: |round \d)", line)]
     if code == -1:
         return "a traceback"
     if code == -2:
