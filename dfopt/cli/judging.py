@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def judged(
 
     # Only of a plain file is it known that it can be read twice.
     last = Path(documents[-1])
-    if len(documents) == 3 and not (last.is_file() and kind_of(load_strict(last), str(last)) == "result"):
+    if len(documents) == 3 and not (os.path.isfile(last) and kind_of(load_strict(last), str(last)) == "result"):
         mapping, result = load_mapping(documents[0])
         overrides = arguments.values(param, "--param") | arguments.given({"batch": batch})
         graph, system = graph_under(mapping, result, documents[1], **overrides), load_system(documents[2])
@@ -65,7 +66,7 @@ def judged(
     for option, given in (("--batch", batch), ("--param", param)):
         if given is not None:
             raise PlanError(f"{option}: a result has its own graph; name MAPPING GRAPH SYSTEM to judge it on another")
-    if len(documents) == 2 and not last.exists():
+    if len(documents) == 2 and not os.path.exists(last):
         raise PlanError(f"found two words, expected RESULT... or MAPPING GRAPH SYSTEM; {documents[1]!r} is no file")
     found, graphs = [], set()
     for path in documents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,9 +59,9 @@ def sweep(
             beside = {"--csv": csv, "--parquet": parquet, "--results": results, "--heat-map": maps, "--check": check}
             if others := ", ".join(option for option, given in beside.items() if given):
                 raise PlanError(f"--dry-run: it only lists cells, leave out {others}, or use --no-solve instead")
-            if store is not None and not path.exists():
+            if store is not None and not os.path.exists(path):
                 echo(f"dfopt: {path} does not exist yet: no cell is solved", err=True)
-            _list(collect(study, *([path] if path.exists() else [])), share, as_json)
+            _list(collect(study, *([path] if os.path.exists(path) else [])), share, as_json)
             return
         check_output("--csv", csv, (".csv", ".txt"))
         check_output("--parquet", parquet, (".parquet", ".pq"))

@@ -154,7 +154,7 @@ def folder_of(path: str | os.PathLike[str]) -> Path:
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = "it is a file" if target.is_file() else error.strerror or str(error)
+        reason = "it is a file" if os.path.isfile(target) else error.strerror or str(error)
         refuse(os.fspath(path), f"cannot be a folder: {reason}", "name a new folder")
     return target
 

@@ -69,7 +69,7 @@ def is_path(text: str) -> bool:
 
 def beside(kind: Kind, folder: Path, name: str) -> str | Path:
     """What a document in a folder means by a name: that of the zoo, or else a file beside it, or a path."""
-    return folder / name if name not in zoo(kind) and (folder / name).is_file() else name
+    return folder / name if name not in zoo(kind) and os.path.isfile(folder / name) else name
 
 
 def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:

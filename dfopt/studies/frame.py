@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -96,12 +97,20 @@ def of_record(record: Record) -> dict[str, Any]:
     where = f"cell {record['cell']}"
     plan = Plan.from_data(figures.get("plan"), f"{where}: plan")
     found |= {name: value for name, value in figures.items() if name in COLUMNS and name != "plan"}
-    for name in ("flop_per_step", "step_time_s", *found):
-        value, text = figures.get(name), name in TEXT_COLUMNS
-        if name in figures and not isinstance(value, str | None if text else int | float | None):
-            wanted = "text" if text else "a number"
-            refuse(where, f"{name}: found {shown(value)}, expected {wanted}", "the store is not as a sweep wrote it")
-    if not (figures.get("flop_per_step") and (figures.get("step_time_s") or 0) > 0):
-        refuse(where, "step_time_s or flop_per_step: found none", "the store is not as a sweep wrote it")
     found |= {"plan": plan.label, **plan.counts}
+    for name in ("flop_per_step", "step_time_s", *found):
+        _check(name, found.get(name, figures.get(name)), where)
     return {**found, "flop_per_s": figures["flop_per_step"] / figures["step_time_s"]}
+
+
+def _check(name: str, value: object, where: str) -> None:
+    """That a figure is one that its column may have."""
+    fits, expected = isinstance(value, int | float | None), "a number"
+    if name in TEXT_COLUMNS:
+        fits, expected = isinstance(value, str | None), "text"
+    elif name in INTEGERS:
+        fits, expected = value is None or (isinstance(value, int) and abs(value) < 2**63), "a whole number"
+    elif name in ("flop_per_step", "step_time_s"):
+        fits, expected = isinstance(value, int | float) and 0 < value < math.inf, "a number above 0"
+    if not fits:
+        refuse(where, f"{name}: found {shown(value)}, expected {expected}", "the store is not as a sweep wrote it")

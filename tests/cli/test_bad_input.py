@@ -239,6 +239,17 @@ CASES = [
     text("NaN in YAML", "schema: dfopt/graph/3\nbatch: .nan\n", "$.batch", "line 2", "finite number"),
     text("tab", "schema: dfopt/graph/3\nchip:\n\tname: x\n", "line 3", "tab", "spaces"),
     text("not YAML", "a: [1, 2\nb: 3\n", "line", "brackets"),
+    Case("a name that is too long", f"solve {'a' * 300} S", BAD, ("no file and no zoo name", "dfopt list graphs")),
+    Case(
+        "a config of too long a name", f"import hf {'a' * 300} -o x.yaml", BAD, ("cannot be read: ", "check the path")
+    ),
+    Case(
+        "a part of too long a name",
+        "check S",
+        BAD,
+        ("$.chip: no chip of this name",),
+        system={**SYSTEM, "chip": "a" * 300},
+    ),
     Case("runs of notes", "runs F", BAD, ("line 1: found '# notes'", "expected a record"), other="# notes\n\ntext\n"),
     Case("a folder", "check FOLDER", BAD, ("found a directory", "expected a file")),
     Case("missing file", "check nope.yaml", BAD, ("nope.yaml", "no such file", "check the spelling")),

@@ -6,6 +6,7 @@ log) is given by an `Overrides` document beside the cases, each value with the r
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -102,7 +103,7 @@ def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Ov
     """The data of a case with its overrides, and these; a folder stands for its ``overrides.yaml``."""
     if path is None:
         return data, ()
-    path = path / "overrides.yaml" if path.is_dir() else path
+    path = path / "overrides.yaml" if os.path.isdir(path) else path
     found = Overrides.load(path).cases.get(name, ())
     for override in found:
         graph = load_strict(path.parent / override.graph) if override.graph else data.get("graph") or {}

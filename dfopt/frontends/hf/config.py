@@ -357,9 +357,9 @@ def read(path: str | os.PathLike[str], data: Mapping[str, Any] | None = None) ->
         If there is no config, or it is not understood.
     """
     file = Path(path)
-    file = file / "config.json" if file.is_dir() else file
+    file = file / "config.json" if os.path.isdir(file) else file
     data = load_strict(file, unbounded=is_model_config) if data is None else data
     if not is_model_config(data):
         raise DocumentError(str(file), [Issue("$.model_type", "missing", "expected the config.json of a model")])
     quantized = file.with_name("hf_quant_config.json")
-    return recipe(data, file, load_strict(quantized) if quantized.exists() else None)
+    return recipe(data, file, load_strict(quantized) if os.path.exists(quantized) else None)
