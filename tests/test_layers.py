@@ -16,7 +16,7 @@ LONGEST = 400
 
 # From the ground up: a module imports from its own floor and from lower ones.
 FLOORS = [
-    ("errors", "units"),
+    ("errors", "units", "interrupts"),
     ("documents",),
     ("workloads", "machines", "frontends"),
     ("physics",),

@@ -20,7 +20,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     technology_commands,
 )
 from dfopt.cli.common import app
-from dfopt.processes.interrupts import hear_every_interrupt
+from dfopt.interrupts import hear_every_interrupt
 
 __all__ = ["app", "run"]
 
@@ -69,7 +69,7 @@ def _leave(end: SystemExit) -> None:
     """
     solvers = sys.modules.get("dfopt.milp.worker")
     code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    if code == 5 or (solvers is not None and solvers.still_running()):
+    if code in (5, 130, 143) or (solvers is not None and solvers.still_running()):
         if sys.stderr is not None:
             sys.stderr.flush()
         os._exit(code)

@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from dfopt import arguments
 from dfopt.errors import visible
+from dfopt.interrupts import LIMIT, cause, exit_code, process_start, wall_limit
 
 _Usage: Final[Any] = typer.BadParameter.__bases__[0]
 
@@ -138,20 +139,30 @@ OffloadOpt = Annotated[
 StoreOpt = Annotated[Path | None, option("of a study: its file of record; default: NAME.runs.jsonl", metavar="FILE")]
 
 
+TimeLimitOpt = Annotated[float, option("seconds for everything, from the start of the process", min=0.1)]
+
+
 @contextmanager
-def errors(interrupted: str = "") -> Iterator[None]:
-    """Turn dfopt's errors into one message on stderr and the right exit code; of Ctrl-C it says what it cut short."""
+def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[None]:
+    """Turn dfopt's errors into one message on stderr and the right exit code; of an interrupt also what it cut short.
+
+    ``time_limit``: seconds of wall time from the start of the process, after which the command is interrupted too.
+    """
     from dfopt.errors import DfoptError
 
     try:
-        yield
+        with wall_limit(time_limit, process_start()):
+            yield
     except DfoptError as error:
         sys.stdout.flush()
         echo(f"dfopt: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        echo(f"dfopt: interrupted{interrupted}", err=True)
-        raise typer.Exit(5) from None
+        limited = cause() == LIMIT
+        said = "the time limit came" if limited else "interrupted"
+        remedy = "; --time-limit gives it more" if limited else ""
+        echo(f"dfopt: {said}{interrupted or (' before the end' if limited else '')}{remedy}", err=True)
+        raise typer.Exit(exit_code()) from None
     except BrokenPipeError:  # the reader of our output went away, such as `| head`
         sys.stderr.close()
         raise typer.Exit(0) from None

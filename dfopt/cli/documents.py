@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import JsonFlag, ParamOpt, app, argument, echo, emit, errors, importer, option
+from dfopt.cli.common import JsonFlag, ParamOpt, TimeLimitOpt, app, argument, echo, emit, errors, importer, option
 from dfopt.cli.outputs import ForceFlag, check_folder, check_output
+from dfopt.interrupts import seconds_left
 
 _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
@@ -62,7 +63,8 @@ def show(
 def check(
     files: Annotated[list[str], argument("FILE...", "documents of any kind, or zoo names")],
     time_limit: Annotated[
-        float | None, option("seconds for proving bounds again; 60, or 4 times what the search took", min=0.1)
+        float | None,
+        option("seconds for everything; default: 60 for each file, or 4 times what its search took", min=0.1),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -73,9 +75,10 @@ def check(
     from dfopt.errors import DfoptError, DocumentError
     from dfopt.library import load_sized
 
-    with errors():
+    with errors(" before all claims were checked", time_limit):
         worst, rows = 0, []
         for name in files:
+            left = None if time_limit is None else seconds_left(time_limit)
             try:
                 document, figures = load_sized(name)
                 if wrong := [*issues(figures)]:
@@ -84,11 +87,11 @@ def check(
                 if isinstance(document, Result):
                     from dfopt.search.verify import verdict  # takes the problems and the judge
 
-                    said = verdict(document, name, time_limit)
+                    said = verdict(document, name, left)
                 elif isinstance(document, Exploration):
                     from dfopt.exploring.checking import check_exploration
 
-                    said = check_exploration(document, name, *([] if time_limit is None else [time_limit]))
+                    said = check_exploration(document, name, *([] if left is None else [left]))
                 rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
                 if not as_json:
                     echo(f"{name}: {said} ({document.SCHEMA})")
@@ -140,9 +143,10 @@ def import_hf(
     config: Annotated[Path, argument("PATH", "config.json of a Hugging Face model, or its folder")],
     output: Annotated[Path, option("file for the graph", "-o", "--output", metavar="FILE.yaml")],
     force: ForceFlag = False,
+    time_limit: TimeLimitOpt = 60.0,
 ) -> None:
     """Import a language model: writes its graph, for every phase, and says what it counts."""
-    with errors():
+    with errors(time_limit=time_limit):
         from dfopt.documents.files import write_text
         from dfopt.documents.strict_yaml import dump_yaml
         from dfopt.frontends.hf import read
@@ -167,9 +171,10 @@ def import_onnx(
         bool | None, option("draw layers that repeat once; default: if it halves the kernels", "--fold/--no-fold")
     ] = None,
     force: ForceFlag = False,
+    time_limit: TimeLimitOpt = 60.0,
 ) -> None:
     """Import an ONNX model: writes its graph and says what it counts."""
-    with errors():
+    with errors(time_limit=time_limit):
         from dfopt.errors import PlanError
         from dfopt.frontends.onnx import read
 
@@ -192,9 +197,10 @@ def import_dfmodel(
         Path | None, option("a document of what the case leaves out", "--overrides", metavar="FILE")
     ] = None,
     force: ForceFlag = False,
+    time_limit: TimeLimitOpt = 60.0,
 ) -> None:
     """Import a DFModel case: writes graph.yaml, system.yaml, assumptions.yaml and the command to solve it."""
-    with errors():
+    with errors(time_limit=time_limit):
         from dfopt.frontends.dfmodel import write_case
 
         check_folder("--output", output, _CASE)
@@ -215,12 +221,13 @@ def import_calculon(
         bool, option("communication may be hidden, where no execution says whether it is", "--overlaps")
     ] = False,
     force: ForceFlag = False,
+    time_limit: TimeLimitOpt = 60.0,
 ) -> None:
     """Import a Calculon case: writes graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
 
     Without an execution, the mapping is left free and there are no pins.
     """
-    with errors():
+    with errors(time_limit=time_limit):
         from dfopt.errors import DocumentError, Issue
         from dfopt.frontends.calculon import write_case
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from dfopt.cli.common import app, argument, echo, errors, importer, option
+from dfopt.cli.common import TimeLimitOpt, app, argument, echo, errors, importer, option
 from dfopt.cli.outputs import ForceFlag, check_folder
 
 FolderOpt = Annotated[Path, option("folder for the files", "-o", "--output", metavar="DIR")]
@@ -35,13 +35,14 @@ def import_megatron(
         Path | None, option("the result they were exported from: its mapping is judged", metavar="RESULT")
     ] = None,
     force: ForceFlag = False,
+    time_limit: TimeLimitOpt = 60.0,
 ) -> None:
     """Import arguments of Megatron-LM: writes graph.yaml, pins.yaml and the command to solve it.
 
     Kernels are pinned to Megatron-LM's shardings; what else the arguments do not say is searched. With --result, the
     arguments must be those of its export, and its mapping is written with the command to judge it.
     """
-    with errors():
+    with errors(time_limit=time_limit):
         check_folder(
             "--output", output, (f"{name}.yaml" for name in ("graph", "pins", "mapping", "system", "assumptions"))
         )

@@ -21,6 +21,7 @@ from dfopt.cli.common import (
     SendingOverlapOpt,
     SetOpt,
     TensorOverlapOpt,
+    TimeLimitOpt,
     app,
     argument,
     echo,
@@ -32,6 +33,7 @@ from dfopt.cli.common import (
 from dfopt.cli.outputs import ForceFlag, check_output
 from dfopt.documents.axes import Axis, keys, spelled_out
 from dfopt.errors import PlanError
+from dfopt.interrupts import process_start, seconds_left, shielded
 
 if TYPE_CHECKING:
     pass
@@ -188,7 +190,7 @@ def solve(
     **axes: Any,
 ) -> None:
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
-    with errors(" before the first mapping was found"):
+    with shielded(), errors(" before the first mapping was found"):
         from dfopt.cli.asking import answer_report, asked_of
         from dfopt.documents.mapping import Pins
         from dfopt.errors import Infeasible
@@ -246,7 +248,7 @@ def solve(
         )
         line = ProgressLine(quiet=quiet)
         try:
-            found = answer(question, progress=line)
+            found = answer(question, progress=line, began=process_start())
         except Infeasible as error:
             raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
         finally:
@@ -287,13 +289,14 @@ def score(
         option("default: the result's own, else 'default'", "--assume", metavar="PROFILE|FILE"),
     ] = None,
     set_: SetOpt = None,
+    time_limit: TimeLimitOpt = 60.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Judge a mapping: recompute every figure of it; on a stack of dies also its heat, energy and real memory.
 
     Exit status 7 if the stack breaks a limit.
     """
-    with errors():
+    with errors(time_limit=time_limit):
         from dfopt.cli.judging import judged
         from dfopt.show.physical import ranking_report, with_physics
         from dfopt.show.tables import score_report
@@ -315,7 +318,7 @@ def heat(
     stack: Annotated[
         str | None, option("zoo name or file; default: that of the result", "--stack", metavar="STACK")
     ] = None,
-    time_limit: Annotated[float, option("seconds for everything", min=0.1)] = 60.0,
+    time_limit: TimeLimitOpt = 60.0,
     gap: Annotated[str, option("relative gap at which to stop, such as 1%; 0 proves", metavar="GAP")] = "0.01%",
     one_kelvin: Annotated[bool, option("solve once more with limits 1 K higher")] = True,
     seed: Annotated[int, option("seed of the solver", min=0)] = 0,
@@ -325,7 +328,7 @@ def heat(
     as_json: JsonFlag = False,
 ) -> None:
     """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""
-    with errors(" before all answers were found"):
+    with errors(" before all answers were found", time_limit):
         from dfopt.library import load_mapping
         from dfopt.machines.stacks import load_stack
         from dfopt.search.heat_aware import heat_answers
@@ -337,8 +340,8 @@ def heat(
             raise PlanError(f"heat: {result} is a mapping, expected a result of `dfopt solve -o`, which has its graph")
         on = load_stack(stack) if stack is not None else None
         report = heat_answers(
-            found, on, gap=arguments.ratio("--gap", gap), time_limit=time_limit, finite_difference=one_kelvin,
-            solver=solver, seed=seed,
+            found, on, gap=arguments.ratio("--gap", gap), time_limit=seconds_left(time_limit),
+            finite_difference=one_kelvin, solver=solver, seed=seed,
         )  # fmt: skip
         try:
             if output is not None:

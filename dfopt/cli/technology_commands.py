@@ -11,6 +11,7 @@ from dfopt.cli.common import (
     JsonFlag,
     ParamOpt,
     SetOpt,
+    TimeLimitOpt,
     app,
     argument,
     assumptions_of,
@@ -22,6 +23,7 @@ from dfopt.cli.common import (
     option,
 )
 from dfopt.cli.outputs import ForceFlag, check_output
+from dfopt.interrupts import seconds_left, shielded
 
 _HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware"}
 
@@ -39,10 +41,11 @@ def derive(
         str, option("stack whose package, limits and DRAM timings, or DRAM dies, the chip has", metavar="STACK")
     ] = "hbm3",
     force: ForceFlag = False,
+    time_limit: TimeLimitOpt = 60.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Derive a chip from a technology and budgets: its components, what binds each, and what is left over."""
-    with errors():
+    with errors(time_limit=time_limit):
         from dfopt.api import derive as derived
         from dfopt.errors import SystemSpecError
         from dfopt.show.technology import chip_report
@@ -89,7 +92,10 @@ def explore_designs(
         str, option("a clock that keeps limits, or mappings around heat", metavar="ignore|throttle|aware")
     ] = "ignore",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
-    time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,
+    time_limit: Annotated[
+        float,
+        option("seconds for everything; then the best design so far is told with its gap", min=0.1),
+    ] = 60.0,
     output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
     param: ParamOpt = None,
     assume: AssumeOpt = None,
@@ -111,7 +117,7 @@ def explore_designs(
     as_json: JsonFlag = False,
 ) -> None:
     """Choose the sizes of a design for a workload: the best of all of them, with a proof."""
-    with errors():
+    with shielded(), errors(" before the first design was found", time_limit):
         from dfopt.exploring.explore import explore
         from dfopt.physics.merits import MERITS
         from dfopt.show.exploration import exploration_report
@@ -129,7 +135,7 @@ def explore_designs(
                 technologies=[name for name in technologies.split(",") if name],
                 assumptions=assumptions_of(assume or "default", set_),
                 gap=arguments.ratio("--gap", gap),
-                time_limit=time_limit,
+                time_limit=seconds_left(time_limit),
                 seed=seed,
                 top=top,
                 sensitivity=sensitivity,
@@ -154,9 +160,10 @@ def import_deepflow(
     config: Annotated[Path, argument("CONFIG.yaml", "a hardware configuration of DeepFlow")],
     output: Annotated[Path, option("file for the design", "-o", "--output", metavar="FILE.yaml")],
     force: ForceFlag = False,
+    time_limit: TimeLimitOpt = 60.0,
 ) -> None:
     """Import a hardware configuration of DeepFlow: writes a design, and names what it leaves out."""
-    with errors():
+    with errors(time_limit=time_limit):
         from dfopt.documents.strict_yaml import load_strict
         from dfopt.frontends.deepflow import read_design
 

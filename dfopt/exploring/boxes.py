@@ -16,6 +16,8 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from dfopt.interrupts import LIMIT, cause, interruptible
+
 __all__ = ["Leaf", "Problem", "Progress", "Searched", "Stage", "search_boxes"]
 
 Box = TypeVar("Box")
@@ -193,16 +195,18 @@ class _Search(Generic[Box, Choice]):
     def run(self) -> Searched[Box, Choice]:
         stopped: Ending | None = None
         try:
-            for box in self.problem.roots:
-                self._add(box, -np.inf)
+            with interruptible():
+                for box in self.problem.roots:
+                    self._add(box, -np.inf)
             while self.open and self.open[0][0] < self.cutoff:
                 if time.perf_counter() > self.deadline:
                     stopped = "time_limit"
                     break
                 # the box stays in the heap until what replaces it is known: an interrupt loses nothing
-                self._step(*self.open[0][::3], -self.open[0][1])
+                with interruptible():
+                    self._step(*self.open[0][::3], -self.open[0][1])
         except KeyboardInterrupt:
-            stopped = "interrupted"
+            stopped = "time_limit" if cause() == LIMIT else "interrupted"
         return self._ended(stopped)
 
     @property

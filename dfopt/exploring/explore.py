@@ -92,7 +92,7 @@ def explore(
     gap : float
         Relative gap at which to stop; with 0 no design is better, under any mapping.
     time_limit : float
-        In seconds; the best design so far is returned with its gap. With ``range``, of each of the three.
+        In seconds; the best design so far is returned with its gap. With ``range`` each of the three has its part.
     seed : int
         Of the solver.
     top : int
@@ -127,13 +127,13 @@ def explore(
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
         for workload in asked:
             workload.store, workload.processes = opened, processes if processes.jobs > 1 else None
-        made = _explored(asked[0], gap, top, time_limit, sensitivity, progress)
+        made = _explored(asked[0], gap, top, time_limit / len(asked), sensitivity, progress)
         found: list[Exploration] = []
         for name, workload in zip(("least", "most"), asked[1:], strict=False):
             if "interrupted" in (one.status for one in (made, *found)):
                 return made
             try:
-                found.append(_explored(workload, gap, top, time_limit, False, progress))
+                found.append(_explored(workload, gap, top, time_limit / len(asked), False, progress))
             except Infeasible as error:
                 raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
             except NoSolution as error:

@@ -20,6 +20,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import NoSolution, PlanError
+from dfopt.interrupts import cause, interruptible, wall_limit
 from dfopt.questions import Resolved, Resolver, question_of
 from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
@@ -108,10 +109,12 @@ def answer(
     progress: Callable[[Progress], None] | None = None,
     variants: Sequence[Graph] = (),
     folder: Path | None = None,
+    began: float | None = None,
 ) -> Answer:
     """Answer a question: `optimize` for those who want to know what it was taken to mean.
 
-    ``folder``: where paths of the question start, the working directory if left out.
+    ``folder``: where paths of the question start, the working directory if left out. ``began``: from when the time
+    limit counts, on the clock of :func:`time.perf_counter`; now if left out.
 
     Examples
     --------
@@ -119,19 +122,20 @@ def answer(
     >>> found.result.status, len(found.resolved.graphs)
     ('optimal', 4)
     """
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     resolver = Resolver(folder)
-    resolved = resolver.resolve(question)
+    with wall_limit(question.options.time_limit, began), interruptible():
+        resolved = resolver.resolve(question)
     if resolved.largest is None:
         return _named(search(resolved, began, progress, variants), resolved)
-    largest = largest_batch(
-        resolved.largest, resolved.system, assumptions=resolved.assumptions, **resolved.request.holding()
-    )
+    held = {"assumptions": resolved.assumptions, "began": began, **resolved.request.holding()}
+    largest = largest_batch(resolved.largest, resolved.system, **held)
     drawn = replace(resolved, graphs=resolver.at_batch(resolved, largest.batch))
     try:
         return _named(search(drawn, began, progress), drawn, str(largest))
-    except NoSolution as error:
-        note = f"among all plans {error}; this is the best under the plan that holds the batch"
+    except (NoSolution, KeyboardInterrupt) as error:
+        why = error if isinstance(error, NoSolution) else f"was searched until {cause()}"
+        note = f"among all plans {why}; this is the best under the plan that holds the batch"
         return _named(largest.result, drawn, str(largest), note)
 
 

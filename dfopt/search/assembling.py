@@ -123,7 +123,7 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
         return "optimal_per_level"
     if level_gap <= asked * (1 + _ROUNDED):  # as asked for, whatever ended the search
         return "gap_reached"
-    if any(record.note == "Ctrl-C" for record in records):
+    if any(record.note in ("Ctrl-C", "SIGTERM") for record in records):
         return "interrupted_with_solution"
     return "limit_with_solution"
 

@@ -15,6 +15,7 @@ from dfopt.documents.result import GraphRecord, PlanRecord, different
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
+from dfopt.interrupts import LIMIT, cause, interruptible
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
@@ -46,7 +47,7 @@ class Search:
         self.setting, self.options = setting, options
         self.records: list[PlanRecord] = []
         self.found = [] if found is None else found
-        self.stopped = False  # by Ctrl-C
+        self.stopped = ""  # by what: Ctrl-C, SIGTERM, or a time limit that a step did not keep by itself
         self.reasons: list[str] = []
         self.unsolved: NoSolution | None = None
         self.refused: PlanError | None = None  # no plan can use the graph
@@ -136,7 +137,8 @@ class Search:
                     self._skip(plan, variant, promised)
                     continue
                 try:
-                    started = with_starts(variant, self.options.deadline + _GRACE_S)
+                    with interruptible():
+                        started = with_starts(variant, self.options.deadline + _GRACE_S)
                 except KeyboardInterrupt:
                     self.stop()
                     started = variant
@@ -201,14 +203,14 @@ class Search:
         now = time.perf_counter()
         if self.peers and now >= self.peers[0].due:
             self.report()
-        return self.stopped or now > self.options.deadline + (0.0 if something else _GRACE_S)
+        return bool(self.stopped) or now > self.options.deadline + (0.0 if something else _GRACE_S)
 
     def check_time(self) -> None:
         """Called while plans are listed and bounded, which here takes as long as it takes."""
 
     def stop(self) -> None:
-        """Ctrl-C: what is still solved from here on returns its start at once."""
-        self.stopped = True
+        """An interrupt: what is still solved from here on returns its start at once."""
+        self.stopped = cause()
         self.options = replace(self.options, deadline=0.0)
 
     def _skip(self, plan: Plan, variant: Prepared | None, best: float) -> None:
@@ -225,7 +227,7 @@ class Search:
             status=status,
             level_bound=level,
             solves=(variant.record,) if variant is not None else (),
-            note="" if status != "not_reached" else "Ctrl-C" if self.stopped else "time limit",
+            note="" if status != "not_reached" else self.stopped or LIMIT,
         )
 
     def _note(self, plan: Plan, variant: Prepared | None, *, level_bound: float = 0.0, **fields: Any) -> None:
@@ -253,7 +255,7 @@ class Search:
             return
         instance = self.setting.under(plan)
         try:
-            for variant in prepare(instance, self.options, self.memo):
+            for variant in interruptible.steps(prepare(instance, self.options, self.memo)):
                 if variant.interrupted:
                     self.stop()
                 yield variant
@@ -274,7 +276,8 @@ class Search:
     def _finish(self, variant: Prepared) -> None:
         plan, started = variant.plan, time.perf_counter()
         try:
-            outcome = finish(variant, self.options, self.incumbent)
+            with interruptible():
+                outcome = finish(variant, self.options, self.incumbent)
         except Infeasible as error:
             self._infeasible(plan, variant, error, "infeasible_per_level")
             return
@@ -331,7 +334,7 @@ class Search:
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all."""
-        if self.stopped:
+        if self.stopped not in ("", LIMIT):
             return KeyboardInterrupt()
         records: list[PlanRecord | GraphRecord] = [*self.records]
         records += [self.apart] if self.apart is not None else []

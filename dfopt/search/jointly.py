@@ -18,6 +18,7 @@ from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
+from dfopt.interrupts import cause, interruptible
 from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.families import Families
@@ -90,12 +91,13 @@ class JointSearch(KnownSearch):
                 self._give_up_graph(low, late)
                 return
         try:
-            joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
-            self.levelled = frozenset(plan for plan in self.legal if not joint[plan])
-            self._bound_all([*self.levelled])
+            with interruptible():
+                joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
+                self.levelled = frozenset(plan for plan in self.legal if not joint[plan])
+                self._bound_all([*self.levelled])
             yield from self._steps([plan for plan in self.legal if joint[plan]], self.check_time)
         except (OutOfTime, KeyboardInterrupt) as ended:  # before all plans had a bound
-            self.stopped |= isinstance(ended, KeyboardInterrupt)
+            self.stopped = cause() if isinstance(ended, KeyboardInterrupt) else self.stopped
             self._give_up_graph(low, late=True)
 
     def together(self, legal: list[Plan]) -> None:
@@ -106,7 +108,8 @@ class JointSearch(KnownSearch):
     def _steps(self, legal: list[Plan], check_time: Callable[[], None] = lambda: None) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
-        self._bound_all(legal, check_time)
+        with interruptible():
+            self._bound_all(legal, check_time)
         self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)
         self.units: dict[Unit, Found] = {}
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
@@ -158,13 +161,16 @@ class JointSearch(KnownSearch):
         unit = self._unit(entry.what)
         beaten = entry.bound >= self._goal(unit) and self._unstated(entry.what) is None
         late = not beaten and self._out_of_time(bool(self.found))
-        raised = 0.0
         if isinstance(entry.what, Plan) and not beaten and not late:
-            raised = self.families.raised(entry.what, entry.bound)
-        if raised > entry.bound:
-            self._push(raised, entry.what)
-            return
-        if beaten or late:
+            try:
+                with interruptible():
+                    raised = self.families.raised(entry.what, entry.bound)
+                if raised > entry.bound:
+                    self._push(raised, entry.what)
+                    return
+            except KeyboardInterrupt:
+                self.stop()
+        if beaten or late or self.stopped:
             self._give_up(unit, entry.bound, late=late)
             if isinstance(entry.what, Plan) and np.isfinite(self.units[unit].value):
                 self.units[unit].agreed |= self.families.agreed(entry.what)
@@ -172,9 +178,8 @@ class JointSearch(KnownSearch):
         began = time.perf_counter()
         try:
             try:
-                if self.levels and time.perf_counter() > self.levels_at:
-                    self._levels()
-                self._step(entry)
+                with interruptible():
+                    self._step(entry)
             except (OutOfTime, NoSolution):  # or too much memory
                 self._interrupted(entry, unit)
         except KeyboardInterrupt:
@@ -214,6 +219,8 @@ class JointSearch(KnownSearch):
         heapq.heappush(self.heap, Entry(bound, next(self.number), what))
 
     def _step(self, entry: Entry) -> None:
+        if self.levels and time.perf_counter() > self.levels_at:
+            self._levels()
         if isinstance(entry.what, Plan):
             self._of_plan(entry)
             return

@@ -10,6 +10,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
+from dfopt.interrupts import interruptible
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices
 from dfopt.search.node import SAME, Entry, Found, Node, Unit
@@ -92,8 +93,12 @@ class KnownSearch(Search):
 
     def _count_plans(self) -> int:
         try:
-            return len(self.legal)
+            with interruptible():
+                return len(self.legal)
         except OutOfTime:
+            return 0
+        except KeyboardInterrupt:
+            self.stop()
             return 0
 
     def check_time(self) -> None:

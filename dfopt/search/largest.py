@@ -21,7 +21,7 @@ from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.physics.library import as_computed
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS, capacities, usable
@@ -81,7 +81,7 @@ class _Room:
 
 
 def largest_batch(
-    draw: Draw, system: System, *, assumptions: Assumptions | str = "default", **asked: Any
+    draw: Draw, system: System, *, assumptions: Assumptions | str = "default", began: float | None = None, **asked: Any
 ) -> LargestBatch:
     """Find the largest batch that fits.
 
@@ -93,8 +93,10 @@ def largest_batch(
         The machine.
     assumptions : Assumptions or str
         A document, or the name of a profile.
+    began : float, optional
+        From when the time limit counts, on the clock of :func:`time.perf_counter`; now if left out.
     **asked
-        Fields of :class:`dfopt.Request`, as of :func:`dfopt.optimize`; the time limit is that of one try.
+        Fields of :class:`dfopt.Request`, as of :func:`dfopt.optimize`; the time limit is that of all tries together.
 
     Raises
     ------
@@ -113,12 +115,13 @@ def largest_batch(
     >>> found.batch == found.most, found.batch
     (True, 132)
     """
+    since = time.perf_counter() if began is None else began
     request = Request.of(**asked)
     chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
 
     def solve(graphs: Sequence[Graph], **changes: Any) -> Result:
         given = Request.of(**{**asked, **changes})
-        return search(Resolved(Question(), graphs, system, system, chosen, given), time.perf_counter())
+        return search(Resolved(Question(), graphs, system, system, chosen, given), since)
 
     rooms = sorted(_rooms(draw, system, chosen, request), key=lambda room: -room.copies * room.sequences)
     if not rooms:
@@ -143,10 +146,15 @@ def largest_batch(
             return True
         return False
 
-    for room in rooms:
-        if room.copies * room.sequences <= best:
-            break
-        best = max(best, room.copies * room.unit * _most(partial(fits, room), room.sequences // room.unit))
+    try:
+        for room in rooms:
+            if room.copies * room.sequences <= best:
+                break
+            best = max(best, room.copies * room.unit * _most(partial(fits, room), room.sequences // room.unit))
+    except (NoSolution, KeyboardInterrupt):  # what was found until then is an answer
+        best = max(results, default=0)
+        if not best:
+            raise
     if not best:
         best = rooms[0].copies
         results[best] = solve([draw(best, 1)])

@@ -10,6 +10,7 @@ import numpy as np
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import LOOSE, NEAR, TOO_MANY, TOO_WIDE, GraphRecord, SolveRecord
+from dfopt.interrupts import LIMIT
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Bools
 
@@ -78,13 +79,13 @@ class Found:
     wide: bool = False  # something was given up because its down-sets are too many
     agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree
 
-    def of_graph(self, graph: Graph, goal: float, beat: float, gap: float, stopped: bool) -> GraphRecord:
+    def of_graph(self, graph: Graph, goal: float, beat: float, gap: float, stopped: str) -> GraphRecord:
         """The record of a graph of which this is all that is known: all its plans are given up together."""
         fields = self.status(goal, beat, gap, stopped)
         fields["note"] = TOO_MANY if fields["note"] == TOO_WIDE else fields["note"]
         return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
-    def status(self, goal: float, beat: float, gap: float, stopped: bool) -> dict[str, Any]:
+    def status(self, goal: float, beat: float, gap: float, stopped: str) -> dict[str, Any]:
         """Fields of its record, where a mapping or a bound is known.
 
         Parameters
@@ -93,16 +94,16 @@ class Found:
             Bound at which it would be done with; value from which on nothing of it is of interest.
         gap : float
             That was asked for.
-        stopped : bool
-            By Ctrl-C.
+        stopped : str
+            What ended the search: Ctrl-C, SIGTERM or the time limit; empty where nothing did.
         """
         if np.isfinite(self.value):
             low = min(self.low, self.value)
             short = low < self.value * (1 - max(gap, CLOSE))
-            late, wide = "Ctrl-C" if stopped else "time limit", TOO_WIDE if self.wide and low < goal else LOOSE
+            late, wide = stopped or LIMIT, TOO_WIDE if self.wide and low < goal else LOOSE
             gap, note = (self.value - low) / self.value, (late if self.late else wide) if short else ""
             return {"status": "limit" if short else "solved", "value": self.value, "gap": gap, "note": note}
         beaten, near = self.low >= beat * (1 - SAME), self.low >= beat * (1 - gap)
-        why = "Ctrl-C" if stopped else "time limit" if self.late else TOO_WIDE
+        why = stopped or (LIMIT if self.late else TOO_WIDE)
         note = "" if beaten else NEAR if near else why
         return {"status": "pruned_by_bound" if beaten else "limit", "note": note}

@@ -12,6 +12,7 @@ from dfopt.documents.heat import HeatProof
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result, Sensitivity
 from dfopt.errors import DfoptError, Issue, PlanError, SystemSpecError, did_you_mean
+from dfopt.interrupts import LIMIT, cause, interruptible, wall_limit
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
@@ -34,6 +35,7 @@ from dfopt.technology.stack_models import power_of
 
 T = TypeVar("T")
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
+_SENSITIVITY = 0.05, 1.0  # of the time, and seconds at most, that are kept for what more of a resource brings
 
 
 def search(
@@ -71,14 +73,16 @@ def search(
     _check(setting, request)
     for other in variants:
         _check_names(other, request)
-    options = Options(request, began + request.time_limit * (_SEARCH if aware else 1.0), progress)
+    end = began + request.time_limit
+    options = Options(request, began + _search_s(request), progress)
     found: list[Solved] = []
     kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
-    if kind is JointSearch:
-        begin(cast("list[JointSearch]", searches))
-    kind.run_all(searches)
+    with wall_limit(options.deadline - began, began):
+        if kind is JointSearch:
+            begin(cast("list[JointSearch]", searches))
+        kind.run_all(searches)
     refused, searches = [by.refused for by in searches if by.refused], [by for by in searches if not by.refused]
     if not searches:
         raise refused[0]
@@ -90,25 +94,27 @@ def search(
         if by.apart is None
     ]
     best, options = found[0], searches[-1].options
-    stopped, kept = any(search.stopped for search in searches), searches[0].incumbent
-    why = "Ctrl-C" if stopped else "time limit"
-    records = [left_open(record, kept, why) for search in searches for record in search.records]
-    apart = tuple(left_open(search.apart, kept, why) for search in searches if search.apart is not None)
+    stopped, kept = next((search.stopped for search in searches if search.stopped), ""), searches[0].incumbent
+    records = [left_open(record, kept, stopped or LIMIT) for search in searches for record in search.records]
+    apart = tuple(left_open(search.apart, kept, stopped or LIMIT) for search in searches if search.apart is not None)
+    interrupted = stopped not in ("", LIMIT)
     drawn, later = replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()
-    if request.sensitivity and not stopped:
-        extra = later.step("sensitivity", lambda: sensitivities(drawn, best, options), extra)
+    if request.sensitivity and not interrupted:
+        within = replace(options, deadline=end)
+        with wall_limit(request.time_limit, began):
+            extra = later.step("sensitivity", lambda: sensitivities(drawn, best, within), extra)
     others = tuple(one for one in (graph, *variants) if one is not best.graph)
     shown: HeatProof | None = None
     if aware:
-        within = replace(options, deadline=max(options.deadline, began + request.time_limit))
+        within = replace(options, deadline=max(options.deadline, end))
         cool, hot = partial(made_aware, best, drawn, within, found[1:]), (best, shown)
         best, shown = later.step("heat: aware", cool, hot, DfoptError)
         found = [best] if shown is not None else found
     if shown is None and system.stack is not None:
         found = [replace(best, score=evaluate(best.mapping, best.graph, system, setting.assumptions)), *found[1:]]
     result = assemble(
-        system, found, others, records, apart, setting.assumptions, options, began, stopped, extra, together(spaces)
+        system, found, others, records, apart, setting.assumptions, options, began, interrupted, extra, together(spaces)
     )
     question = resolved.question.named() if resolved.question.graph is not None else None
     changes = {
@@ -117,6 +123,12 @@ def search(
         "missing": tuple(later.missing) or None,
     }
     return result.model_copy(update={**changes, "question": question}).sealed()
+
+
+def _search_s(request: Request) -> float:
+    """Seconds of the limit that the search has; what comes behind it has the rest."""
+    part = request.time_limit * (_SEARCH if request.heat == "aware" else 1.0)
+    return part - min(_SENSITIVITY[0] * part, _SENSITIVITY[1]) * request.sensitivity
 
 
 class Later:
@@ -128,11 +140,12 @@ class Later:
     def step(self, name: str, work: Callable[[], T], otherwise: T, *refusals: type[Exception]) -> T:
         """What some work adds; of errors only refusals are for those who asked."""
         try:
-            return work()
+            with interruptible():
+                return work()
         except refusals:
             raise
         except KeyboardInterrupt:
-            self.missing.append(f"{name} (stopped by Ctrl-C)")
+            self.missing.append(f"{name} (stopped by {cause()})")
         except Exception as error:  # a bug in what comes after the answer must not cost it
             self.missing.append(f"{name} ({type(error).__name__}: {error})")
         return otherwise

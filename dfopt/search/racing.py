@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from dfopt.interrupts import interruptible
 from dfopt.search.branching import Search
 from dfopt.search.diving import dive
 from dfopt.search.starts import begin
@@ -65,10 +66,19 @@ def _begin(search: Search, steps: Steps) -> bool:
 def _dive(searches: Sequence[Search], steps: Sequence[Steps]) -> None:
     """Look for a first mapping; others than those that have begun may never have to, once something is known."""
     if begun := [search for search in searches if hasattr(search, "units")]:
-        dive(cast("Sequence[JointSearch]", begun))
+        _interruptible(searches, cast("Sequence[JointSearch]", begun))
     if not searches[0].found and not searches[0]._out_of_time(False):
         begun = [search for search, steps_of in zip(searches, steps, strict=True) if _begin(search, steps_of)]
-        dive(cast("Sequence[JointSearch]", begun))
+        _interruptible(searches, cast("Sequence[JointSearch]", begun))
+
+
+def _interruptible(searches: Sequence[Search], begun: Sequence[JointSearch]) -> None:
+    try:
+        with interruptible():
+            dive(begun)
+    except KeyboardInterrupt:
+        for search in searches:
+            search.stop()
 
 
 def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entry], end: float) -> None:

@@ -21,7 +21,8 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
     """The winning plan and sharding with 10 % more of one resource; partitions chosen anew."""
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     found = []
-    for resource in RESOURCES if system.chip.sram.bandwidth is not None else RESOURCES[:-1]:
+    resources = RESOURCES if system.chip.sram.bandwidth is not None else RESOURCES[:-1]
+    for number, resource in enumerate(resources):
         changed = more_of(system, resource, 1.1)
         budget = replace(
             options.asking(
@@ -29,7 +30,7 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
                 pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
                 top=1,
             ),
-            deadline=time.perf_counter() + min(2.0, max(options.left() / 5, 0.2)),
+            deadline=time.perf_counter() + min(2.0, options.left() / (len(resources) - number)),
             progress=None,
         )
         search = Search(Setting(graph, changed, assumptions), budget)

@@ -21,8 +21,8 @@ from types import FrameType
 from typing import Any
 
 from dfopt.errors import PlanError
+from dfopt.interrupts import interrupt_after_imports
 from dfopt.processes.executor import INTERRUPTED, Take
-from dfopt.processes.interrupts import interrupt_after_imports
 from dfopt.processes.packing import Task
 from dfopt.processes.process import failed
 from dfopt.studies.batches import Batches

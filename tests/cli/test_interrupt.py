@@ -60,7 +60,7 @@ def test_ctrl_c_prints_the_best_so_far() -> None:
 
 SWALLOWED = """
 import signal, sys, time, weakref
-from dfopt.processes.interrupts import hear_every_interrupt
+from dfopt.interrupts import hear_every_interrupt
 
 class Thing:
     def __del__(self):
@@ -114,7 +114,7 @@ def test_ctrl_c_waits_until_a_module_is_imported(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text(IMPORTED)
     program = f"""
 import sys, time
-from dfopt.processes.interrupts import hear_every_interrupt
+from dfopt.interrupts import hear_every_interrupt
 hear_every_interrupt()
 sys.path.insert(0, {str(tmp_path)!r})
 try:
@@ -144,7 +144,7 @@ def test_ctrl_c_while_plans_are_prepared(long: tuple[str, ...], after: float) ->
         imports_have_begun(running)
         time.sleep(after)
         _, err = interrupt(running, BUSY)  # HiGHS may sit in a root LP that hears no interrupt for 1.5 s
-        assert running.returncode in (0, 5)
+        assert running.returncode in (0, 130)
         assert "Traceback" not in err
 
 
@@ -152,7 +152,7 @@ def test_ctrl_c_during_start_up_shows_no_traceback(long: tuple[str, ...]) -> Non
     with process(*long) as running:
         imports_have_begun(running)
         out, err = interrupt(running, BUSY)
-    assert (running.returncode, out) == (5, "")
+    assert (running.returncode, out) == (130, "")
     assert err == "dfopt: interrupted before the first mapping was found\n"
 
 
@@ -170,23 +170,26 @@ def test_progress_is_a_line_now_and_then(long: tuple[str, ...]) -> None:
     assert all(second - first >= 4.9 for first, second in pairwise(times))
 
 
-def test_quiet_is_quiet(long: tuple[str, ...]) -> None:
-    answer = spawn(*long, "--time-limit", 2, "--no-sensitivity", "-q")
+def test_quiet_is_quiet() -> None:
+    answer = spawn("solve", "gpt2-small", "sn10-8-ring", "--batch", 8, "--tp", 8, "--json", "-q")
     assert (answer.code, answer.err) == (0, "")
 
 
-def test_the_time_limit_holds(long: tuple[str, ...]) -> None:
+def test_the_time_limit_counts_from_the_start_of_the_process(long: tuple[str, ...]) -> None:
+    """Drawing, search and sensitivities are in it: those alone would take as long again for each resource."""
     began = time.perf_counter()
-    answer = spawn(*long, "--time-limit", 3, "--no-sensitivity")
-    assert time.perf_counter() - began < 3 + BUSY
+    answer = spawn(*long, "--time-limit", 5)
+    assert time.perf_counter() - began < 5 + BUSY
+    if answer.code == 5:  # so busy a machine that nothing was found
+        assert "--time-limit" in answer.err or "no solution found" in answer.err
+        return
     data = json.loads(answer.out)
-    assert data["status"] == "limit_with_solution"
-    assert data["level_gap"] > 0
-    assert data["seconds"] < 3 + BUSY
+    assert data["status"] == "limit_with_solution" and data["level_gap"] > 0
+    assert data["seconds"] < 5 + BUSY
 
 
-def test_the_time_limit_holds_with_sensitivities(long: tuple[str, ...]) -> None:
-    began = time.perf_counter()
-    assert spawn(*long, "--time-limit", 3).code == 0
-    # without the limit on them the four re-solves would take 12 s more, and longer where the machine is busy
-    assert time.perf_counter() - began < 3 + BUSY
+@pytest.mark.parametrize("words", [("solve", "gpt3-175b", "a100-512"), ("derive", "reticle-2026")])
+def test_a_limit_that_ends_everything_is_said(words: tuple[str, ...]) -> None:
+    answer = spawn(*words, "--time-limit", 0.1)
+    assert (answer.code, answer.out) == (5, "")
+    assert "the time limit came" in answer.err and len(answer.err.splitlines()) == 1

@@ -15,6 +15,7 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.intrachip import CutOff
+from dfopt.interrupts import interruptible
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
 from dfopt.search.starts.estimates import estimated
@@ -67,7 +68,7 @@ class Startable(Protocol):
         """Go on from what was found."""
 
     def stop(self) -> None:
-        """Ctrl-C."""
+        """An interrupt."""
 
 
 def begin(searches: Sequence[Startable], anyway: bool = False) -> None:
@@ -80,7 +81,8 @@ def begin(searches: Sequence[Startable], anyway: bool = False) -> None:
         search.starts_later = not large
     if large and searches[0].options.request.formulation != "assignment":
         try:
-            _Starts(searches).run()
+            with interruptible():
+                _Starts(searches).run()
         except KeyboardInterrupt:
             for search in searches:
                 search.stop()

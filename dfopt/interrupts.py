@@ -1,0 +1,208 @@
+"""Ctrl-C, SIGTERM and the time limit: raised where a search hears them, and nowhere else.
+
+A process of the command line has handlers for all three (:func:`hear_every_interrupt`). Each raises a
+:class:`KeyboardInterrupt`, and :func:`cause` says which it was. Work that must not be cut in two is :class:`shielded`;
+within it the parts that know what to do with an interrupt are :class:`interruptible`. Elsewhere, as in a notebook,
+there are no such handlers, and Python does what it always does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final, TypeVar
+
+__all__ = [
+    "LIMIT",
+    "cause",
+    "exit_code",
+    "hear_every_interrupt",
+    "interrupt_after_imports",
+    "interruptible",
+    "process_start",
+    "seconds_left",
+    "shielded",
+    "wall_limit",
+]
+
+LIMIT: Final = "time limit"
+T = TypeVar("T")
+_CAUSES: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", getattr(signal, "SIGALRM", None): LIMIT}
+_EXIT: Final = {"Ctrl-C": 130, "SIGTERM": 143, LIMIT: 5}
+_SOON: Final = 0.01  # seconds; until then what swallowed an interrupt has returned
+_LATE: Final = 0.2, 0.03  # seconds, and part of the limit, that a step has to see by itself that its time is up
+
+
+class _State:
+    """Of this process: there is one of each signal."""
+
+    ours = False  # it is the command line's own
+    began: float | None = None
+    last: int = signal.SIGINT
+    shielded = False
+    outer = False  # what is shielded again once an interrupt was raised
+    pending: int | None = None
+    hooked = False  # this very moment Python says what it ignored: raised now, an interrupt would be ignored again
+
+
+def hear_every_interrupt() -> None:
+    """Have handlers for Ctrl-C, SIGTERM and time limits; for a process that is the command line's own.
+
+    In a destructor, or in a callback of a weak reference, a :class:`KeyboardInterrupt` can be raised to no one: Python
+    says "Exception ignored" and goes on. Then it is raised once more. Whatever else is ignored goes where it went
+    before.
+    """
+    earlier = sys.unraisablehook
+
+    def heard(ignored: sys.UnraisableHookArgs) -> None:
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            earlier(ignored)
+        elif not sys.is_finalizing():  # the process ends anyway, and starts no thread
+            _State.hooked = True
+            _again(_State.last)
+            _State.hooked = False
+
+    sys.unraisablehook = heard
+    _State.ours, _State.began = True, time.perf_counter() - _age()
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is usual:  # not ignored, as behind nohup
+            signal.signal(number, interrupt_after_imports)
+
+
+def process_start() -> float:
+    """When the command line was started, on the clock of :func:`time.perf_counter`; elsewhere now."""
+    return time.perf_counter() if _State.began is None else _State.began
+
+
+def seconds_left(time_limit: float) -> float:
+    """What is left of a limit that counts from the start of the process; at least a little."""
+    return max(process_start() + time_limit - time.perf_counter(), 0.1)
+
+
+def _age() -> float:
+    """Seconds since this process began, where the system says so."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"), 0.0)
+    except (OSError, AttributeError, ValueError, IndexError):  # not Linux
+        return 0.0
+
+
+def cause() -> str:
+    """What the last interrupt was: ``Ctrl-C``, ``SIGTERM`` or ``time limit``."""
+    return _CAUSES.get(signal.Signals(_State.last), "Ctrl-C")
+
+
+def exit_code() -> int:
+    """The exit status of a process in which an interrupt left nothing to tell."""
+    return _EXIT[cause()]
+
+
+class wall_limit:
+    """Interrupt what runs in this block shortly after a time, if it has not seen by itself that its time is up.
+
+    Only in the main thread of a process with the handlers of :func:`hear_every_interrupt`.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Of the limit.
+    began : float
+        From when it counts, on the clock of :func:`time.perf_counter`.
+    """
+
+    def __init__(self, seconds: float | None, began: float) -> None:
+        self.seconds, self.began = seconds, began
+        main = threading.current_thread() is threading.main_thread()
+        self.armed = _State.ours and main and hasattr(signal, "setitimer") and seconds is not None
+        self.armed &= seconds is not None and math.isfinite(seconds)
+
+    def __enter__(self) -> None:
+        if self.armed and self.seconds is not None:
+            signal.signal(signal.SIGALRM, interrupt_after_imports)
+            left = self.began + self.seconds - time.perf_counter()
+            signal.setitimer(signal.ITIMER_REAL, max(left + _LATE[0] + _LATE[1] * self.seconds, 1e-3))
+
+    def __exit__(self, *_: object) -> None:
+        if self.armed:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+class shielded:
+    """A block that no interrupt cuts in two, but for what is :class:`interruptible` in it; what comes waits until then.
+
+    What still waits at its end is dropped: there the block has told what an interrupt would ask for.
+    """
+
+    def __enter__(self) -> None:
+        self.before = _State.shielded
+        _State.shielded = True
+
+    def __exit__(self, *_: object) -> None:
+        _State.shielded, _State.pending = self.before, None
+
+
+class interruptible:
+    """A part of a shielded block that hears interrupts; it stands in a ``try`` that knows what to do with them."""
+
+    def __enter__(self) -> None:
+        self.before, self.outer = _State.shielded, _State.outer
+        _State.outer, _State.shielded = self.before, False
+        if _State.pending is not None:
+            number, _State.pending = _State.pending, None
+            interrupt_after_imports(number, None)
+
+    def __exit__(self, *_: object) -> None:
+        _State.shielded, _State.outer = self.before, self.outer
+
+    @classmethod
+    def steps(cls, items: Iterable[T]) -> Iterator[T]:
+        """What makes some items is interruptible, what is done with them is not."""
+        iterator = iter(items)
+        while True:
+            with cls():
+                item = next(iterator, None)
+            if item is None:
+                return
+            yield item
+
+
+def interrupt_after_imports(number: int, frame: FrameType | None) -> None:
+    """Raise a :class:`KeyboardInterrupt`, once no module is half imported and nothing is shielded.
+
+    Within the making of a class, Python and pydantic raise other errors instead of it.
+    """
+    if _State.shielded:
+        _State.pending = number
+        return
+    outer = frame
+    while outer is not None and not outer.f_code.co_filename.startswith("<frozen importlib"):
+        outer = outer.f_back
+    if outer is None:
+        # what is raised leaves the part that is interruptible, also where that has just come to its end
+        _State.last, _State.shielded = number, _State.outer
+        raise KeyboardInterrupt
+    _again(number)
+
+
+def _again(number: int) -> None:
+    threading.Thread(target=_interrupt, args=(number,), daemon=True).start()
+
+
+def _interrupt(number: int) -> None:
+    """A signal for the main thread, also where it waits."""
+    time.sleep(_SOON)
+    while _State.hooked:
+        time.sleep(_SOON)
+    main = threading.main_thread().ident
+    if main is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, number)
+    else:  # Windows
+        signal.raise_signal(number)
