@@ -16,7 +16,9 @@
         SolverFailure                       the solver broke                                        exit 6
       ScoreMismatch(term, milp, judge)    MILP and judge disagree: a bug in dfopt                   exit 6
 
-Exit status 7 is no error: a mapping was judged, and the stack of dies it would run on breaks a limit.
+Exit status 7 is no error: a mapping was judged, and the stack of dies it would run on breaks a limit. Nor is 8: a proof
+was required, and the gap stayed above the one that was asked for. 130 and 143 are Ctrl-C and SIGTERM before anything
+was found.
 
 All of them can be pickled, because sweeps send them between processes. That is why every constructor sets
 ``args`` to exactly what it was called with: unpickling calls the class with ``args``.

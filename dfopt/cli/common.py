@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from dfopt import arguments
 from dfopt.errors import visible
-from dfopt.interrupts import LIMIT, cause, exit_code, process_start, wall_limit
+from dfopt.interrupts import FIRST_AFTER, LIMIT, cause, exit_code, process_start, seconds_since_start, wall_limit
 
 _Usage: Final[Any] = typer.BadParameter.__bases__[0]
 
@@ -158,10 +158,11 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
         echo(f"dfopt: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        limited = cause() == LIMIT
-        said = "the time limit came" if limited else "interrupted"
-        remedy = "; --time-limit gives it more" if limited else ""
-        echo(f"dfopt: {said}{interrupted or (' before the end' if limited else '')}{remedy}", err=True)
+        said = f"interrupted{interrupted}"
+        if cause() == LIMIT:
+            enough = FIRST_AFTER * seconds_since_start()
+            said = f"the time limit came{interrupted or ' before the end'}; --time-limit {enough:.0f} may suffice"
+        echo(f"dfopt: {said}", err=True)
         raise typer.Exit(exit_code()) from None
     except BrokenPipeError:  # the reader of our output went away, such as `| head`
         sys.stderr.close()

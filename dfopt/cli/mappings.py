@@ -45,6 +45,8 @@ StackOpt = Annotated[
 ]
 LIMIT_BROKEN = 7
 """Exit status when a stack of dies is too hot, draws too much power, or is too small."""
+UNPROVEN = 8
+"""Exit status of an answer whose gap is above what was asked for, where a proof is required."""
 
 
 def _axis_option(axis: Axis, dims: bool) -> Any:
@@ -174,6 +176,9 @@ def solve(
         str | None,
         under(SEARCH, "relative gap at which to stop, such as 1%; default: 0, which proves", metavar="GAP"),
     ] = None,
+    require_proof: Annotated[
+        bool, under(SEARCH, "exit status 8 where the gap stays above --gap", "--require-proof")
+    ] = False,
     seed: Annotated[int | None, under(SEARCH, "seed of the solver; default: 0", min=0)] = None,
     solver: Annotated[
         str | None, under(SEARCH, "of the MILPs, such as pulp:CBC; default: highs", metavar="highs|pulp:NAME")
@@ -266,6 +271,8 @@ def solve(
             emit(as_json, result, lambda: answer_report(found))
         if result.score.physical is not None and result.score.physical.violations:
             raise typer.Exit(LIMIT_BROKEN)
+        if require_proof and result.gap > result.request.gap * (1 + 1e-9):
+            raise typer.Exit(UNPROVEN)
 
 
 @app.command()

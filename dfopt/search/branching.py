@@ -27,7 +27,7 @@ from dfopt.setting.listing import Listing
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.roofline import least_step
 
-_GRACE_S = 1.0  # beyond the limit while no mapping is known at all
+_GRACE_S = 0.2  # beyond the limit while no mapping is known at all
 _SAME = 1e-12
 _OPEN = "limit", "not_reached"
 _REPORT_S = 1.0  # between two reports, but of better mappings

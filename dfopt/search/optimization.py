@@ -11,8 +11,8 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result, Sensitivity
-from dfopt.errors import DfoptError, Issue, PlanError, SystemSpecError, did_you_mean
-from dfopt.interrupts import LIMIT, cause, interruptible, wall_limit
+from dfopt.errors import DfoptError, Issue, NoSolution, PlanError, SystemSpecError, did_you_mean
+from dfopt.interrupts import FIRST_AFTER, LIMIT, cause, interruptible, wall_limit
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
@@ -87,7 +87,7 @@ def search(
     if not searches:
         raise refused[0]
     if not found:
-        raise failure_of(searches)
+        raise _with_time_for_first(failure_of(searches), searches[0].began - began, request.time_limit)
     spaces = [
         search_space(by.setting, by.legal, by.lattices(), len(Placing(by.setting, request).menu) or 1, request)
         for by in searches
@@ -123,6 +123,14 @@ def search(
         "missing": tuple(later.missing) or None,
     }
     return result.model_copy(update={**changes, "question": question}).sealed()
+
+
+def _with_time_for_first(error: BaseException, start_s: float, limit_s: float) -> BaseException:
+    """Where a limit was too short for any first mapping, how long that takes about."""
+    if not isinstance(error, NoSolution) or limit_s > FIRST_AFTER * start_s:
+        return error
+    known = f"{error.known}; a first mapping takes about {FIRST_AFTER * start_s:.0f} s"
+    return NoSolution(error.bound, error.seconds, known, error.unit)
 
 
 def _search_s(request: Request) -> float:

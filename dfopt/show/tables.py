@@ -49,6 +49,16 @@ def status_line(result: Result) -> str:
     )
 
 
+def ending(result: Result) -> str:
+    """What ended the search: a proof, the gap that was asked for, the time limit, or an interrupt."""
+    gap = f"gap {percent(result.gap)}"
+    return {
+        "gap_reached": f"ended at the gap that was asked for, {gap}",
+        "limit_with_solution": f"ended by the time limit, {gap}",
+        "interrupted_with_solution": f"ended by an interrupt, {gap}",
+    }.get(result.status, "proven")
+
+
 def least_bound(result: Result) -> str:
     """What keeps the gap of a result open: the plan, or the graph without a list of plans, of the least bound."""
     plans = [(record.bound, record.plan.label, record.status) for record in result.plans if record.bound is not None]
@@ -148,7 +158,7 @@ def result_report(result: Result, ideal: Score | None = None) -> RenderableType:
     title, kinds = "Partitions of one layer and microbatch, in order", result.graph.layers.kinds
     table = _partitions(score, title, result.mapping.stages == 1, kinds)
     gains: list[RenderableType] = ["", sensitivity(result)] if result.sensitivity else []
-    took = Text(f"solved in {result.seconds:.2f} s", style="dim")
+    took = Text(f"{ending(result)} after {result.seconds:.2f} s", style="dim")
     chosen: list[RenderableType] = ["", decided] if (decided := decisions(result)) is not None else []
     return Group(Facts(facts), *chosen, "", table, "", Facts(bottleneck(result)), *gains, took)
 
