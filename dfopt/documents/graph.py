@@ -334,16 +334,15 @@ class Graph(Named):
 
     def networkx(self) -> Any:
         """Which kernel feeds which, as a :class:`networkx.DiGraph` of their names."""
-        drawn = nx.DiGraph((tensor.src, tensor.dst) for tensor in self.tensors)
+        drawn: nx.DiGraph[str] = nx.DiGraph()  # given edges at once, it swallows an interrupt and has but some of them
+        drawn.add_edges_from((tensor.src, tensor.dst) for tensor in self.tensors)
         drawn.add_nodes_from(kernel.name for kernel in self.kernels)
         return drawn
 
     @cached_property
     def _levels(self) -> dict[str, int]:
-        drawn, level = self.networkx(), dict[str, int]()
-        for name in nx.topological_sort(drawn):
-            level[name] = max((level[before] + 1 for before in drawn.predecessors(name)), default=0)
-        return level
+        generations = enumerate(nx.topological_generations(self.networkx()))
+        return {name: level for level, names in generations for name in names}
 
     def levels(self) -> dict[str, int]:
         """Longest-path level of every kernel, sources at 0; not to be changed."""

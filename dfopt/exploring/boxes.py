@@ -195,16 +195,14 @@ class _Search(Generic[Box, Choice]):
     def run(self) -> Searched[Box, Choice]:
         stopped: Ending | None = None
         try:
-            with interruptible():
-                for box in self.problem.roots:
-                    self._add(box, -np.inf)
+            for box in self.problem.roots:
+                self._add(box, -np.inf)
             while self.open and self.open[0][0] < self.cutoff:
                 if time.perf_counter() > self.deadline:
                     stopped = "time_limit"
                     break
                 # the box stays in the heap until what replaces it is known: an interrupt loses nothing
-                with interruptible():
-                    self._step(*self.open[0][::3], -self.open[0][1])
+                self._step(*self.open[0][::3], -self.open[0][1])
         except KeyboardInterrupt:
             stopped = "time_limit" if cause() == LIMIT else "interrupted"
         return self._ended(stopped)
@@ -238,18 +236,19 @@ class _Search(Generic[Box, Choice]):
             if (ahead := self.problem.stages[stage].ahead) is not None and self.open[0][2] not in self.told:
                 together = self._next(stage)
                 self.told.update(order for order, _ in together)
-                ahead([one for _, one in together], self.cutoff)
+                with interruptible():
+                    ahead([one for _, one in together], self.cutoff)
                 if self.open[0][3] != box:  # of equal bounds another one comes first now
                     return
-            tighter = max(bound, self.problem.stages[stage].of(box, self.cutoff))
-            self.bounded[stage] += 1
+            tighter = self._tighter(bound, box, stage)
             heapq.heapreplace(self.open, (tighter, -stage - 1, next(self.order), box))
         else:
             looked = np.inf
-            for value, choice in self.problem.candidates(box, self.last):
+            for value, choice in interruptible.steps(self.problem.candidates(box, self.last)):
                 looked = min(looked, value)
                 self._keep(value, choice)
-            parts = self.problem.split(box)
+            with interruptible():
+                parts = self.problem.split(box)
             heapq.heappop(self.open)
             if not parts:
                 self._close(box, bound, stage, looked)
@@ -257,6 +256,12 @@ class _Search(Generic[Box, Choice]):
                 self._add(part, bound)
         if self.progress is not None:
             self.progress(self._now())
+
+    def _tighter(self, bound: float, box: Box, stage: int) -> float:
+        with interruptible():
+            low = self.problem.stages[stage].of(box, self.cutoff)
+        self.bounded[stage] += 1
+        return max(bound, low)
 
     def _next(self, stage: int) -> list[tuple[int, Box]]:
         """The first boxes that come to a stage, that at the top before others, each bounded by all stages before it."""
@@ -268,9 +273,7 @@ class _Search(Generic[Box, Choice]):
             if -done == stage and order not in self.told:
                 found.append((order, box))
             elif -done < stage:
-                tighter = max(bound, self.problem.stages[-done].of(box, self.cutoff))
-                self.bounded[-done] += 1
-                again = (tighter, done - 1, order, box)
+                again = (self._tighter(bound, box, -done), done - 1, order, box)
                 heapq.heappush(waiting, again)
                 self.open[self.open.index(entry)] = again
                 heapq.heapify(self.open)

@@ -166,7 +166,7 @@ def _explored(
         if found.ending == "interrupted":
             raise KeyboardInterrupt
         unit = " s" if workload.objective == "time" else ""
-        raise NoSolution(found.bound, found.seconds, "no design has been solved", unit)
+        raise NoSolution(max(found.bound, 0.0), found.seconds, "no design has been solved", unit)
     box, heated = found.choice.box, isinstance(workload, Heated)
     sensitivity = sensitivity and not heated  # which would have to be derived on other stacks
     more: tuple[BudgetSensitivity, ...] = ()

@@ -15,7 +15,7 @@ from dfopt.documents.result import GraphRecord, PlanRecord, different
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
-from dfopt.interrupts import LIMIT, cause, interruptible
+from dfopt.interrupts import LIMIT, cause, interruptible, wall_limit
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
@@ -30,6 +30,8 @@ from dfopt.setting.roofline import least_step
 _GRACE_S = 0.2  # beyond the limit while no mapping is known at all
 _SAME = 1e-12
 _OPEN = "limit", "not_reached"
+_RECORD_S = 1e-4  # that the record of a plan takes: made, hashed, written and counted
+_MOST_KEPT = 0.4  # of the time that is left, for all records
 _REPORT_S = 1.0  # between two reports, but of better mappings
 
 
@@ -186,6 +188,15 @@ class Search:
             check_time()
             self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
             self.used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+        self._keep_time(_RECORD_S * len(legal))
+
+    def _keep_time(self, seconds: float) -> None:
+        """Have all searches of the workload end earlier by what comes behind them, but for most of the time."""
+        if self.peers:
+            seconds = min(seconds, _MOST_KEPT * self.options.left())
+            wall_limit.earlier(seconds)
+        for peer in self.peers:
+            peer.options = replace(peer.options, deadline=peer.options.deadline - seconds)
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan may fit the memories whatever the schemes; else that is on record."""

@@ -107,9 +107,9 @@ class JointSearch(KnownSearch):
 
     def _steps(self, legal: list[Plan], check_time: Callable[[], None] = lambda: None) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
-        self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
         with interruptible():
             self._bound_all(legal, check_time)
+        self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
         self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)
         self.units: dict[Unit, Found] = {}
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them

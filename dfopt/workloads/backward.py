@@ -159,9 +159,7 @@ def _check(graph: Graph) -> None:
 
 def _reverse(graph: Graph) -> list[str]:
     """Consumers before producers; otherwise the last kernel first."""
-    index, edges = graph.index(), nx.DiGraph((tensor.src, tensor.dst) for tensor in graph.tensors)
-    edges.add_nodes_from(index)
-    return list(nx.lexicographical_topological_sort(edges, key=index.__getitem__))[::-1]
+    return list(nx.lexicographical_topological_sort(graph.networkx(), key=graph.index().__getitem__))[::-1]
 
 
 def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
