@@ -27,6 +27,7 @@ __all__ = [
     "hear_every_interrupt",
     "interrupt_after_imports",
     "interruptible",
+    "now",
     "process_start",
     "seconds_left",
     "seconds_since_start",
@@ -75,20 +76,25 @@ def hear_every_interrupt() -> None:
             _State.hooked = False
 
     sys.unraisablehook = heard
-    _State.ours, _State.began = True, time.perf_counter() - _age()
+    _State.ours, _State.began = True, now() - _age()
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is usual:  # not ignored, as behind nohup
             signal.signal(number, interrupt_after_imports)
 
 
+def now() -> float:
+    """The clock that limits count on."""
+    return time.perf_counter()
+
+
 def process_start() -> float:
     """When the command line was started, on the clock of :func:`time.perf_counter`; elsewhere now."""
-    return time.perf_counter() if _State.began is None else _State.began
+    return now() if _State.began is None else _State.began
 
 
 def seconds_since_start() -> float:
     """How long the command line runs; elsewhere nothing."""
-    return time.perf_counter() - process_start()
+    return now() - process_start()
 
 
 def seconds_left(time_limit: float) -> float:
@@ -137,7 +143,7 @@ class wall_limit:
     def __enter__(self) -> None:
         if self.armed and self.seconds is not None:
             signal.signal(signal.SIGALRM, interrupt_after_imports)
-            left = self.began + self.seconds - time.perf_counter()
+            left = self.began + self.seconds - now()
             signal.setitimer(signal.ITIMER_REAL, max(left + _LATE[0] + _LATE[1] * self.seconds, 1e-3))
 
     def __exit__(self, *_: object) -> None:
@@ -154,15 +160,22 @@ class wall_limit:
 class shielded:
     """A block that no interrupt cuts in two, but for what is :class:`interruptible` in it; what comes waits until then.
 
-    What still waits at its end is dropped: there the block has told what an interrupt would ask for.
+    ``final``: what still waits at its end is dropped, as the block has told what an interrupt would ask for.
     """
+
+    def __init__(self, final: bool = False) -> None:
+        self.final = final
 
     def __enter__(self) -> None:
         self.before = _State.shielded
         _State.shielded = True
 
     def __exit__(self, *_: object) -> None:
-        _State.shielded, _State.pending = self.before, None
+        _State.shielded = self.before
+        if self.final:
+            _State.pending = None
+        elif not _State.shielded:
+            _deliver()
 
 
 class interruptible:
@@ -171,9 +184,7 @@ class interruptible:
     def __enter__(self) -> None:
         self.before, self.outer = _State.shielded, _State.outer
         _State.outer, _State.shielded = self.before, False
-        if _State.pending is not None:
-            number, _State.pending = _State.pending, None
-            interrupt_after_imports(number, None)
+        _deliver()
 
     def __exit__(self, *_: object) -> None:
         _State.shielded, _State.outer = self.before, self.outer
@@ -188,6 +199,13 @@ class interruptible:
             if item is None:
                 return
             yield item
+
+
+def _deliver() -> None:
+    """Raise the interrupt that waits, if there is one."""
+    if _State.pending is not None:
+        number, _State.pending = _State.pending, None
+        interrupt_after_imports(number, None)
 
 
 def interrupt_after_imports(number: int, frame: FrameType | None) -> None:

@@ -195,7 +195,7 @@ def solve(
     **axes: Any,
 ) -> None:
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
-    with shielded(), errors(" before the first mapping was found"):
+    with shielded(final=True), errors(" before the first mapping was found"):
         from dfopt.cli.asking import answer_report, asked_of
         from dfopt.documents.mapping import Pins
         from dfopt.errors import Infeasible

@@ -117,7 +117,7 @@ def explore_designs(
     as_json: JsonFlag = False,
 ) -> None:
     """Choose the sizes of a design for a workload: the best of all of them, with a proof."""
-    with shielded(), errors(" before the first design was found", time_limit):
+    with shielded(final=True), errors(" before the first design was found", time_limit):
         from dfopt.exploring.explore import explore
         from dfopt.physics.merits import MERITS
         from dfopt.show.exploration import exploration_report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import NoSolution, PlanError
-from dfopt.interrupts import cause, interruptible, wall_limit
+from dfopt.interrupts import cause, interruptible, now, wall_limit
 from dfopt.questions import Resolved, Resolver, question_of
 from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
@@ -122,7 +121,7 @@ def answer(
     >>> found.result.status, len(found.resolved.graphs)
     ('optimal', 4)
     """
-    began = time.perf_counter() if began is None else began
+    began = now() if began is None else began
     resolver = Resolver(folder)
     with wall_limit(question.options.time_limit, began), interruptible():
         resolved = resolver.resolve(question)

@@ -10,7 +10,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
-from dfopt.interrupts import interruptible
+from dfopt.interrupts import interruptible, shielded
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices
 from dfopt.search.node import SAME, Entry, Found, Node, Unit
@@ -183,9 +183,9 @@ class KnownSearch(Search):
             self.stop()
         if outcome.value >= found.value:
             return
-        found.value, found.solves = outcome.value, outcome.records
-
-        self.accept(outcome)
+        with shielded():  # what is on record of a plan is what is kept of it
+            found.value, found.solves = outcome.value, outcome.records
+            self.accept(outcome)
 
     def _told(self, unit: Unit, found: Found) -> None:
         """The record of a plan and tile count."""

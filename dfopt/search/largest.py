@@ -8,7 +8,6 @@ looks for a mapping from there on downwards.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError
+from dfopt.interrupts import now
 from dfopt.physics.library import as_computed
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS, capacities, usable
@@ -115,7 +115,7 @@ def largest_batch(
     >>> found.batch == found.most, found.batch
     (True, 132)
     """
-    since = time.perf_counter() if began is None else began
+    since = now() if began is None else began
     request = Request.of(**asked)
     chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
 
