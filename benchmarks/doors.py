@@ -10,12 +10,13 @@ from typer.testing import CliRunner
 
 import dfopt as df
 from dfopt.cli import app
-from dfopt.errors import DfoptError
+from dfopt.errors import DfoptError, NoSolution
 from dfopt.processes.worker import solve
 from dfopt.studies.cells import expand
 from dfopt.studies.packing import Tasks
 
 SAME = 1e-12
+LIMIT = "limit_with_solution"  # also of a limit that left none
 
 
 class Heard(NamedTuple):
@@ -38,6 +39,8 @@ def by_words(draw: Draw, seconds: float, folder: Path) -> Heard:
     done = CliRunner().invoke(app, words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         return Heard(None, f"crash: {done.exception!r}")
+    if done.exit_code == 5:
+        return Heard(None, LIMIT)
     return _heard(df.Result.load(file)) if done.exit_code == 0 else Heard(None, "refused")
 
 
@@ -45,6 +48,8 @@ def in_python(draw: Draw, seconds: float) -> Heard:
     """The answer of the library."""
     try:
         return _heard(df.optimize(draw.graph, draw.system, **keywords(draw, seconds)))
+    except NoSolution:
+        return Heard(None, LIMIT)
     except DfoptError:
         return Heard(None, "refused")
     except Exception as error:  # a crash is an answer too, and a wrong one
@@ -71,6 +76,8 @@ def by_study(draw: Draw, seconds: float) -> Heard:
     record = solve(task)
     if "result" in record:
         return _heard(df.Result.from_data(record["result"]))
+    if record["status"] == "no_solution":
+        return Heard(None, LIMIT)
     crashed = ":" in record["message"].partition(" ")[0] and record["status"] == "failed"
     return Heard(None, f"crash: {record['message']}" if crashed and "Error" in record["message"][:20] else "refused")
 

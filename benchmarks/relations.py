@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from doors import agree, by_study, by_words, in_python
-from drawing import Draw, command, keywords
+from doors import LIMIT, agree, by_study, by_words, in_python
+from drawing import Draw, command, drawn, keywords
 from typer.testing import CliRunner
 
 import dfopt as df
@@ -64,7 +64,7 @@ def doors(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
         answers = [by_words(draw, seconds, Path(folder)), in_python(draw, seconds), by_study(draw, seconds)]
     if crashed := [one.status for one in answers if one.status.startswith("crash")]:
         return Verdict("different", crashed[0])
-    if any(one.status == "limit_with_solution" for one in answers):
+    if any(one.status == LIMIT for one in answers):
         return Verdict("at the limit")
     if not agree(answers):
         words = (
@@ -261,6 +261,8 @@ def solvers(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
         return Verdict("refused")
     return _compatible(one, two, f"with {way}")
 
+
+__all__ = ["KINDS", "Verdict", "drawn", "held"]
 
 KINDS: Final[dict[str, Callable[[Draw, float, random.Random], Verdict]]] = {
     kind.__name__: kind for kind in (doors, files, fixed, pins, more, wider, relabelled, solvers)

@@ -22,7 +22,6 @@ from dfopt.documents.axes import keys
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
-from dfopt.documents.passes import way_of
 from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
 from dfopt.documents.system import System
@@ -35,7 +34,7 @@ from dfopt.workloads import load_graph, parameters_of
 from dfopt.workloads.executions import load_executions
 from dfopt.workloads.recompute import RECOMPUTES, recompute_of
 
-__all__ = ["Resolved", "Resolver", "question_of", "resolve"]
+__all__ = ["Resolved", "Resolver", "microbatches_of", "question_of", "resolve"]
 
 Draw = Callable[[int, int], Graph]
 """The graph of a batch and a microbatch."""
@@ -221,23 +220,20 @@ class Resolver:
             if ways and not graphs[0].trains:
                 raise PlanError(f"recompute: {name} has no backward pass; ask for phase: training, or leave it out")
             return graphs, None
-        if ways is not None and len(ways) > 1:
-            raise PlanError(f"batch: found max beside recompute: {parameters['recompute']}; give one way to recompute")
-        if sizes is not None:
-            raise PlanError(f"batch: found max beside microbatch: {parameters['microbatch']}; leave the microbatch out")
-        trains = bool(load_graph(name, **{**fixed, "batch": 1, "microbatch": 1}).trains)
-        again = {"recompute": "none" if ways is None else ways[0]} if trains else {}
 
         def draw(batch: int, microbatch: int) -> Graph:
-            return load_graph(name, **{**fixed, **again, "batch": batch, "microbatch": microbatch})
+            return load_graph(name, **{**fixed, "batch": batch, "microbatch": microbatch})
 
-        return (draw(1, 1),), draw
+        if (least := draw(1, 1)).trains:
+            raise PlanError(
+                "batch: found max in training, where the gradients of microbatches add up, and any number of those fits"
+                " if one does; give a batch, and leave the microbatch free"
+            )
+        return (least,), draw
 
     def at_batch(self, resolved: Resolved, batch: int) -> Sequence[Graph]:
-        """The workload of a question at the largest batch, once that is known, computed in the same way."""
-        graph = resolved.graphs[0]
-        same = {"recompute": way_of(graph.variant)} if graph.trains else {}
-        return self.workload(resolved.question.changed(parameters={"batch": batch, **same}))[0]
+        """The workload of a question at the largest batch, once that is known."""
+        return self.workload(resolved.question.changed(parameters={"batch": batch}))[0]
 
     def _path(self, name: str) -> str | Path:
         of_zoo = name in zoo("graphs") or name in zoo("systems")  # before files of that name
@@ -270,6 +266,12 @@ def _sizes(given: Any) -> Sequence[int] | str | None:
     if not sizes or not all(size.isdigit() and int(size) > 0 for size in sizes):
         raise PlanError(f"microbatch: found {shown(given)}, expected numbers such as 1,2,4, or all")
     return list(dict.fromkeys(map(int, sizes)))
+
+
+def microbatches_of(question: Question) -> Sequence[int] | None:
+    """The microbatches that a question lists; none where all are tried."""
+    sizes = _sizes(question.parameters.get("microbatch"))
+    return None if sizes is None or isinstance(sizes, str) else sizes
 
 
 def _ways(given: Any) -> Sequence[str] | None:

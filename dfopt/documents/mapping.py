@@ -12,6 +12,8 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import repeated
 from dfopt.units import Ratio, Seconds
 
+_EMPTY = 1000  # partitions or stages that may be empty, beside as many as there are kernels
+
 Sharding = Literal["outer", "m", "k", "k>n", "n", "none", "even"]
 
 
@@ -66,6 +68,10 @@ class Mapping(Document):
         twice = sorted({name for _, name, _ in repeated(kernel.name for kernel in self.kernels)})
         if twice:
             raise ValueError(f"kernels are mapped twice: {', '.join(twice[:5])}; each kernel needs exactly one place")
+        most = _EMPTY + len(self.kernels)
+        if far := [kernel for kernel in self.kernels if max(kernel.partition, kernel.stage) >= most]:
+            where = f"partition {far[0].partition} of stage {far[0].stage}"
+            raise ValueError(f"kernel {far[0].name!r} is in {where}, expected numbers below {most}: others are empty")
         return self
 
     @property

@@ -20,7 +20,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import NoSolution, PlanError
 from dfopt.interrupts import cause, interruptible, now, wall_limit
-from dfopt.questions import Resolved, Resolver, question_of
+from dfopt.questions import Resolved, Resolver, microbatches_of, question_of
 from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
 from dfopt.search.options import Progress
@@ -127,7 +127,8 @@ def answer(
         resolved = resolver.resolve(question)
     if resolved.largest is None:
         return _named(search(resolved, began, progress, variants), resolved)
-    held = {"assumptions": resolved.assumptions, "began": began, **resolved.request.holding()}
+    sizes = microbatches_of(question)
+    held = {"assumptions": resolved.assumptions, "began": began, "microbatches": sizes, **resolved.request.holding()}
     largest = largest_batch(resolved.largest, resolved.system, **held)
     drawn = replace(resolved, graphs=resolver.at_batch(resolved, largest.batch))
     try:

@@ -52,7 +52,7 @@ class LargestBatch:
     capacity : float
         Bytes that it has.
     result : Result
-        A mapping that holds the batch, the best under the plans that were tried.
+        A mapping that holds the batch, any under the plans that were tried.
     """
 
     batch: int
@@ -81,7 +81,13 @@ class _Room:
 
 
 def largest_batch(
-    draw: Draw, system: System, *, assumptions: Assumptions | str = "default", began: float | None = None, **asked: Any
+    draw: Draw,
+    system: System,
+    *,
+    assumptions: Assumptions | str = "default",
+    microbatches: Sequence[int] | None = None,
+    began: float | None = None,
+    **asked: Any,
 ) -> LargestBatch:
     """Find the largest batch that fits.
 
@@ -93,6 +99,8 @@ def largest_batch(
         The machine.
     assumptions : Assumptions or str
         A document, or the name of a profile.
+    microbatches : sequence of int, optional
+        Those that are asked for; all if left out.
     began : float, optional
         From when the time limit counts, on the clock of :func:`time.perf_counter`; now if left out.
     **asked
@@ -132,12 +140,13 @@ def largest_batch(
 
     def fits(room: _Room, units: int) -> bool:
         copies, sequences = room.copies, units * room.unit
-        drawn = [draw(copies * sequences, size) for size in sorted(divisors(sequences), reverse=True)]
-        one = {"dp": copies, "sensitivity": False}
+        sizes = [size for size in divisors(sequences) if microbatches is None or size in microbatches]
+        drawn = [draw(copies * sequences, size) for size in sorted(sizes, reverse=True)]
+        one = {"dp": copies, "sensitivity": False, "gap": 1.0}  # any mapping will do
         own = {key: what for axis, *of in room.plan.axes for key, what in zip(axis.keys, of, strict=True)}
         own["modules"] = room.plan.modules.schemes if room.plan.modules is not None else {}
         # the plan that may hold most is likely to, if not in one microbatch
-        for graphs, more in ((drawn[:1], own), (drawn, own), (drawn, {})):
+        for graphs, more in ((drawn[:1], own), (drawn, own), (drawn, {})) if drawn else ():
             try:
                 found = solve(graphs, **{**one, **more})
             except (Infeasible, PlanError):  # a graph that no plan can use is none that fits

@@ -87,7 +87,9 @@ def search(
     if not searches:
         raise refused[0]
     if not found:
-        raise _with_time_for_first(failure_of(searches), searches[0].began - began, request.time_limit)
+        plain = resolved.question.graph is not None and resolved.largest is None
+        start_s = searches[0].began - began if plain else 0.0
+        raise _with_time_for_first(failure_of(searches), start_s, request.time_limit)
     spaces = [
         search_space(by.setting, by.legal, by.lattices(), len(Placing(by.setting, request).menu) or 1, request)
         for by in searches
