@@ -23,7 +23,7 @@ from dfopt.search.sensitivity import more_of
 NEAR: Final = 1e-9
 PROOF: Final = 1e-6  # of MILPs
 SMALL: Final = 24  # kernels, up to which other solvers have a chance
-_RESTRICT: Final = ("tp", "pp", "dp", "mp", "tp_dims", "zero", "interleave", "schedule", "p_max", "pin_sharding")
+_RESTRICT: Final = ("tp", "pp", "dp", "tp_dims", "zero", "interleave", "schedule", "p_max", "pin_sharding")
 
 
 class Verdict(NamedTuple):

@@ -32,7 +32,7 @@ from dfopt.search.matrices import solved_together
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
 from dfopt.setting.offloads import looked_at_later
-from dfopt.setting.plans import placed_dims
+from dfopt.setting.plans import not_asked_for, placed_dims
 
 Excluded = TypeVar("Excluded", PlanRecord, GraphRecord)
 _PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
@@ -194,7 +194,7 @@ def proof_of(
     others = f"a shared dim but {', '.join(placed)}" if placed else "a shared dim"
     if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):
         alike += f", and in {others} tensor before pipeline before data parallelism"
-    fixed = ", ".join((*request.fixed, *drawn(graphs), alike))
+    fixed = ", ".join((*request.fixed, *drawn(graphs), *not_asked_for(graphs[0], system, request), alike))
     return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
 
 

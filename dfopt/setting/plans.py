@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import AXES, Dims, keys
+from dfopt.documents.axes import AXES, MODULES, Dims, keys
 from dfopt.documents.dim_names import parts_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import STREAM, Modules
@@ -239,6 +239,18 @@ def may_share(graph: Graph, asked: Request) -> bool:
     """Whether plans with a second axis are listed for a request."""
     on_axes, schemes = asked.shared_out
     return _second(graph, on_axes, schemes)
+
+
+def not_asked_for(graph: Graph, system: System, asked: Request) -> tuple[str, ...]:
+    """Restrictions of the space that nobody asked for: what is searched only on request, where there is any of it."""
+    words, copied = [], graph.trains and asked.on_axes.get("dp") != 1 and asked.zero != (0,)
+    if MODULES not in asked.shared_out[0] and refusal(graph) is None and not may_share(graph, asked):
+        words.append(f"{MODULES} 1")
+    if copied and asked.zero_replicas is None:
+        words.append("zero_replicas 1")
+    if graph.trains and asked.offload is None and not asked.place and len(system.chip.memories or ()) > 1:
+        words.append("offload none")
+    return tuple(words)
 
 
 def _second(graph: Graph, asked: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
