@@ -36,7 +36,10 @@ from dfopt.errors import PlanError
 from dfopt.interrupts import process_start, seconds_left, shielded
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Sequence
+
+    from dfopt.documents.result import Result
+    from dfopt.documents.score import Score
 
 MACHINE = "Machine"
 PARALLEL, BY_HAND, SEARCH, HEAT, OUTPUT = "Parallelism", "Fixed by hand", "Search", "Heat", "Output"
@@ -47,6 +50,24 @@ LIMIT_BROKEN = 7
 """Exit status when a stack of dies is too hot, draws too much power, or is too small."""
 UNPROVEN = 8
 """Exit status of an answer whose gap is above what was asked for, where a proof is required."""
+
+
+def _write(result: Result, output: Path | None, dump: Path | None) -> None:
+    """The files of an answer that were asked for."""
+    from dfopt.search import dump_models
+
+    if output is not None:
+        result.dump(output)
+    for written in [] if dump is None else dump_models(result, dump):
+        echo(f"dfopt: wrote {written}", err=True)
+
+
+def end_by(scores: Sequence[Score], proven: bool = True) -> None:
+    """End a command that has told its answer: with a status of its own for broken limits and for a missing proof."""
+    if any(score.physical is not None and score.physical.violations for score in scores):
+        raise typer.Exit(LIMIT_BROKEN)
+    if not proven:
+        raise typer.Exit(UNPROVEN)
 
 
 def _axis_option(axis: Axis, dims: bool) -> Any:
@@ -199,7 +220,7 @@ def solve(
         from dfopt.cli.asking import answer_report, asked_of
         from dfopt.documents.mapping import Pins
         from dfopt.errors import Infeasible
-        from dfopt.search import answer, dump_models
+        from dfopt.search import answer
         from dfopt.show.progress import ProgressLine
         from dfopt.show.refusals import brief
 
@@ -262,17 +283,10 @@ def solve(
         for note in found.notes:
             echo(f"dfopt: {note}", err=True)
         try:
-            if output is not None:
-                result.dump(output)
-            if dump is not None:
-                for written in dump_models(result, dump):
-                    echo(f"dfopt: wrote {written}", err=True)
+            _write(result, output, dump)
         finally:  # the answer is told, whatever becomes of the files
             emit(as_json, result, lambda: answer_report(found))
-        if result.score.physical is not None and result.score.physical.violations:
-            raise typer.Exit(LIMIT_BROKEN)
-        if require_proof and result.gap > result.request.gap * (1 + 1e-9):
-            raise typer.Exit(UNPROVEN)
+        end_by([result.score], result.gap <= result.request.gap * (1 + 1e-9) or not require_proof)
 
 
 @app.command()
@@ -315,8 +329,7 @@ def score(
         else:
             rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]
             emit(as_json, lambda: rows, lambda: ranking_report(ranked))
-        if any(each.score.physical is not None and each.score.physical.violations for each in ranked):
-            raise typer.Exit(LIMIT_BROKEN)
+        end_by([each.score for each in ranked])
 
 
 @app.command()
