@@ -167,11 +167,11 @@ class shielded:
         self.final = final
 
     def __enter__(self) -> None:
-        self.before = _State.shielded
+        self.before, self.outer = _State.shielded, _State.outer
         _State.shielded = True
 
     def __exit__(self, *_: object) -> None:
-        _State.shielded = self.before
+        _State.shielded, _State.outer = self.before, self.outer
         if self.final:
             _State.pending = None
         elif not _State.shielded:
@@ -184,7 +184,11 @@ class interruptible:
     def __enter__(self) -> None:
         self.before, self.outer = _State.shielded, _State.outer
         _State.outer, _State.shielded = self.before, False
-        _deliver()
+        try:
+            _deliver()
+        except KeyboardInterrupt:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         _State.shielded, _State.outer = self.before, self.outer

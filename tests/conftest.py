@@ -1,7 +1,9 @@
 """Hypothesis profiles, and the folder of the shared helpers on the import path.
 
-``HYPOTHESIS_PROFILE=fast|ci|nightly|hunt`` (default fast) sets how many examples a property test draws; a test
-that solves MILPs takes a share of it with `share`. The marker ``nightly`` keeps long runs out of the default.
+``HYPOTHESIS_PROFILE=fast|ci|day|nightly|hunt`` (default fast) sets how many examples a property test draws; a test
+that solves MILPs takes a share of it with `share`. CI draws the same ones every time, and new ones with the date as
+the seed (``HYPOTHESIS_PROFILE=day pytest -m hypothesis --hypothesis-seed 20261127``). The marker ``nightly`` keeps long
+runs out of the default.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ if HERE not in sys.path:
 _SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _COMMON = {"deadline": None, "suppress_health_check": _SLOW_DRAWS, "print_blob": True}
 settings.register_profile("fast", max_examples=25, **_COMMON)
-settings.register_profile("ci", max_examples=60, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=30, derandomize=True, **_COMMON)
+settings.register_profile("day", max_examples=10, **_COMMON)
 settings.register_profile("nightly", max_examples=int(os.environ.get("NIGHTLY_EXAMPLES", "2000")), **_COMMON)
 # For the search of bugs: report the first failing example as drawn; shrinking MILPs takes minutes.
 settings.register_profile(
