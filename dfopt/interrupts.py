@@ -143,8 +143,10 @@ class wall_limit:
     def __enter__(self) -> None:
         if self.armed and self.seconds is not None:
             signal.signal(signal.SIGALRM, interrupt_after_imports)
-            left = self.began + self.seconds - now()
-            signal.setitimer(signal.ITIMER_REAL, max(left + _LATE[0] + _LATE[1] * self.seconds, 1e-3))
+            left = self.began + self.seconds - now() + _LATE[0] + _LATE[1] * self.seconds
+            if left <= _SOON:  # an alarm could come before the block has begun, where nobody hears it
+                interrupt_after_imports(signal.SIGALRM, None)
+            signal.setitimer(signal.ITIMER_REAL, max(left, _SOON))
 
     def __exit__(self, *_: object) -> None:
         if self.armed:
