@@ -206,7 +206,7 @@ def _explored() -> Exploration:
     data = df.load_design("reticle-2026").to_data()
     data["choices"] = {
         "stacks": {"least": 7, "most": 8}, "capacity": {"L2": {"least": "32 MiB", "most": "96 MiB", "step": "32 MiB"}},
-        "rate": {"between_packages": {"least": "900 GB/s", "most": "1 TB/s", "step": "100 GB/s"}},
+        "rate": {"between_packages": {"least": "1 TB/s", "most": "1 TB/s", "step": "100 GB/s"}},
     }  # fmt: skip
     return explore("gpt2-small", df.Design.from_data(data), top=2, gap=0.0)
 

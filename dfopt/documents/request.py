@@ -126,7 +126,9 @@ class Request(OnAxes):
     time_limit: Seconds = Field(default=60.0, ge=0.0, description="for everything; the best mapping found is returned")
     solver: str = Field(default="highs", description="of the MILPs: highs, or pulp:NAME, such as pulp:CBC")
     seed: int = Field(default=0, ge=0, description="of the solver")
-    top: int = Field(default=1, ge=1, description="best mappings kept, of different plans, tile counts, microbatches")
+    top: int = Field(
+        default=1, ge=1, description="best mappings kept, of different plans, microbatches or recomputation"
+    )
     heat: Literal["ignore", "aware"] = Field(
         default="ignore",
         description="ignore: the judge says how hot the best mapping is, and throttles it; aware: partitions, operating"

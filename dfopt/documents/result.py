@@ -123,8 +123,8 @@ class _Valued(Part):
         return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
 
 
-DIFFERENT = "mappings are different where their plans, their microbatches or what they compute again are"
-"""What `top` counts, in a sentence that every list of mappings prints."""
+DIFFERENT = "the best mappings are of different plans, microbatches or ways to compute again"
+"""What `top` counts, in the words of the proof."""
 
 
 def different(plan: Plan, variant: str | None) -> Hashable:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from collections.abc import Mapping as Mapping_
 from typing import TypeVar
 
 from dfopt.documents.assumptions import Assumptions
@@ -13,6 +14,7 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
 from dfopt.documents.request import Request
 from dfopt.documents.result import (
+    DIFFERENT,
     LOOSE,
     TOO_WIDE,
     Alternative,
@@ -22,6 +24,7 @@ from dfopt.documents.result import (
     Result,
     Sensitivity,
     Status,
+    different,
 )
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
@@ -107,9 +110,14 @@ def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRec
     return min([*whole, *bounds]), min([*whole, *levels])
 
 
-def left_open(record: Excluded, kept: float, why: str) -> Excluded:
-    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished."""
+def left_open(record: Excluded, kept: float, of_plans: Mapping_[Hashable, float], why: str) -> Excluded:
+    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished.
+
+    ``kept``: the value of the last mapping that is kept; ``of_plans``: those of each that are different.
+    """
     name = {"pruned_by_bound": "bound", "pruned_per_level": "level_bound"}.get(record.status)
+    if isinstance(record, PlanRecord):
+        kept = min(kept, of_plans.get(different(record.plan, record.variant), kept))
     if name is None or getattr(record, name) >= kept * (1 - _ROUNDED):
         return record
     return record.model_copy(update={"status": "limit", "note": record.note or why})
@@ -195,7 +203,8 @@ def proof_of(
     if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):
         alike += f", and in {others} tensor before pipeline before data parallelism"
     fixed = ", ".join((*request.fixed, *drawn(graphs), *not_asked_for(graphs[0], system, request), alike))
-    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
+    counted = f"; {DIFFERENT}" * (request.top > 1)
+    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed}){counted}"
 
 
 def assemble(

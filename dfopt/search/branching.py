@@ -38,7 +38,7 @@ _REPORT_S = 1.0  # between two reports, but of better mappings
 class Search:
     """Branch and bound over plans: prepare all, then fuse them from the most promising on.
 
-    It keeps the ``top`` best mappings of different plans (or tile counts), ``found``, best first; a plan is given up
+    It keeps the ``top`` best mappings of different plans, ``found``, best first; a plan is given up
     only when it is worse than the last of them. Searches of one workload in several sizes share the list ``found``. Two
     bounds are kept of every plan: one of all its mappings, and one of those with the sharding that was chosen for it.
     """

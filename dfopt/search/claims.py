@@ -12,7 +12,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import ENDED, NEAR, TOO_MANY, PlanRecord, Result
+from dfopt.documents.result import ENDED, NEAR, TOO_MANY, PlanRecord, Result, different
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.search.hiding import Hiding
@@ -74,6 +74,9 @@ class Plans:
             self.options = self.options.asking(p_max=result.p_max)
         # what others had to beat to be kept, and down to what it has to be shown that they do not
         self.kept = self._last_kept()
+        self.of_plans = {different(result.plan, result.graph.variant): value}
+        for other in result.alternatives or ():
+            self.of_plans.setdefault(different(other.mapping.plan, other.variant), other.value)
         self.cutoff = self.kept if np.isfinite(self.kept) else max([value, *(r.bound or 0.0 for r in result.plans)])
         self.left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         for number, record in enumerate(result.plans):
@@ -266,7 +269,8 @@ class Plans:
             ("bound", record.bound, low.every),
             ("level_bound", record.level_bound, low.level),
         ):
-            found = None if found is None else low.of_size.get(record.tile_count, found)
+            if found is not None and (low.whole or name == "level_bound"):
+                found = low.of_size.get(record.tile_count, found)
             if claimed is not None and found is not None and min(claimed, self.cutoff) > found * (1 + 2 * PROOF):
                 if self.late:
                     self.short.append(record.plan.label)
@@ -275,7 +279,8 @@ class Plans:
         if low.whole and record.level_bound != record.bound:
             self._wrong(number, "level_bound", record.level_bound, record.bound)
         beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
-        if beaten is not None and beaten < self.kept * (1 - PROOF):
+        kept = min(self.kept, self.of_plans.get(different(record.plan, record.variant), self.kept))
+        if beaten is not None and beaten < kept * (1 - PROOF):
             self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
         if record.status == "solved" and record.value is None:
             self._wrong(number, "value", None, "a value of every plan that was solved")

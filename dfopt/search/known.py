@@ -42,8 +42,10 @@ class KnownSearch(Search):
         return min(own, self._to_beat(unit))
 
     def _to_beat(self, unit: Unit) -> float:
-        """Value from which on nothing of a unit is of interest."""
-        return self.incumbent
+        """Value from which on nothing of a unit is of interest: of the last that is kept, or of the same plan."""
+        plan, graph = unit[0], self.setting.graph
+        same = [each.value for each in self.found if each.plan == plan and each.graph is graph]
+        return min([self.incumbent, *same])
 
     def _looks(self, unit: Unit) -> bool:
         """Whether a mapping of a unit is looked for, or only bounds."""

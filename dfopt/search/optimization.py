@@ -97,8 +97,9 @@ def search(
     ]
     best, options = found[0], searches[-1].options
     stopped, kept = next((search.stopped for search in searches if search.stopped), ""), searches[0].incumbent
-    records = [left_open(record, kept, stopped or LIMIT) for search in searches for record in search.records]
-    apart = tuple(left_open(search.apart, kept, stopped or LIMIT) for search in searches if search.apart is not None)
+    limits = kept, {each.different: each.value for each in found}, stopped or LIMIT
+    records = [left_open(record, *limits) for search in searches for record in search.records]
+    apart = tuple(left_open(search.apart, *limits) for search in searches if search.apart is not None)
     interrupted = stopped not in ("", LIMIT)
     drawn, later = replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()

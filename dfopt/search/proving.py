@@ -84,7 +84,7 @@ def plan_low(
     late = Low(first, first, "no time left", open_=frozenset({None}))
     if time.perf_counter() > options.deadline:
         return late
-    level, why, only, fits = np.inf, "", False, set()
+    level, why, only, fits, of_size = np.inf, "", False, set(), dict[int | None, float]()
     try:
         for variant in prepare(instance, options, memo):
             only = variant.only_sharding
@@ -96,6 +96,7 @@ def plan_low(
                     continue
                 fits.add(variant.tile_count)
             low, reason = (first, "") if first >= value else _variant_low(result, variant, options, value)
+            of_size[variant.tile_count] = max(low, first)
             if max(low, first) < level:
                 level, why = max(low, first), reason
     except NoSolution:
@@ -103,7 +104,7 @@ def plan_low(
     except Infeasible as error:
         only, why = nothing_else_fits(memo, instance), str(error.report)
     shown = level if np.isfinite(level) else None
-    return Low(shown if only else first, shown, why, whole=only, fits=frozenset(fits))
+    return Low(shown if only else first, shown, why, whole=only, fits=frozenset(fits), of_size=of_size)
 
 
 class JointProof(JointSearch):

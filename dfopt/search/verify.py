@@ -294,7 +294,7 @@ def _alternatives(result: Result) -> list[str]:
         if other.value < before:
             wrong.append(f"{where}.value: faster than what stands before it")
         if (kind := different(other.mapping.plan, other.variant)) in seen:
-            wrong.append(f"{where}.mapping: {DIFFERENT}; a mapping like it stands before it")
+            wrong.append(f"{where}.mapping: {DIFFERENT}, one like it stands before it")
         before = other.value
         seen.add(kind)
     return wrong

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 import dfopt as df
@@ -64,3 +66,21 @@ def test_top_zero_is_refused() -> None:
     """One clear error."""
     with pytest.raises(PlanError, match="top: found 0, expected a number of 1 or more"):
         df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), top=0)
+
+
+def test_the_best_few_are_of_different_plans() -> None:
+    """Also where one plan would be among them twice, with other tiles; the proof says what is counted."""
+    graph = df.load_graph("gpt2-small", seq=8, microbatch=1)
+    for how in ("joint", "seconds"):
+        chosen = df.Assumptions(sharding_objective=how, compute_model="cycle", tile_rows=None)  # many tile counts
+        result = df.optimize(graph, "sn10-8-torus", top=3, pp=1, assumptions=chosen)
+        assert max(Counter(record.plan for record in result.plans).values()) > 1
+        plans = [result.plan, *(one.mapping.plan for one in result.alternatives or ())]
+        assert len(plans) == len(set(plans)) == 3
+        assert result.proof.endswith(
+            "; the best mappings are of different plans, microbatches or ways to compute again"
+        )
+        values = [result.value, *(one.value for one in result.alternatives or ())]
+        best = {one.plan: one.value for one in reversed(result.plans) if one.value is not None}
+        assert sorted(best.values())[:3] == pytest.approx(values, rel=1e-9)
+        assert verify(result).ok, verify(result).problems
