@@ -71,7 +71,8 @@ def test_a_worse_claim_is_found_out(drawn: list[Graph]) -> None:
     alone = [df.optimize(graph, system, assumptions=LEVELS) for graph in drawn]
     worst = max(alone, key=lambda one: one.step_time_s)
     others = tuple(graph for graph in drawn if graph is not worst.graph)
-    claimed = worst.model_copy(update={"variants": others})
+    told = worst.provenance.model_copy(update={"variant_digests": tuple(graph.digest() for graph in others)})
+    claimed = worst.model_copy(update={"variants": others, "provenance": told})
     sealed = claimed.model_copy(update={"seal": claimed.unsealed_digest()})
     found = verify(sealed)
     assert not found.ok
