@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from filelock import FileLock, Timeout
 
 from dfopt.documents.files import replaced
-from dfopt.errors import DocumentError, Issue, shown
+from dfopt.errors import refuse, shown
 
 __all__ = ["SCHEMA", "Record", "Store", "line_of", "read_records", "write_new"]
 
@@ -77,7 +77,7 @@ class Store(AbstractContextManager["Store"]):
             try:
                 self._lock.acquire()
             except Timeout:
-                raise _refused(self.path, "another run writes to it", "wait for it, or name another store") from None
+                refuse(self.path, "another run writes to it", "wait for it, or name another store")
         try:
             self._file = self._open()  # once more: a sweep that has just ended may have replaced it
             self.records, kept, damaged = parse(_read(self.path), path)
@@ -95,7 +95,7 @@ class Store(AbstractContextManager["Store"]):
             written = os.write(self._file, lines)
         if written != len(lines):  # a full disk may take a part: do not let the next line start in the middle
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
-            raise _refused(self.path, "the disk is full", remedy)
+            refuse(self.path, "the disk is full", remedy)
         with _told(self.path, "cannot be written", remedy):
             os.fsync(self._file)
         for record in records:
@@ -232,23 +232,19 @@ def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str,
     schema = record.get("schema")
     if isinstance(schema, str) and schema != SCHEMA:  # of a newer dfopt, or of no sweep: not ours to move
         message = f"line {number}: found {shown(schema)}, expected a record with schema {SCHEMA!r}"
-        raise _refused(path, message, "name a store that this version of dfopt wrote")
+        refuse(path, message, "name a store that this version of dfopt wrote")
     whole = schema == SCHEMA and all(isinstance(record.get(key), str) for key in ("cell", "status"))
     for key, kind, expected in _TYPED if whole else ():
         if not isinstance(record.get(key), kind | None):
             message = f"line {number}, {key}: found {shown(record[key])}, expected {expected}"
-            raise _refused(path, message, "name a store that a sweep wrote")
+            refuse(path, message, "name a store that a sweep wrote")
     # without a checksum only what never had one: else its key may be what was damaged
     return record if whole and (checked is not None or set(record) <= _BEFORE) else None
 
 
 def _refuse_foreign(line: bytes, path: str | os.PathLike[str]) -> NoReturn:
     message = f"line 1: found {shown(line[:99].decode(errors='replace'))}, expected a record of schema {SCHEMA!r}"
-    raise _refused(path, message, "name a store that a sweep wrote, or a file that does not exist yet")
-
-
-def _refused(path: str | os.PathLike[str], message: str, remedy: str) -> DocumentError:
-    return DocumentError(os.fspath(path), [Issue("$", message, remedy)])
+    refuse(path, message, "name a store that a sweep wrote, or a file that does not exist yet")
 
 
 def write_new(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
@@ -263,7 +259,7 @@ def write_new(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
         try:
             _write_new(Path(path), b"".join(map(line_of, records)))
         except FileExistsError:
-            raise _refused(path, "the file exists", "name a new one") from None
+            refuse(path, "the file exists", "name a new one")
 
 
 @contextmanager
@@ -272,4 +268,4 @@ def _told(path: str | os.PathLike[str], cannot: str, remedy: str) -> Iterator[No
     try:
         yield
     except OSError as error:
-        raise _refused(path, f"{cannot}: {error.strerror or error}", remedy) from None
+        refuse(path, f"{cannot}: {error.strerror or error}", remedy)

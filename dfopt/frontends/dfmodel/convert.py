@@ -52,13 +52,13 @@ def load_case(path: str | Path, overrides: str | Path | None = None) -> Imported
     not there.
     """
     path = Path(path)
-    if path.suffix.lower() in (".json", ".yaml", ".yml"):
-        return convert(load_strict(path), path.stem, overrides)
-    text = read_text(path)
     try:
-        return convert(case_of(text, str(path)), path.stem, overrides)
+        as_text = path.suffix.lower() not in (".json", ".yaml", ".yml")
+        return convert(case_of(read_text(path), str(path)) if as_text else load_strict(path), path.stem, overrides)
     except KeyError as error:
         refuse(str(path), f"found no DFModel setup: {error}", "expected JSON, or text as in user_input/setup.txt")
+    except DocumentError as error:  # of a case, which is known by its name
+        raise DocumentError(path if error.path == path.stem else error.path, error.issues) from None
 
 
 def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCase:
