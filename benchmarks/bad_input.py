@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
+GOLDEN = TESTS / "golden"
 sys.path[:0] = [str(TESTS), str(TESTS / "cli")]
 
 from cli_tools import GRAPH, ONE_CHIP_MAPPING, RECIPE, SYSTEM  # noqa: E402 - the small documents of the tests
@@ -85,7 +86,8 @@ BOTH = ("check F", "show F")
 SOLVE = " --time-limit 1 --no-sensitivity -q"
 STUDY = {
     "schema": "dfopt/study/1", "name": "one", "graphs": [{"graph": "g.yaml", "parameters": {"batch": 8}}],
-    "systems": [{"system": "s.yaml", "label": "a"}], "axes": {"tp": [{"options": {"tp": 1}}, {"options": {"tp": 4}}]},
+    "systems": [{"system": "s.yaml", "label": "a"}],
+    "axes": {"degree": [{"label": degree, "set": {"options.tp": degree}} for degree in (1, 4)]},
     "claims": [{"name": "c", "value": "utilization", "at_least": 0.1, "reason": "physics"}],
 }  # fmt: skip
 QUESTION = {"schema": "dfopt/question/1", "graph": "g.yaml", "system": "s.yaml", "options": {"tp": 4, "top": 2}}
@@ -97,7 +99,10 @@ STEPS = (
     "iter_time_ms,n_gpus,tp,pp,dp,microbatch,seq_len,layers,hidden,heads,global_batch,params_B\n"
     "1000,8,8,1,1,1,2048,24,2304,24,8,1.7\n2000,8,4,2,1,1,2048,24,2304,24,8,1.7\n"
 )
-FRAME = "graph,system,status,step_time_s,utilization,price_usd\na,x,optimal,1.5,0.5,10\nb,y,optimal,2.5,0.25,20\n"
+FRAME = (
+    "graph,system,status,step_time_s,utilization,price_usd,power_w,chips\n"
+    "a,x,optimal,1.5,0.5,10,5,4\nb,y,optimal,2.5,0.25,9,6,8\n"
+)
 RECORDS = [
     {"cell": f"{number:016x}", "status": "optimal", "seconds": 0.1, "dfopt": "1", "study": "one",
      "axes": {"graph": "g", "system": "s"},
@@ -125,11 +130,11 @@ def answers() -> dict[str, Data]:
 
 def golden(kind: str, folder: str, pattern: str, *commands: str, most: int = 20_000) -> Iterator[Input]:
     """Small files of other tools that the tests have."""
-    files = sorted((TESTS / "golden" / folder).glob(pattern), key=lambda path: path.stat().st_size)
+    files = sorted((GOLDEN / folder).glob(pattern), key=lambda path: path.stat().st_size)
     for path in [path for path in files if path.stat().st_size < most][:3]:
         text = path.read_text(encoding="utf-8")
         content = load_strict(path) if path.suffix in (".json", ".yaml") else text
-        yield Input(kind, f"F{path.suffix}", content, commands)
+        yield Input(kind, path.name, content, commands)
 
 
 @cache
@@ -169,16 +174,16 @@ def inputs() -> tuple[Input, ...]:
     found += golden("hf", "hf", "*.json", f"import hf F{out}", f"solve F S --phase decode{SOLVE}", *BOTH)
     found += golden("megatron", "megatron", "*.args", "import megatron F -o out")
     found += golden("megatron", "megatron", "*.sh", "import megatron F -o out")
-    found += golden("dfmodel", "dfmodel", "fig*.json", "import dfmodel F -o out")
-    found += golden("calculon", "calculon", "gpt3*.json", "import calculon F S -o out", "import calculon F F -o out")
-    found += golden("calculon", "calculon", "a100*.json", "import calculon F F -o out")
+    found += golden("dfmodel", "dfmodel", "fig*.json", "import dfmodel F --overrides OVERRIDES -o out")
+    found += golden("calculon", "calculon", "gpt3*.json", "import calculon F CALCULON -o out --chips 8")
+    found += golden("calculon", "calculon", "a100*.json", "import calculon GPT F -o out --chips 8")
     found += [
         Input("csv", "F.csv", GEMMS, ("calibrate --kernels F --system a100-512 -o o.yaml",)),
         Input("csv", "F.csv", STEPS, ("calibrate F --system a100-512 --fit node -o o.yaml",)),
         Input("csv", "F.csv", FRAME, ("plot F --kind pareto -o o.svg", "plot F --kind heat-map -o o.svg")),
         Input("store", "F.jsonl", RECORDS, ("runs F", "runs F --json", "report F -o o.html", "runs F --csv o.csv",
                                             "sweep st.yaml --no-solve --store F", "runs F --where gap==0")),
-        Input("onnx", "F.onnx", onnx_model(), (f"import onnx F{out}",)),
+        Input("onnx", "F.onnx", onnx_model(), (f"import onnx F --set-dim batch=1 --set-dim sequence=16{out}",)),
         Input("deepflow", "F.yaml", deepflow(), (f"import deepflow F{out}",)),
     ]  # fmt: skip
     return tuple(found)
@@ -194,9 +199,12 @@ def onnx_model() -> bytes:
 
 
 def deepflow() -> Data:
-    """A hardware configuration of DeepFlow, if the tests have one."""
-    found = sorted((TESTS / "golden" / "deepflow").rglob("*.yaml"))
-    return load_strict(found[0]) if found else {"core": {"nominal_frequency": 1}, "tech_param": {}}
+    """A hardware configuration of DeepFlow, as the tests write it."""
+    from by_path import module_at
+
+    golden = json.loads((GOLDEN / "deepflow" / "age_derived_parameters.json").read_text())
+    age = module_at(Path(__file__).resolve().parent / "reference" / "age.py")
+    return age.configuration(golden["base_inputs"], golden["cases"][1])
 
 
 # --- changes -------------------------------------------------------------------------------------------------------
@@ -398,7 +406,10 @@ def prepared(case: Case, folder: Path) -> tuple[list[str], Path]:
         file.mkdir()
     elif content is not None:
         file.write_bytes(content)
-    names = {"F": case.given.name, "G": "g.yaml", "S": "s.yaml"}
+    names = {
+        "F": case.given.name, "G": "g.yaml", "S": "s.yaml", "GPT": str(GOLDEN / "calculon" / "gpt3-175B.json"),
+        "CALCULON": str(GOLDEN / "calculon" / "a100_80g.json"), "OVERRIDES": str(GOLDEN / "dfmodel" / "overrides.yaml"),
+    }  # fmt: skip
     return [names.get(word, word) for word in case.words.split()], file
 
 
