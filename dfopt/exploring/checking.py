@@ -68,13 +68,13 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     return "\n  not checked: ".join([f"{what}: {boxes}", *_unchecked(made)])
 
 
-def _unchecked(made: Exploration) -> Iterator[str]:
+def _unchecked(explored: Exploration) -> Iterator[str]:
     """Fields that no check holds against anything, and why."""
     yield "$.effort: what the search took leaves no trace"
     yield "$.boxes[*].stage: any bound that shows what is claimed will do"
-    if made.asked is None:
+    if explored.asked is None:
         yield "$.designs, $.request: their digest is not in the file"
-    if made.request.sensitivity and len(made.sensitivity) < len(BUDGETS):
+    if explored.request.sensitivity and len(explored.sensitivity) < len(BUDGETS):
         yield "$.sensitivity: of some budgets there was no time to say anything, or there are none"
 
 
@@ -117,7 +117,7 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.asked", "does not fit designs, graph, assumptions and request"
     if made.version != made.result.provenance.dfopt:
         yield "$.version", f"found {made.version!r}, the result says {made.result.provenance.dfopt!r}"
-    budgets = [one.budget for one in made.sensitivity]
+    budgets = [each.budget for each in made.sensitivity]
     if budgets != [name for name in BUDGETS if name in budgets]:
         yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(BUDGETS)}, each once"
     bounds = [math.inf if box.bound is None else box.bound for box in made.boxes]

@@ -172,7 +172,7 @@ def _explored(
     more: tuple[BudgetSensitivity, ...] = ()
     if sensitivity and found.ending != "interrupted":
         more = budget_sensitivities(workload, box, gap, workload.deadline)
-    made = Exploration(
+    explored = Exploration(
         status=found.ending,
         value=found.best,
         bound=found.bound,
@@ -212,7 +212,7 @@ def _explored(
         ),
         version=dfopt.__version__,
     )
-    return made.model_copy(update={"asked": made.asked_digest()}).sealed()
+    return explored.model_copy(update={"asked": explored.asked_digest()}).sealed()
 
 
 def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
