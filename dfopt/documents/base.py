@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, get_args
 
@@ -388,3 +388,12 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
         if w not in inside or not s.startswith(("a mapping of ", "a list of "))
     ]
     return list(dict.fromkeys(plain + merged))
+
+
+def plain_words(error: ValidationError) -> str:
+    """What is wrong with a document or part that was made in Python, from the values that pydantic refused."""
+    data: dict[Any, Any] = {}
+    for detail in error.errors():
+        *steps, last = detail["loc"] or ("all",)
+        reduce(lambda node, step: node.setdefault(step, {}), steps, data)[last] = detail["input"]
+    return "; ".join(f"{issue.where[2:]}: {issue.message}" for issue in issues_of(Part, data, error))

@@ -71,8 +71,8 @@ def read_text(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Patte
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = raw.count(b"\n", 0, error.start) + 1, error.start - raw.rfind(b"\n", 0, error.start)
-        found = f"line {line}: found bytes that are not UTF-8, from column {column} on, expected text"
-        refuse(os.fspath(path), found, "save the file as UTF-8")
+        message = f"line {line}: found bytes that are not UTF-8, from column {column} on, expected text"
+        refuse(os.fspath(path), message, "save the file as UTF-8")
 
 
 def is_written_here(path: Path) -> bool:
@@ -140,8 +140,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        found = f"cannot be written: found {text[max(error.start - 20, 0) : error.end]!a}, half a surrogate pair"
-        refuse(os.fspath(path), found, "give texts, and names of files and folders, that are UTF-8")
+        message = f"cannot be written: found {text[max(error.start - 20, 0) : error.end]!a}, half a surrogate pair"
+        refuse(os.fspath(path), message, "give texts, and names of files and folders, that are UTF-8")
     if Path(path).suffix.lower() in _COMMENTED:
         data = b"# written by dfopt, crc32 %08x: replaced only while unedited\n%b" % (zlib.crc32(data), data)
     with replaced(path) as part:

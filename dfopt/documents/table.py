@@ -25,8 +25,8 @@ class Row(dict[str, str]):
 
     def refuse(self, column: str, expected: str, remedy: str) -> NoReturn:
         """Raise the `DocumentError` of a cell."""
-        found = f"line {self.line}, column {column!r}: found {shown(self[column])}, expected {expected}"
-        refuse(self.path, found, remedy)
+        message = f"line {self.line}, column {column!r}: found {shown(self[column])}, expected {expected}"
+        refuse(self.path, message, remedy)
 
     def __missing__(self, column: str) -> NoReturn:
         remedy = did_you_mean(column, self, f"it has {', '.join(self)}")

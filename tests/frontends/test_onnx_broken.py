@@ -182,7 +182,7 @@ def test_an_input_without_a_rank_is_refused(tmp_path: Path) -> None:
 
 def test_sizes_that_no_kernel_may_have_are_refused(tmp_path: Path) -> None:
     path = gpt(1, 64, 4).save(tmp_path / "gpt.onnx")
-    assert "n of a kernel: found 9990000000000000, expected a number of 1e+15 or less" in refusal(
+    assert "count of a kernel: n: found 9990000000000000, expected a number of 1e+15 or less" in refusal(
         path, batch=10**13, sequence=999
     )
 

@@ -22,8 +22,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import AXES
+from dfopt.documents.base import plain_words
 from dfopt.documents.files import folder_of, read_text
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Pins, Sharding
@@ -77,6 +80,7 @@ def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCa
         refuse(name, f"not supported yet: {error}", "see the README's limits")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"the field {error} is missing, or its value unknown" if isinstance(error, KeyError) else str(error)
+        what = plain_words(error) if isinstance(error, ValidationError) else what
         remedy = "compare with the field names of setup.proto, or give it in an override"
         refuse(name, f"incomplete DFModel case: {what}", remedy)
     changes = {key: value for override in overrides for key, value in override.assumptions.items()}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from dfopt.documents.base import issues_of
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.base import plain_words
+from dfopt.documents.graph import Graph
 from dfopt.documents.tokens import Tokens
 from dfopt.errors import DocumentError, Issue, did_you_mean, refuse
 from dfopt.workloads.fold import find_run, fold, with_entrances
@@ -97,9 +97,7 @@ def read(
     except DocumentError as error:
         raise DocumentError(file, error.issues) from None
     except ValidationError as error:  # a count that no kernel may have
-        first = error.errors()[0]
-        issue = issues_of(Kernel, {str(first["loc"][-1]): first["input"]}, error)[0]
-        refuse(file, f"{issue.where[2:]} of a kernel: {issue.message}", "give smaller sizes")
+        refuse(file, f"found no size or count of a kernel: {plain_words(error)}", "give smaller sizes")
     run = find_run(drawn)
     if run is not None:
         drawn, run = with_entrances(drawn, run)
