@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from pydantic import ValidationError
+
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import plain_words
 from dfopt.documents.files import folder_of, write_text
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Pins
 from dfopt.documents.placement import Item
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, Issue
+from dfopt.errors import DocumentError, Issue, refuse
 from dfopt.frontends.calculon.execution import WORDS, check, degrees_on, laid_out, placed, shardings
 from dfopt.frontends.calculon.files import Application, Execution, SystemFile, read
 from dfopt.frontends.calculon.system import sizes_without_execution, system_of
@@ -102,7 +105,10 @@ def load_case(
         # a master copy and two moments of 4 B each; in float32 the weights are the master copy
         optimizer_bytes_per_parameter=12.0 if WORDS[datatype] < 4 else 8.0,
     )
-    made = system_of(file, Path(system).stem, datatype, sizes, where)
+    try:
+        made = system_of(file, Path(system).stem, datatype, sizes, where)
+    except ValidationError as error:
+        refuse(str(system), f"found what no system may have: {plain_words(error)}", "check its numbers")
     if run is None:
         return ImportedCase(recipe, graph, made, assumptions)
     shared = run.optimizer_sharding and run.training and run.data_par > 1
