@@ -88,12 +88,12 @@ OPTIONS = (
     Option("--microbatch", "parameters", "microbatch", lambda d: [1, 2, "1,2", "all"], chance=0.3),
     Option("--recompute", "parameters", "recompute", lambda d: ["none", "full/none"], _trains, 0.6),
     Option("--zero", "options", "zero", lambda d: [(0,), (1,), (0, 1, 2, 3)], _trains, 0.4),
-    Option("--zero-replicas", "options", "zero_replicas", lambda d: [(1,), (1, 2), "all"], _trains, 0.3),
+    Option("--zero-replicas", "options", "zero_replicas", lambda d: [(1,), (1, 2), "all"], _trains, 0.35),
     Option("--interleave", "options", "interleave", lambda d: [1, 2], _trains, 0.35),
     Option("--param-gather-overlap", "options", "parameter_overlap", lambda d: ["none"], _trains, 0.35),
     Option("--recompute-layers", "options", "recomputed", lambda d: [2], _some_recomputed, 0.9),
-    Option("--first-layers", "options", "first_layers", lambda d: [3], _with_ends, 0.45),
-    Option("--last-layers", "options", "last_layers", lambda d: [1], _with_ends, 0.45),
+    Option("--first-layers", "options", "first_layers", lambda d: [3], _with_ends, 0.5),
+    Option("--last-layers", "options", "last_layers", lambda d: [1], _with_ends, 0.5),
     Option("--offload", "options", "offload", lambda d: ["any", ("optimizer",)], _tiers, 1.0),
     Option("--schedule", "options", "schedule", lambda d: ["1f1b", "gpipe"], _trains, 0.4),
     Option("--gradient-overlap", "options", "gradient_overlap", lambda d: ["none", "backward"], _trains, 0.3),
@@ -120,18 +120,19 @@ OPTIONS = (
     Option("--shard", "options", "pin_sharding", lambda d: [{"Q_Proj": "outer"}], lambda d: d.graph in DENSE),
     Option("--gap", "options", "gap", lambda d: [0.0, 0.01], chance=0.2),
     Option("--seed", "options", "seed", lambda d: [7]),
-    Option("--top", "options", "top", lambda d: [2]),
+    Option("--set", "set", "sharding_objective", lambda d: ["seconds", "bytes"], chance=0.08),
+    Option("--top", "options", "top", lambda d: [2, 3, 5]),
 )  # fmt: skip
 
 
 def drawn(rng: random.Random) -> Draw:
     """A question by chance."""
-    graph = rng.choice(DENSE * 3 + EXPERTS + OTHER)
-    phases = ("training", "forward") if graph in OTHER else ("training", "forward", *SERVING)
+    graph = rng.choice(DENSE * 3 + EXPERTS * 2 + OTHER)
+    phases = ("training", "forward") if graph in OTHER else ("training", "training", "forward", *SERVING)
     draw = Draw(graph, rng.choice(SYSTEMS), rng.choice(phases))
     draw.parameters = {"phase": draw.phase}
     if draw.phase != "mixed":
-        draw.parameters["batch"] = rng.choice([4, 8, 16])
+        draw.parameters["batch"] = rng.choice([4, 8, 16, "max"] if draw.phase == "decode" else [4, 8, 16])
     for option in OPTIONS:
         if not option.fits(draw) or rng.random() >= option.chance:
             continue

@@ -153,9 +153,11 @@ def pins(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
     result = first(draw, seconds)
     plan = {axis.dims_key: getattr(result.plan, axis.dims_key) for axis in AXES.values()}
     kernels, tried = list(result.mapping.kernels), 0
+    pinned = {**result.request.pin_partition, **result.request.pin_sharding}
     for _ in range(4):
-        kernel = rng.choice(kernels)
-        change: dict[str, Any] = {"pin_partition": {kernel.name: max(kernel.partition + rng.choice((-1, 1)), 0)}}
+        kernel = rng.choice([one for one in kernels if one.name not in pinned])
+        moved = {**result.request.pin_partition, kernel.name: max(kernel.partition + rng.choice((-1, 1)), 0)}
+        change: dict[str, Any] = {"pin_partition": moved}
         if result.plan.shards > 1 and rng.random() < 0.7:
             drawn = next(one for one in result.graph.kernels if one.name == kernel.name)
             scheme = rng.choice(legal_schemes(drawn, result.plan.shards, result.assumptions))
