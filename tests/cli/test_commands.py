@@ -303,7 +303,7 @@ def test_import_of_a_case_that_leaves_something_out(tmp_path: Path) -> None:
     file, out = write(tmp_path, "c.json", case), tmp_path / "out"
     answer = call("import", "dfmodel", file, "-o", out)
     assert answer.code == 3
-    assert "c: 1 problem\n  $.setup.execution.word: missing (an override can give it: {setup:" in answer.err
+    assert "c.json: 1 problem\n  $.setup.execution.word: missing (an override can give it: {setup:" in answer.err
     override = {"reason": "2 bytes, as its tensors have", "setup": {"execution": {"word": 2}}}
     overrides = {"schema": "dfopt/dfmodel-overrides/1", "cases": {"c": [override]}}
     answer = call("import", "dfmodel", file, "-o", out, "--overrides", write(tmp_path, "o.json", overrides))
