@@ -185,11 +185,11 @@ class Unchanged(Exception):
 
 
 def outcome(case: Case, edit: Edit) -> str:
-    """caught, listed, passed or the same; what is no error of dfopt is a crash."""
+    """caught, listed, passed or unchanged; what is no error of dfopt is a crash."""
     try:
         listed = case.check(forged(case.data, edit))
     except Unchanged:
-        return "the same"
+        return "unchanged"
     except DfoptError:
         return "caught"
     except Exception as error:  # as it would end the command
