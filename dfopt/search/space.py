@@ -95,7 +95,11 @@ def _log10_fusions(setting: Setting, lattices: Mapping[int, Lattice | None], ask
         separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
         lattice = lattices.get(kind)
         if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):
-            fusions += log10_paths(lattice, forward if separate else None, _limits(setting, of_kind, asked))
+            ways = log10_paths(lattice, forward if separate else None, _limits(setting, of_kind, asked))
+            if np.isfinite(ways):
+                fusions += ways
+            else:  # all kernels need more partitions than one stage may have, but pipeline stages have theirs each
+                exact = False
             continue
         exact, cuts = False, len(forward) - 1 - separate
         most = cuts + 1 if asked.p_max is None else min(asked.p_max, cuts + 1)

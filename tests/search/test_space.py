@@ -135,3 +135,14 @@ def test_without_a_lattice_it_is_a_lower_bound() -> None:
     assert not space.exact
     assert 10**space.log10_fusions == pytest.approx(8)  # cuts of one order; a chain has no other
     assert "at least" in str(space)
+
+
+def test_stages_that_together_need_more_partitions_than_each_may_have_leave_a_count() -> None:
+    """A forward and a backward kernel never share a partition; one partition a stage is enough for two stages."""
+    kernels = (Kernel(name="a", op="gemm", m=8, k=8, n=8), Kernel(name="b", op="gemm", m=8, k=8, n=8, pass_="backward"))
+    graph = Graph(name="both", batch=2, kernels=kernels, tensors=())
+    chip = Chip(name="c", tiles=2, peak=1e12, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e9, capacity=1e9))
+    rules = resolve(Assumptions(forward_backward="separate"), "dataflow", None, 0.0)
+    setting = Setting(graph, System(name="s", chip=chip), rules)
+    space = search_space(setting, [Plan()], {0: lattice_of(2, set())}, asked=Request(p_max=1))
+    assert (space.log10_fusions, space.exact) == (0.0, False)
