@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import yaml
-from pairs import drawn
+from pairs import dims_of, drawn
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions, profile
@@ -68,7 +68,7 @@ def attack(result: Any, seconds: float) -> tuple[float, int]:
     """The least value found by descent from the answer, and how many shardings were tried."""
     until = time.perf_counter() + seconds
     plan, now, best, tried = result.plan, sharded(result), result.value, 0
-    fixed = {axis.dims_key: getattr(plan, axis.dims_key) for axis in AXES.values()}
+    fixed = dims_of(plan)
     seen = {tuple(now.values())}
     improved = True
     while improved and time.perf_counter() < until:

@@ -15,6 +15,8 @@ import sys
 import time
 from typing import Any
 
+from pairs import dims_of
+
 import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.axes import AXES
@@ -36,7 +38,7 @@ def row(pair: str, seconds: float, solver: str) -> tuple[str, bool]:
     degrees = {name: int(changes.pop(name)) for name in AXES if name in changes}
     chosen = profile("default").with_(**{"sharding_objective": "joint", "memory_reserve": 0.0} | changes)
     plan = df.optimize(graph, system, assumptions=chosen, time_limit=seconds, zero=0, **degrees).plan
-    asked = {axis.dims_key: getattr(plan, axis.dims_key) for axis in AXES.values()}
+    asked = dims_of(plan)
     took, found = [], []
     for formulation in ("auto", "assignment"):
         began = time.perf_counter()

@@ -5,11 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import dfopt as df
+from dfopt.documents.axes import AXES
+from dfopt.documents.plan import Plan
 from dfopt.documents.zoo import zoo
 
 KERNELS, CHIPS = 64, 256  # of the largest: each pair is solved several times
+
+
+def dims_of(plan: Plan) -> dict[str, Any]:
+    """The network dims of a plan, as keyword arguments that ask for them."""
+    return {axis.dims_key: getattr(plan, axis.dims_key) for axis in AXES.values()}
 
 
 def drawn(seed: int, given: str = "") -> Iterator[str]:

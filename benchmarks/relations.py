@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from doors import LIMIT, agree, by_study, by_words, in_python
 from drawing import Draw, command, drawn, keywords
+from pairs import dims_of
 from typer.testing import CliRunner
 
 import dfopt as df
 from dfopt.cli import app
-from dfopt.documents.axes import AXES
 from dfopt.errors import DfoptError, Infeasible, NoSolution
 from dfopt.physics.ops import legal_schemes
 from dfopt.search.sensitivity import more_of
@@ -120,7 +120,7 @@ def _scored(said: Any, file: str) -> float:
 def decisions(result: df.Result) -> dict[str, Any]:
     """Everything that an answer chose, as pins."""
     plan = result.plan
-    given: dict[str, Any] = {axis.dims_key: getattr(plan, axis.dims_key) for axis in AXES.values()}
+    given: dict[str, Any] = dims_of(plan)
     given |= {"interleave": plan.interleave, "two_batch_overlap": bool(plan.two_batch_overlap)}
     if result.graph.trains:
         given["zero"] = (plan.zero or 0,)
@@ -151,7 +151,7 @@ def fixed(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
 def pins(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
     """No sharding or partition changed by hand beats the bound."""
     result = first(draw, seconds)
-    plan = {axis.dims_key: getattr(result.plan, axis.dims_key) for axis in AXES.values()}
+    plan = dims_of(result.plan)
     kernels, tried = list(result.mapping.kernels), 0
     pinned = {**result.request.pin_partition, **result.request.pin_sharding}
     for _ in range(4):
@@ -254,7 +254,7 @@ def solvers(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
     if len(result.graph.kernels) > SMALL:
         return Verdict("left out")
     way = rng.choice(({"formulation": "assignment"}, {"solver": "pulp:CBC"}))
-    plan = {axis.dims_key: getattr(result.plan, axis.dims_key) for axis in AXES.values()}
+    plan = dims_of(result.plan)
     try:
         one, two = again(result, seconds, **plan), again(result, seconds, **plan, **way)
     except NoSolution:

@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 __all__ = [
     "FIRST_AFTER",
     "LIMIT",
+    "SIGNALS",
     "cause",
     "exit_code",
     "hear_every_interrupt",
@@ -39,8 +40,10 @@ LIMIT: Final = "time limit"
 FIRST_AFTER: Final = 3.0
 """First mappings took 1.2 to 2.6 times what led up to their search (the questions of benchmarks/speed/early.py)."""
 T = TypeVar("T")
-_CAUSES: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", getattr(signal, "SIGALRM", None): LIMIT}
-_EXIT: Final = {"Ctrl-C": 130, "SIGTERM": 143, LIMIT: 5}
+SIGNALS: Final = "Ctrl-C", "SIGTERM"
+"""Causes of an interrupt that a person or a system sent, as :func:`cause` calls them."""
+_EXIT: Final = dict(zip((*SIGNALS, LIMIT), (130, 143, 5), strict=True))
+_CAUSES: Final = dict(zip((signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGALRM", None)), _EXIT, strict=True))
 _HELD: Final = "<frozen importlib", f"{os.sep}pydantic{os.sep}"  # in the names of files where none is raised
 _SOON: Final = 0.01  # seconds; until then what swallowed an interrupt has returned
 _LATE: Final = 0.2, 0.03  # seconds, and part of the limit, that a step has to see by itself that its time is up
@@ -113,7 +116,7 @@ def _age() -> float:
 
 def cause() -> str:
     """What the last interrupt was: ``Ctrl-C``, ``SIGTERM`` or ``time limit``."""
-    return _CAUSES.get(signal.Signals(_State.last), "Ctrl-C")
+    return _CAUSES[signal.Signals(_State.last)]
 
 
 def exit_code() -> int:
@@ -135,13 +138,12 @@ class wall_limit:
     """
 
     def __init__(self, seconds: float | None, began: float) -> None:
-        self.seconds, self.began = seconds, began
+        self.seconds, self.began = math.inf if seconds is None else seconds, began
         main = threading.current_thread() is threading.main_thread()
-        self.armed = _State.ours and main and hasattr(signal, "setitimer") and seconds is not None
-        self.armed &= seconds is not None and math.isfinite(seconds)
+        self.armed = _State.ours and main and hasattr(signal, "setitimer") and math.isfinite(self.seconds)
 
     def __enter__(self) -> None:
-        if self.armed and self.seconds is not None:
+        if self.armed:
             signal.signal(signal.SIGALRM, interrupt_after_imports)
             left = self.began + self.seconds - now() + _LATE[0] + _LATE[1] * self.seconds
             if left <= _SOON:  # an alarm could come before the block has begun, where nobody hears it

@@ -82,8 +82,10 @@ def kernel_rows(
         As of the readers, and for two tables of one kind.
     """
     kinds: dict[str, Path] = {}
+    stated: dict[Path, Regime | None] = {}
     for path in map(Path, paths):
         columns, _ = read_table(path)
+        stated[path] = regime if "regime" in columns else None
         name = next((name for column, name in _KNOWN if column in columns), "matrix")
         if name in kinds:
             refuse(str(path), f"found a second table of {name}, after {kinds[name]}", "give one of each kind")
@@ -93,11 +95,7 @@ def kernel_rows(
         if name in kinds:
             rows, counts[kinds[name]] = read(kinds[name], label, system, regime)
             system = with_rows(system, name, rows)
-    return system, [(path, counts[path], _said(path, regime)) for path in map(Path, paths)], set(kinds)
-
-
-def _said(path: Path, regime: Regime) -> Regime | None:
-    return regime if "regime" in read_table(path)[0] else None
+    return system, [(path, counts[path], said) for path, said in stated.items()], set(kinds)
 
 
 def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:

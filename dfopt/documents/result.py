@@ -23,6 +23,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.sealed import Sealed
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
+from dfopt.interrupts import LIMIT, SIGNALS
 from dfopt.units import format as show_unit
 
 Status = Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
@@ -352,7 +353,7 @@ TOO_MANY = "too many plans to list, nothing more can be proven"
 """The note of a graph whose plans are not listed beside those of others."""
 LOOSE = "all was searched, nothing more can be proven"
 """The note of a plan of which nothing is left to search, though its bound is below its best mapping."""
-ENDED = "time limit", "Ctrl-C", "SIGTERM"
+ENDED = LIMIT, *SIGNALS
 """The notes of what was given up when the search ended."""
 NEAR = "as near to the best as was asked for"
 """The note of a plan that could be better by no more than the gap that was asked for."""

@@ -29,6 +29,7 @@ from dfopt.documents.result import (
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
 from dfopt.documents.tokens import drawn
+from dfopt.interrupts import SIGNALS
 from dfopt.milp import solver_version
 from dfopt.physics.window import by_window
 from dfopt.search.matrices import solved_together
@@ -131,7 +132,7 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
         return "optimal_per_level"
     if level_gap <= asked * (1 + _ROUNDED):  # as asked for, whatever ended the search
         return "gap_reached"
-    if any(record.note in ("Ctrl-C", "SIGTERM") for record in records):
+    if any(record.note in SIGNALS for record in records):
         return "interrupted_with_solution"
     return "limit_with_solution"
 

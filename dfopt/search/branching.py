@@ -15,7 +15,7 @@ from dfopt.documents.result import GraphRecord, PlanRecord, different
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
-from dfopt.interrupts import LIMIT, cause, interruptible, wall_limit
+from dfopt.interrupts import LIMIT, SIGNALS, cause, interruptible, wall_limit
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
@@ -329,7 +329,7 @@ class Search:
             gap=(value - level) / value,
             seconds=seconds,
             solves=outcome.records,
-            note="time limit" if outcome.limited else "",
+            note=LIMIT if outcome.limited else "",
         )
         self.accept(outcome)
 
@@ -345,7 +345,7 @@ class Search:
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all."""
-        if self.stopped not in ("", LIMIT):
+        if self.stopped in SIGNALS:
             return KeyboardInterrupt()
         records: list[PlanRecord | GraphRecord] = [*self.records]
         records += [self.apart] if self.apart is not None else []

@@ -12,7 +12,7 @@ from dfopt.documents.heat import HeatProof
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result, Sensitivity
 from dfopt.errors import DfoptError, Issue, NoSolution, PlanError, SystemSpecError, did_you_mean
-from dfopt.interrupts import FIRST_AFTER, LIMIT, cause, interruptible, wall_limit
+from dfopt.interrupts import FIRST_AFTER, LIMIT, SIGNALS, cause, interruptible, wall_limit
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
@@ -100,17 +100,15 @@ def search(
     limits = kept, {each.different: each.value for each in found}, stopped or LIMIT
     records = [left_open(record, *limits) for search in searches for record in search.records]
     apart = tuple(left_open(search.apart, *limits) for search in searches if search.apart is not None)
-    interrupted = stopped not in ("", LIMIT)
-    drawn, later = replace(setting, graph=best.graph), Later()
+    interrupted = stopped in SIGNALS
+    within, drawn, later = replace(options, deadline=end), replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()
     if request.sensitivity and not interrupted:
-        within = replace(options, deadline=end)
         with wall_limit(request.time_limit, began):
             extra = later.step("sensitivity", lambda: sensitivities(drawn, best, within), extra)
     others = tuple(one for one in (graph, *variants) if one is not best.graph)
     shown: HeatProof | None = None
     if aware:
-        within = replace(options, deadline=max(options.deadline, end))
         cool, hot = partial(made_aware, best, drawn, within, found[1:]), (best, shown)
         best, shown = later.step("heat: aware", cool, hot, DfoptError)
         found = [best] if shown is not None else found

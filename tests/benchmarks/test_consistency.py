@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from by_path import module_at
+from by_path import beside_its_own
 
 HERE = Path(__file__).resolve().parents[2] / "benchmarks"
 KINDS = ("doors", "files", "fixed", "pins", "more", "wider", "relabelled", "solvers")
@@ -17,9 +17,7 @@ SECONDS = 4.0  # of an answer; what a busy machine does not reach by then is not
 
 @pytest.fixture(scope="module")
 def relations() -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(HERE))
-        return module_at(HERE / "relations.py")
+    return beside_its_own(HERE / "relations.py")
 
 
 def test_every_kind_is_tried(relations: ModuleType) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from by_path import module_at
+from by_path import beside_its_own
 
 HERE = Path(__file__).resolve().parents[2] / "benchmarks"
 PAIR = "llama-3.2-3b:groq-lpu-v1-8:batch=1,microbatch=1"
@@ -15,9 +15,7 @@ PAIR = "llama-3.2-3b:groq-lpu-v1-8:batch=1,microbatch=1"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(HERE))
-        return module_at(HERE / "two_levels.py")
+    return beside_its_own(HERE / "two_levels.py")
 
 
 def test_it_prints_the_stored_rows(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from by_path import module_at
+from by_path import beside_its_own
 
 from dfopt.documents.parts import MemoryPart
 from dfopt.documents.strict_yaml import load_strict
@@ -31,9 +31,7 @@ STACKS = ("hybrid-4", "hybrid-8", "hybrid-12", "hybrid-16", "microbump-8", "3d-1
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REFERENCE))
-        return module_at(REFERENCE / "real_chips.py")
+    return beside_its_own(REFERENCE / "real_chips.py")
 
 
 def part(name: str) -> TechnologyPart:
