@@ -58,6 +58,7 @@ class _State:
     shielded = False
     outer = False  # what is shielded again once an interrupt was raised
     pending: int | None = None
+    limited = False  # a wall limit is running: an alarm that comes late, behind it, is nobody's
     hooked = False  # this very moment Python says what it ignored: raised now, an interrupt would be ignored again
 
 
@@ -143,6 +144,7 @@ class wall_limit:
         self.armed = _State.ours and main and hasattr(signal, "setitimer") and math.isfinite(self.seconds)
 
     def __enter__(self) -> None:
+        self.outer, _State.limited = _State.limited, _State.limited or self.armed
         if self.armed:
             signal.signal(signal.SIGALRM, interrupt_after_imports)
             left = self.began + self.seconds - now() + _LATE[0] + _LATE[1] * self.seconds
@@ -151,6 +153,7 @@ class wall_limit:
             signal.setitimer(signal.ITIMER_REAL, max(left, _SOON))
 
     def __exit__(self, *_: object) -> None:
+        _State.limited = self.outer
         if self.armed:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
@@ -221,6 +224,8 @@ def interrupt_after_imports(number: int, frame: FrameType | None) -> None:
 
     Within the making of a class, Python and pydantic raise other errors instead of it.
     """
+    if _CAUSES[signal.Signals(number)] == LIMIT and not _State.limited:
+        return
     if _State.shielded:
         _State.pending = number
         return

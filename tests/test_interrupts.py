@@ -12,7 +12,7 @@ from dfopt.documents.graph import Graph
 PROGRAM = """
 import os, signal, time
 from dfopt.interrupts import LIMIT, cause, exit_code, hear_every_interrupt, interruptible, process_start, shielded
-from dfopt.interrupts import wall_limit
+from dfopt.interrupts import interrupt_after_imports, wall_limit
 
 def send(number=signal.SIGINT):
     os.kill(os.getpid(), number)
@@ -82,6 +82,7 @@ with wall_limit(0.1, began + 1000):
 with wall_limit(None, began):
     pass
 assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+assert not heard(lambda: interrupt_after_imports(signal.SIGALRM, None))  # one that waited for an import, behind all
 """
 
 
