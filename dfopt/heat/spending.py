@@ -105,7 +105,7 @@ def spending(ready: PricedPlan) -> Spending:
         own[k] += lookups(kernel.dram_bytes / plan.shards, kernel.m * words.ends, kernel.pass_ == "forward")
         read, written = cache_traffic(kernel, schemes[k], plan.shards)
         own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
-        own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)]
+        own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)[-assumptions.gradient_passes :]]
     return Spending(
         flop_k=flop_k,
         sram_traffic_k=sharded.sram_traffic_k,

@@ -33,5 +33,6 @@ def _flows(case: Case, moved: Moved) -> tuple[Flow, ...]:
     if moved.what == "lookups":
         return lookups(size, of.kernel.m * word(case.graph, "ends"), of.forward)
     if moved.what == "gradient":
-        return tuple(Flow(size / 2, size / 2, write) for write in (False, True))
+        passes = case.assume.gradient_passes  # of two, the first reads
+        return tuple(Flow(size / passes, size / passes, write) for write in (False, True)[-passes:])
     return (Flow(size, size, moved.write),)

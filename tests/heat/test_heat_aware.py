@@ -139,6 +139,26 @@ def agrees_with_the_judge(study: ThreeAnswers, slowed: Mapping) -> None:
             np.testing.assert_allclose(limit - rows.budget_ri[r, mine] + load[r, mine], wanted, rtol=0, atol=1e-6)
 
 
+def test_gradients_that_are_only_written_cost_no_read() -> None:
+    """The joules of the memory follow the traffic that its time is counted for."""
+    update = Kernel(name="w", op="weight_update", m=8, k=8, n=8)
+    graph = Graph(name="gradients", word_bytes=2, batch=4, kernels=(update,))
+    chip = Chip(name="c", tiles=4, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
+    on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
+    spent = {}
+    for traffic in ("written", "accumulated"):
+        asked = resolve(Assumptions(gradient_traffic=traffic, tile_rows=1), "dataflow", 1.0)
+        search = Search(Setting(graph, System(name="one", chip=chip, stack=on), asked), options_of())
+        search.run([Plan(microbatches=4)])
+        study = three_answers(search.setting, search.found[0].mapping, search.options)
+        agrees_with_the_judge(study, study.ignore.mapping)
+        spent[traffic] = physical(study.ignore.score).energy_j
+    bursts = update.m * update.k * graph.word_bytes / on.dram.burst * 4  # of the gradient, in all microbatches
+    assert spent["written"]["dram_write"] == pytest.approx(spent["accumulated"]["dram_write"])
+    saved = spent["accumulated"]["dram_read"] - spent["written"]["dram_read"]
+    assert saved == pytest.approx(bursts * on.dram.energies.read_burst)
+
+
 def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
     """Under the cycle model a partition may leave half the chip idle: its joules are on the other half."""
     kernels = tuple(Kernel(name=name, op="gemm", m=1, k=1, n=1, dram_bytes=36.0) for name in ("a", "b", "c"))
