@@ -363,7 +363,7 @@ def _trained(graph: Graph) -> dict[str, str]:
 def _stages(plan: Plan, even: bool) -> str:
     if plan.uneven:
         first, most, last = plan.stage_layers
-        return f"{first} in the first, {most} in each one in the middle, {last} in the last"
+        return f"{first} in the first, {'' if even else 'at most '}{most} in each one in the middle, {last} in the last"
     return "" if even else f"at most {plan.layers_per_stage} in each, fewer in some"
 
 

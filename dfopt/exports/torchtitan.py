@@ -71,16 +71,26 @@ def _pipeline(d: Decisions) -> Arguments:
     return found
 
 
+def _chunk(d: Decisions) -> tuple[int, int, int] | None:
+    """Layers of a chunk, and how many fewer the first and the last chunk have, where its arguments can say them."""
+    first, most, last = d.stages or (d.layers_per_stage,) * 3
+    chunk, left = divmod(most, d.virtual)
+    return (chunk, most - first, most - last) if d.even and not left and most - min(first, last) <= chunk else None
+
+
 def _stages(d: Decisions) -> Arguments | Lacks:
     if d.pipeline == 1:
         return {}
-    first, most, last = d.stages or (d.layers_per_stage,) * 3
-    chunk = {"parallelism.pipeline_parallel_layers_per_stage": most // d.virtual}
-    less = {"first": most - first, "last": most - last}
-    fewer = {f"parallelism.pipeline_parallel_{end}_stage_less_layers": count for end, count in less.items()}
-    if not d.even or most % d.virtual:
+    chunk = _chunk(d)
+    if chunk is None:
         return Lacks(f"{UNEVEN}, and all other chunks of a stage equally many")
-    return chunk | fewer
+    names = ("layers_per_stage", "first_stage_less_layers", "last_stage_less_layers")
+    return {f"parallelism.pipeline_parallel_{name}": count for name, count in zip(names, chunk, strict=True)}
+
+
+def _virtual(d: Decisions) -> Arguments | Lacks:
+    """By the layers of a chunk; without them it makes two chunks of every stage."""
+    return Lacks("two, where no argument says their layers") if d.virtual > 2 and _chunk(d) is None else {}
 
 
 def _zero(d: Decisions) -> Arguments | Lacks:
@@ -124,10 +134,15 @@ def _recomputation(d: Decisions) -> Arguments | Lacks:
 
 
 def _refused(d: Decisions) -> Iterator[Issue]:
-    """What its models assert of a sequence (torchtitan/distributed/parallel_dims.py)."""
+    """What it asserts of sequences and of stages (torchtitan/distributed: parallel_dims.py, pipeline_parallel.py)."""
     if d.sizes is not None and d.sizes.seq % (parts := 2 * d.tensor * d.context):
         message = f"found {d.sizes.seq} tokens over {d.tensor} tensor- and {d.context} context-parallel chips"
         yield Issue("$.training.seq_len", message, f"a multiple of {parts}")
+    if d.sizes is not None and d.pipeline > 1 and _chunk(d) is None:  # it then spreads layers, embedding and logits
+        chunks = d.pipeline * min(d.virtual, 2)
+        if d.sizes.layers + 2 < chunks:
+            message = f"found {d.sizes.layers} layers for {chunks} chunks of stages"
+            yield Issue("$.parallelism.pipeline_parallel_degree", message, f"at least {chunks - 2} layers")
 
 
 def _write(arguments: Mapping[str, Any], first: str) -> str:
@@ -164,7 +179,7 @@ TORCHTITAN: Final = Tool(
         "pipeline": _pipeline,
         "schedule": lambda _: {},  # of the pipeline
         "stages": _stages,
-        "virtual stages": lambda _: {},  # by the layers of each
+        "virtual stages": _virtual,
         "data": lambda _: {},  # by what copies share out
         "zero": _zero,
         "context": _context,

@@ -195,6 +195,9 @@ def test_a_vocabulary_is_written_as_it_is_padded(vocab: int, tensor: int, rows: 
         ("deepspeed", {"pipeline": 2, "zero": 1}, {}, set()),
         ("torchtitan", {"context": 3}, {}, {"training.seq_len"}),
         ("torchtitan", {"tensor": 4, "context": 2}, {}, set()),
+        ("torchtitan", {"pipeline": 8, "virtual": 4, "even": False}, {"layers": 28}, set()),
+        ("torchtitan", {"pipeline": 16, "virtual": 4, "even": False}, {"layers": 28},
+         {"parallelism.pipeline_parallel_degree"}),
     ],
 )  # fmt: skip
 def test_what_would_not_start_is_an_error(
@@ -204,6 +207,16 @@ def test_what_would_not_start_is_an_error(
     assert before.sizes is not None
     taken = replace(before, **{"pipeline": 1, "sizes": replace(before.sizes, **sizes)} | changes)
     assert {issue.where.removeprefix("$.") for issue in TOOLS[tool].refuses(taken)} == names
+
+
+def test_chunks_that_torchtitan_cannot_be_told_are_listed(result: df.Result) -> None:
+    """It makes two chunks of every stage where no layers are given; and an end has at most a chunk less."""
+    titan, whole = TOOLS["torchtitan"], replace(decided(result), pipeline=8, layers_per_stage=4, even=True)
+    uneven = replace(whole, even=False, stages=(3, 4, 3))
+    assert "virtual stages" in exported(titan, replace(uneven, virtual=4)).left_out
+    assert "virtual stages" not in exported(titan, replace(uneven, virtual=2)).left_out
+    assert "stages" not in exported(titan, replace(whole, virtual=4, stages=(3, 4, 4))).left_out
+    assert "stages" in exported(titan, replace(whole, virtual=4, stages=(2, 4, 4))).left_out
 
 
 def test_a_tool_that_would_not_start_is_named(result: df.Result) -> None:
