@@ -203,7 +203,8 @@ def proof_of(
     others = f"a shared dim but {', '.join(placed)}" if placed else "a shared dim"
     if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):
         alike += f", and in {others} tensor before pipeline before data parallelism"
-    fixed = ", ".join((*request.fixed, *drawn(graphs), *not_asked_for(graphs[0], system, request), alike))
+    unasked = not_asked_for(graphs[0], system, assumptions, request)
+    fixed = ", ".join((*request.fixed, *drawn(graphs), *unasked, alike))
     counted = f"; {DIFFERENT}" * (request.top > 1)
     return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed}){counted}"
 

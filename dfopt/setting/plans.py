@@ -28,7 +28,7 @@ from dfopt.setting.placements import placements
 from dfopt.setting.recomputed import with_recomputed
 from dfopt.setting.schedules import of_schedule
 from dfopt.setting.shares import Orders, divisors, shares
-from dfopt.setting.turns import in_turns
+from dfopt.setting.turns import in_turns, turns_left_out
 from dfopt.setting.uneven import Ends, uneven_chunks, uneven_layers, with_ends
 from dfopt.setting.zero import shared_out
 
@@ -241,7 +241,7 @@ def may_share(graph: Graph, asked: Request) -> bool:
     return _second(graph, on_axes, schemes)
 
 
-def not_asked_for(graph: Graph, system: System, asked: Request) -> tuple[str, ...]:
+def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> tuple[str, ...]:
     """Restrictions of the space that nobody asked for: what is searched only on request, where there is any of it."""
     words, copied = [], graph.trains and asked.on_axes.get("dp") != 1 and asked.zero != (0,)
     if MODULES not in asked.shared_out[0] and refusal(graph) is None and not may_share(graph, asked):
@@ -250,6 +250,9 @@ def not_asked_for(graph: Graph, system: System, asked: Request) -> tuple[str, ..
         words.append("zero_replicas 1")
     if graph.trains and asked.offload is None and not asked.place and len(system.chip.memories or ()) > 1:
         words.append("offload none")
+    sends = MODULES in asked.shared_out[0] or may_share(graph, asked) or any(k.communications for k in graph.kernels)
+    if sends and turns_left_out(graph, system, assumptions, asked):
+        words.append("two_batch_overlap false")
     return tuple(words)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -27,16 +29,8 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
     PlanError
         If these alone are asked for, and there are none.
     """
-    refusals = {
-        "it trains": graph.trains,
-        "under overlap: perfect nothing is left to hide": assumptions.overlap == "perfect",
-        "heat of two halves on a stack of dies is not modelled": system.stack is not None,
-        "the sharding is chosen before the fusion (sharding_objective)": assumptions.sharding_objective != "joint",
-        "partitions are counted, pinned or asked for as matrices": bool(asked.p_max or asked.pin_partition)
-        or asked.formulation == "assignment"
-        or assumptions.empty_partitions == "forbid",
-    }
-    reason = next((said for said, found in refusals.items() if found), None)
+    reasons = (*_of_the_machine(graph, system, assumptions), *_of_the_search(assumptions, asked))
+    reason = next(iter(reasons), None)
     found = [] if reason else [plan for plan in plans if _can(plan, graph)]
     if asked.two_batch_overlap and not found:
         reason = reason or (
@@ -45,6 +39,29 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
         )
         raise PlanError(f"two_batch_overlap: microbatches of {graph.name} on {system.name} cannot take turns: {reason}")
     return [plan.model_copy(update={"two_batch_overlap": True}) for plan in found]
+
+
+def turns_left_out(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> bool:
+    """Whether only the way to search, and no request of its own, may keep microbatches from taking turns."""
+    free = asked.two_batch_overlap is None and not any(_of_the_machine(graph, system, assumptions))
+    return free and any(_of_the_search(assumptions, asked))
+
+
+def _of_the_machine(graph: Graph, system: System, assumptions: Assumptions) -> Iterator[str]:
+    if graph.trains:
+        yield "it trains"
+    if assumptions.overlap == "perfect":
+        yield "under overlap: perfect nothing is left to hide"
+    if system.stack is not None:
+        yield "heat of two halves on a stack of dies is not modelled"
+
+
+def _of_the_search(assumptions: Assumptions, asked: Request) -> Iterator[str]:
+    if assumptions.sharding_objective != "joint":
+        yield "the sharding is chosen before the fusion (sharding_objective)"
+    counted = asked.p_max or asked.pin_partition or assumptions.empty_partitions == "forbid"
+    if counted or asked.formulation == "assignment":
+        yield "partitions are counted, pinned or asked for as matrices"
 
 
 def _can(plan: Plan, graph: Graph) -> bool:

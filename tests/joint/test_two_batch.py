@@ -276,6 +276,15 @@ def test_turns_are_taken_only_where_that_is_faster() -> None:
     assert Plan(tp=2).digest() == Plan(tp=2, two_batch_overlap=None).digest()
 
 
+def test_a_proof_says_where_turns_were_not_searched() -> None:
+    """The number of partitions keeps them out, which nobody asked for."""
+    apart = df.Assumptions(overlap="compute_memory")
+    graph = mixture(batch=16)
+    counted = {ask: df.optimize(graph, machine(link=20.0), assumptions=apart, ep=4, **dict([ask])).proof
+               for ask in (("p_max", 6), ("two_batch_overlap", None), ("two_batch_overlap", False))}  # fmt: skip
+    assert [proof.count("two_batch_overlap false") for proof in counted.values()] == [1, 0, 1]
+
+
 def test_turns_are_shown() -> None:
     """A table tells what they save, bars of a step add up to it, and a trace does not pretend to know them."""
     pytest.importorskip("matplotlib")
