@@ -90,7 +90,10 @@ def choices_of(
     tiles, sharded = tables.sharded.tile_count, tables.sharded
     every = groups_of(menu, allowed_o, members, tiles)
     groups = tuple(group for group in every if not group.plain)
-    of_k = [tuple(g for g, group in enumerate(groups) if k in group.kernels()) for k in range(len(members))]
+    of_k: list[list[int]] = [[] for _ in range(len(members))]
+    for g, group in enumerate(groups):
+        for k in group.kernels():
+            of_k[k].append(g)
     ends_o, ends_k = menu.own_ends(allowed_o, tiles)
     least_k = np.zeros((len(menu.first_k), FIGURES))
     figures_o = np.zeros((len(menu.tables.kernel_o), FIGURES))
@@ -124,7 +127,7 @@ def choices_of(
         stationary_kz=tuple(stationary_o[mine] for mine in options),
         order_k=order.astype(np.int64),
         groups=groups,
-        of_k=tuple(of_k),
+        of_k=tuple(map(tuple, of_k)),
         touches_g=tuple(np.array(sorted(group.kernels())) for group in groups),
         relevant_k=np.array(relevant, dtype=bool),
     )

@@ -162,7 +162,8 @@ class Menu:
         """The same of tensors that are converted together, by produced layout."""
         tables, sure, others = self.tables, 0, list[list[int]]()
         for t in paid.tolist():
-            asks = {1 << layout for layout in tables.required_to[t, allowed_o].tolist() if layout >= 0}
+            layout_o = tables.required_to[t]
+            asks = set((1 << layout_o[allowed_o & (layout_o >= 0)]).tolist())
             if len(asks) == 1:
                 sure |= asks.pop()
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,7 +12,9 @@ import numpy as np
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
+from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff
+from dfopt.fusion.partitioning import lower_bound
 from dfopt.search.candidate import Prepared, given_work, prepare
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork, fuse, given_record
@@ -20,12 +23,13 @@ from dfopt.setting.bounds.table import PlanTable
 from dfopt.setting.bounds.work import Known, LeastWork
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State
-from dfopt.setting.tables import Floats
+from dfopt.setting.tables import Floats, Ints
 
 __all__ = ["ShardedLayer"]
 
 _MOST_PLANS: Final = 12  # that are mapped of one layer: the closest estimates, of which the first usually is the best
 _ANY: Final = 1e30  # seconds: with a value to beat, what does not fit is given up without a search for reasons
+_SCALES: Final = np.geomspace(1.0, 4.0, 4096)  # times its lower bound: where the fusion of a layer may be cut off
 
 
 class _Priced(LeastWork):
@@ -50,6 +54,8 @@ class ShardedLayer:
         They all have the same :attr:`dfopt.setting.instance.Instance.shared`.
     known
         What was worked out of kernels for other layers.
+    lattices
+        The down-sets that layers of the same graph have, as far as they are listed.
     """
 
     setting: Setting
@@ -57,21 +63,24 @@ class ShardedLayer:
     schemes: Mapping[str, Sharding]
     options: Options
     known: Known
+    lattices: dict[int, Lattice | None]
 
     def __post_init__(self) -> None:
         instance = self.setting.under(self.plans[0])
         record = given_record("a textbook sharding")
         self.work: ChipWork = given_work(instance, dict(self.schemes), dict.fromkeys(self.schemes, 0), record)
+        self.work.lattices = self.lattices
 
     def _prepared(self, plan: Plan, roomy: bool = False) -> list[Prepared]:
         """The plan in every tile count that fits."""
         instance = self.setting.under(plan)
         return list(prepare(instance, self.options, {instance.shared: self.work}, roomy))
 
-    def fastest(self) -> list[tuple[float, Plan]]:
+    def fastest(self, beat: float) -> list[tuple[float, Plan]]:
         """Plans that hold what they keep, each with seconds of a step that its fusion does not beat, least first.
 
-        Memory first: that takes milliseconds for all plans, and most layers that fit nowhere are left at that.
+        Memory first: that takes milliseconds for all plans, and most layers that fit nowhere are left at that. None
+        where no plan can beat a value.
         """
         seconds_of: dict[Plan, float] = {}
         for ready in self._prepared(self.plans[0], roomy=True):
@@ -79,22 +88,45 @@ class ShardedLayer:
             table = PlanTable(_Priced(ready.instance.setting, self.known, states), self.plans)
             if not (fitting := np.flatnonzero(table.used_i <= 1.0)).size:
                 continue
-            seconds = table.seconds(fitting, low_k=self._fused(ready))
+            try:
+                low_k = self._fused(ready, table, fitting, beat)
+            except CutOff:
+                continue
+            seconds = table.seconds(fitting, low_k)
             for place, value in zip(fitting.tolist(), seconds.tolist(), strict=True):
                 plan = self.plans[place]
                 seconds_of[plan] = min(value, seconds_of.get(plan, np.inf))
         return sorted(((value, plan) for plan, value in seconds_of.items()), key=lambda pair: pair[0])
 
-    def _fused(self, ready: Prepared) -> Floats:
-        """Seconds of every kind of layer, fused as if DRAM had room for all that waits."""
+    def _fused(self, ready: Prepared, table: PlanTable, which: Ints, beat: float) -> Floats:
+        """Seconds of every kind of layer, fused as if DRAM had room for all that waits.
+
+        Raises
+        ------
+        CutOff
+            Whatever is fused, no step beats a value.
+        """
+        roomy = {
+            number: (stage.work, replace(stage.limits, dram_left=np.inf))
+            for number, stage in enumerate(ready.stages)
+            if stage.work is not None and stage.limits is not None
+        }
         seconds = np.zeros(len(ready.stages))
-        for number, stage in enumerate(ready.stages):
-            if stage.work is not None and stage.limits is not None:
-                roomy = replace(stage.limits, dram_left=np.inf)
-                fused = fuse(stage.work, roomy, self.options, _ANY, None, None)
-                if fused.solution.interrupted:
-                    raise KeyboardInterrupt
-                seconds[number] = fused.objective
+        for number, (work, limits) in roomy.items():
+            seconds[number] = lower_bound(work.tables, limits)
+        for number, (work, limits) in roomy.items():
+            scaled = np.ones_like(seconds)
+
+            def loses(scale: float, number: int = number, scaled: Floats = scaled) -> bool:
+                scaled[number] = scale
+                return bool(table.seconds(which, seconds * scaled).min() >= beat)
+
+            place = bisect_left(_SCALES, True, key=loses)
+            cutoff = float(seconds[number] * _SCALES[place]) if place < len(_SCALES) else _ANY
+            fused = fuse(work, limits, self.options, cutoff, None, None)
+            if fused.solution.interrupted:
+                raise KeyboardInterrupt
+            seconds[number] = fused.objective
         return seconds
 
     def mappings(self, ranked: Sequence[tuple[float, Plan]], beat: Callable[[], float]) -> Iterator[Solved]:

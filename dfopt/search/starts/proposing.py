@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -14,6 +14,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.clock import OutOfTime, look
+from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff
 from dfopt.interrupts import interruptible
 from dfopt.search.options import Options
@@ -110,6 +111,7 @@ class _Graph:
     search: Startable
     estimate: float
     degrees: tuple[int, int] = 1, 1
+    lattices: dict[int, Lattice | None] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[float, float, float, str | None]:
@@ -221,7 +223,8 @@ class _Starts:
                 alike.setdefault(int(table.shared_g[table.group_i[i]]), []).append(table.plans[i])
             for members in alike.values():
                 degrees = members[0].shards, members[0].members
-                layers.append(_Layer(item.search, min(map(about.__getitem__, members)), degrees, members))
+                least = min(map(about.__getitem__, members))
+                layers.append(_Layer(item.search, least, degrees, item.lattices, members))
         if layers:
             self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
         return layers
@@ -237,9 +240,10 @@ class _Starts:
         self.tried.add(key)
         within = replace(self._options, deadline=self.end - max(self._options.left() - self.patience, 0.0))
         try:
-            priced = ShardedLayer(setting, layer.plans, schemes, within, self.kernel_memo)
-            ranked = priced.fastest()
-            if ranked and variation == VARIATIONS[0]:
+            priced = ShardedLayer(setting, layer.plans, schemes, within, self.kernel_memo, layer.lattices)
+            usual = variation == VARIATIONS[0]
+            ranked = priced.fastest(math.inf if usual else self._beat())
+            if ranked and usual:
                 self.of_layers[layer] = ranked[0][0] / layer.estimate
             self.valued[layer] = min([self.valued[layer], *(value for value, _ in ranked)])
             for solved in priced.mappings(ranked, self._beat):
