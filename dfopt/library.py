@@ -100,11 +100,6 @@ def _shelf_of(text: str) -> Kind | None:
     return next((kind for kind in ZOOS if kind == shelf and name in zoo(kind)), None)
 
 
-def as_graph(given: Graph | str | os.PathLike[str]) -> Graph:
-    """A graph as it is, or the one of a zoo name or a path."""
-    return given if isinstance(given, Graph) else load_graph(_named(given, "graph"))
-
-
 def graph_under(
     mapping: Mapped, result: Result | None, name_or_path: str | os.PathLike[str], **overrides: Any
 ) -> Graph:

@@ -20,16 +20,18 @@ import argparse
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, median
 
+import numpy as np
+from numpy.typing import NDArray
 from report import Row, finished, write_rows
 
 from dfopt.calibration.row import TrainingRow, Untaken
 from dfopt.calibration.rows import read_rows
 from dfopt.calibration.steps import Step, alike, left_out, row_machine, step_of
-from dfopt.calibration.summary import rank_correlation
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.system import System
@@ -99,6 +101,28 @@ def row_of(
     gap = step.result.gap
     return finished({**shared, "ours": step.seconds, "ratio": ratio, "ours_is": f"{100 * (ratio - 1):+.1f} %",
                      "gap": gap, "status": "ok", "note": "; ".join(notes)})  # fmt: skip
+
+
+def rank_correlation(ours: Sequence[float], measured: Sequence[float]) -> float | None:
+    """Spearman's rank correlation, equal values at the mean of their ranks; none of fewer than three or equal ones.
+
+    Examples
+    --------
+    >>> round(rank_correlation([1.0, 2.0, 4.0], [3.0, 5.0, 4.0]), 3)
+    0.5
+    """
+    if len(ours) < 3:
+        return None
+    ranks = [_ranks(np.asarray(values, dtype=float)) for values in (ours, measured)]
+    if any(np.ptp(each) == 0 for each in ranks):
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    smaller = (values[:, None] > values).sum(axis=1)
+    alike = (values[:, None] == values).sum(axis=1)
+    return np.asarray(smaller + (alike - 1) / 2, dtype=float)
 
 
 def summary(rows: list[Row], field: str = "source") -> list[str]:

@@ -53,8 +53,6 @@ class Routing(Part):
     >>> uniform, skewed = Routing(), Routing.model_validate("power_law(1.2)")
     >>> f"{uniform.touched(256, 8, 64):.1f} {skewed.touched(256, 8, 64):.1f}"
     '222.4 159.3'
-    >>> f"{uniform.busiest(256, 8, 64):.1f} {skewed.busiest(256, 8, 64):.1f}"
-    '2.0 9.9'
     >>> Routing(law="counts", counts=(30, 10, 10, 10)).shares(4, 2, 1000)
     (1.0, 0.333..., 0.333..., 0.333...)
     >>> Routing.model_validate("power_law(1.2) + 32").words
@@ -130,12 +128,6 @@ class Routing(Part):
         if self.law == "uniform":
             return experts * (1.0 - (1.0 - chosen / experts) ** tokens)
         return touched(self.shares(experts, chosen, tokens), tokens)
-
-    def busiest(self, experts: int, chosen: int, tokens: int) -> float:
-        """Tokens of the expert that is chosen most, as expected: chance makes the most of an evaluation no fewer."""
-        if self.law == "balanced":
-            return float(-(-chosen * tokens // experts))
-        return tokens * max(self.shares(experts, chosen, tokens))
 
 
 def touched(shares: Sequence[float], tokens: int) -> float:

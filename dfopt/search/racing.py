@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from dfopt.interrupts import interruptible
 from dfopt.search.branching import Search
 from dfopt.search.diving import dive
-from dfopt.search.starts import begin
+from dfopt.search.starts import begin, stopping
 
 if TYPE_CHECKING:
     from dfopt.search.jointly import JointSearch
@@ -65,20 +64,17 @@ def _begin(search: Search, steps: Steps) -> bool:
 
 def _dive(searches: Sequence[Search], steps: Sequence[Steps]) -> None:
     """Look for a first mapping; others than those that have begun may never have to, once something is known."""
-    if begun := [search for search in searches if hasattr(search, "units")]:
-        _interruptible(searches, cast("Sequence[JointSearch]", begun))
-    if not searches[0].found and not searches[0]._out_of_time(False):
-        begun = [search for search, steps_of in zip(searches, steps, strict=True) if _begin(search, steps_of)]
-        _interruptible(searches, cast("Sequence[JointSearch]", begun))
-
-
-def _interruptible(searches: Sequence[Search], begun: Sequence[JointSearch]) -> None:
-    try:
-        with interruptible():
-            dive(begun)
-    except KeyboardInterrupt:
-        for search in searches:
-            search.stop()
+    for further in (False, True):
+        begun = [
+            cast("JointSearch", search)
+            for search, steps_of in zip(searches, steps, strict=True)
+            if hasattr(search, "units") or (further and _begin(search, steps_of))
+        ]
+        if begun:
+            with stopping(searches):
+                dive(begun)
+        if searches[0].found or searches[0]._out_of_time(False):
+            return
 
 
 def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entry], end: float) -> None:

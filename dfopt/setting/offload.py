@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,12 +10,9 @@ from dfopt.physics.offload import Layer, passes_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import State, of_layers, offloaded
 from dfopt.setting.overlap import Passes
-from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats
 
-__all__ = [
-    "Layers", "backward_shown_s", "hop_beside_s", "layers_of", "least_layers", "moves", "moving_stages", "stage_s",
-]  # fmt: skip
+__all__ = ["Layers", "backward_shown_s", "hop_beside_s", "layers_of", "least_layers", "moves", "stage_s"]
 
 Layers = Mapping[int, Layer]
 """What is moved beside the passes of a layer, by stage of the mapping; of those without nothing is."""
@@ -94,19 +91,3 @@ def least_layers(
         ahead.append(float(memory_k[forward_k].sum()))
         back.append(0.0 if mixed else float(memory_k[~forward_k & ~(again_k & unseen)].sum()))
     return layers_of(instance, states, work, Passes(tuple(ahead), tuple(back)))
-
-
-def moving_stages(
-    instance: Instance,
-    once: Floats,
-    layers: Layers,
-    stages: Callable[[Instance], tuple[PipelineStage, ...]],
-    hop_s: float,
-) -> list[float]:
-    """Seconds of every distinct pipeline stage of a plan for one microbatch at least, but for what it sends.
-
-    ``once``, ``layers``: seconds of each kind of layer, and what is moved beside it; ``stages``: the distinct ones;
-    ``hop_s``: what a chunk of layers sends to the next stage.
-    """
-    seconds, sent_s = once.tolist(), instance.plan.interleave * hop_s
-    return [stage_s(instance, stage.runs, seconds, layers, sent_s) for stage in stages(instance)]

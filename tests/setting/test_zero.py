@@ -10,7 +10,7 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, PlanError
 from dfopt.judge import evaluate
-from dfopt.library import as_graph, as_system
+from dfopt.library import as_system
 from dfopt.physics.collectives import Collective
 from dfopt.physics.copies import exchanges
 from dfopt.physics.network import communication_seconds
@@ -126,7 +126,7 @@ def test_a_level_that_was_edited_is_caught(results: dict[int, df.Result]) -> Non
 
 
 def test_what_cannot_be_shared_out() -> None:
-    serving, training = as_graph("gpt2-small"), df.load_graph("gpt2-small", mode="training", batch=64)
+    serving, training = df.load_graph("gpt2-small"), df.load_graph("gpt2-small", mode="training", batch=64)
     with pytest.raises(PlanError, match=r"zero: gpt2-small keeps no gradients .* drop ZeRO-1"):
         df.optimize(serving, "a100-8", assumptions="ideal", zero=1)
     with pytest.raises(PlanError, match="ZeRO-3: gradients of every microbatch would be exchanged in PP 4"):

@@ -12,7 +12,6 @@ import dfopt as df
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.errors import PlanError
-from dfopt.library import as_graph
 from dfopt.physics.ops import flop
 from dfopt.search.verify import verify
 from dfopt.workloads import WORKLOADS, expand
@@ -128,7 +127,7 @@ def test_a_forward_pass_computes_nothing_again() -> None:
 
 
 def test_assumptions_of_the_authors_take_it_too() -> None:
-    graph = as_graph(layer("transformer", "full"))
+    graph = layer("transformer", "full")
     result = df.optimize(graph, "sn10-8-ring", tp=8, assumptions=Assumptions(sequence_parallelism="none"))
     assert result.score.feasible and result.status == "optimal"
 

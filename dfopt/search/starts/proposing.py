@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dfopt.documents.axes import AXES
 from dfopt.documents.mapping import Sharding
@@ -28,7 +28,7 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.roofline import least_step
 
-__all__ = ["begin", "is_large"]
+__all__ = ["begin", "is_large", "stopping"]
 
 _LARGE: Final = 400_000  # pairs of kernels of all graphs x ways to share out the chips; below, a search takes seconds
 _SHARE: Final = 0.8  # of the time, at most,
@@ -72,6 +72,17 @@ class Startable(Protocol):
         """An interrupt."""
 
 
+@contextmanager
+def stopping(searches: Sequence[Any]) -> Iterator[None]:
+    """A part of some searches that hears interrupts, each of which ends them all."""
+    try:
+        with interruptible():
+            yield
+    except KeyboardInterrupt:
+        for search in searches:
+            search.stop()
+
+
 def begin(searches: Sequence[Startable], anyway: bool = False) -> None:
     """Give some searches of one workload mappings to beat, where their spaces are large, or ``anyway``.
 
@@ -81,12 +92,8 @@ def begin(searches: Sequence[Startable], anyway: bool = False) -> None:
     for search in searches:
         search.starts_later = not large
     if large and searches[0].options.request.formulation != "assignment":
-        try:
-            with interruptible():
-                _Starts(searches).run()
-        except KeyboardInterrupt:
-            for search in searches:
-                search.stop()
+        with stopping(searches):
+            _Starts(searches).run()
     for search in searches:
         search.take_starts()
 
