@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -126,19 +127,10 @@ class Nodes:
         menu, key = self.menu(instance), (allowed_o.tobytes(), counts)
         if (menu, key) not in self.works:
             relaxed = menu.stage(allowed_o, 1)
-            record = _record(Termination.LIMIT_WITH_SOLUTION)
-            work = ChipWork(
-                instance.plan,
-                {},
-                dict.fromkeys(relaxed.names, 0),
-                record,
-                relaxed,
-                lambda tiles: menu.stage(allowed_o, tiles),
-                counts,
-                only_sharding=False,
-                lattices=self.lattices,
-                bounds=True,
-            )
+            record, stages = _record(Termination.LIMIT_WITH_SOLUTION), dict.fromkeys(relaxed.names, 0)
+            cut = partial(menu.stage, allowed_o)
+            work = ChipWork(instance.plan, {}, stages, record, relaxed, cut, counts, only_sharding=False, bounds=True)
+            work.lattices = self.lattices
             self.works[menu, key] = work
         refused = opened = None
         for ready in prepare(instance, self.options, {instance.shared: self.works[menu, key]}, roomy):
@@ -265,16 +257,10 @@ class Nodes:
         left = stage.limits.dram_left if node.tight else np.inf
         key = weighed_o.tobytes(), left
         if key not in stage.work.joint:
-            stage.work.joint[key] = LayerSearch(
-                self.menu(node.ready.instance),
-                node.allowed_o,
-                stage.members,
-                stage.tables,
-                replace(limits, dram_left=left),
-                lattice,
-                weighed_o,
-                self.hints.get(node.plan, frozenset()),
-            )
+            menu, hints = self.menu(node.ready.instance), self.hints.get(node.plan, frozenset())
+            within = replace(limits, dram_left=left)
+            choices = menu, node.allowed_o, stage.members, stage.tables, within, lattice, weighed_o, hints
+            stage.work.joint[key] = LayerSearch(*choices)
         return stage.work.joint[key]
 
     def options_of(self, node: Node) -> Ints | None:
