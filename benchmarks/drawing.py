@@ -43,6 +43,11 @@ def _trains(draw: Draw) -> bool:
     return draw.phase == "training"
 
 
+def _several(draw: Draw) -> bool:
+    """Whether several mappings are asked for, of which shardings may be told apart."""
+    return "top" in draw.options and draw.graph in DENSE and draw.set.get("sharding_objective", "joint") == "joint"
+
+
 def _serves(draw: Draw) -> bool:
     return draw.phase in SERVING
 
@@ -122,6 +127,7 @@ OPTIONS = (
     Option("--seed", "options", "seed", lambda d: [7]),
     Option("--set", "set", "sharding_objective", lambda d: ["seconds", "bytes"], chance=0.08),
     Option("--top", "options", "top", lambda d: [2, 3, 5]),
+    Option("--distinct", "options", "distinct", lambda d: ["plan", "sharding"], _several, 0.5),
 )  # fmt: skip
 
 

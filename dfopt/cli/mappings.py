@@ -205,8 +205,9 @@ def solve(
         str | None, under(SEARCH, "of the MILPs, such as pulp:CBC; default: highs", metavar="highs|pulp:NAME")
     ] = None,
     dump: Annotated[Path | None, under(OUTPUT, "write the MILPs of the best plan", metavar="FILE.mps|FILE.lp")] = None,
-    top: Annotated[
-        int | None, under(SEARCH, "best mappings to keep, of different plans; default: 1", metavar="K", min=1)
+    top: Annotated[int | None, under(SEARCH, "best distinct mappings to keep; default: 1", metavar="K", min=1)] = None,
+    distinct: Annotated[
+        str | None, under(SEARCH, "what tells them apart; default: plan", metavar="plan|sharding")
     ] = None,
     sensitivity: Annotated[bool, under(SEARCH, "what 10 % more of each resource brings")] = True,
     output: Annotated[Path | None, under(OUTPUT, "write the result document", "-o", "--output")] = None,
@@ -260,6 +261,7 @@ def solve(
             "gap": None if gap is None else arguments.ratio("--gap", gap),
             "heat": arguments.choice_or_none("--heat", heat, ("ignore", "aware")),
             **{"time_limit": time_limit, "seed": seed, "solver": solver, "top": top, "sensitivity": sensitivity},
+            "distinct": arguments.choice_or_none("--distinct", distinct, ("plan", "sharding")),
         }
         kept = None if memory_reserve is None else arguments.ratio("--memory-reserve", memory_reserve)
         changes = {"execution": "kernel_by_kernel" if kernel_by_kernel else None, "memory_reserve": kept}
@@ -286,7 +288,8 @@ def solve(
             _write(result, output, dump)
         finally:  # the answer is told, whatever becomes of the files
             emit(as_json, result, lambda: answer_report(found))
-        end_by([result.score], result.gap <= result.request.gap * (1 + 1e-9) or not require_proof)
+        near = result.gap <= result.request.gap * (1 + 1e-9) and not result.status.endswith("_with_solution")
+        end_by([result.score], near or not require_proof)
 
 
 @app.command()

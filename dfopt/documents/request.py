@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
@@ -51,6 +52,11 @@ class Objective(Part):
 
     metric: MetricName = Field(default="step_time", description="step_time: seconds of one global batch")
     limits: tuple[Limit, ...] = Field(default=(), max_length=16, description="mappings that break one are not answers")
+
+    @property
+    def ceiling(self) -> float:
+        """The value that its limits allow; infinite where none is on the same metric."""
+        return min((limit.at_most for limit in self.limits if limit.metric == self.metric), default=math.inf)
 
 
 class Request(OnAxes):
@@ -126,8 +132,11 @@ class Request(OnAxes):
     time_limit: Seconds = Field(default=60.0, ge=0.0, description="for everything; the best mapping found is returned")
     solver: str = Field(default="highs", description="of the MILPs: highs, or pulp:NAME, such as pulp:CBC")
     seed: int = Field(default=0, ge=0, description="of the solver")
-    top: int = Field(
-        default=1, ge=1, description="best mappings kept, of different plans, microbatches or recomputation"
+    top: int = Field(default=1, ge=1, description="best mappings kept, which are distinct")
+    distinct: Literal["plan", "sharding"] | None = Field(
+        default=None,
+        description="what tells the best mappings apart: plan (its microbatches and recomputation too), or sharding,"
+        " of one plan too; none = plan",
     )
     heat: Literal["ignore", "aware"] = Field(
         default="ignore",
@@ -256,6 +265,11 @@ class Request(OnAxes):
             listed = "/".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
             words.append(f"{_RESTRICTS.get(name) or name} {listed or 'none'}")
         return (*words, *(f"{limit.metric} at most {limit.at_most:g} s" for limit in self.objective.limits))
+
+    @property
+    def distinct_in(self) -> Literal["plan", "sharding"]:
+        """What tells the best mappings apart, where there may be several."""
+        return self.distinct if self.distinct is not None and self.top > 1 else "plan"
 
     @property
     def pinned(self) -> tuple[str, ...]:

@@ -124,13 +124,17 @@ class _Valued(Part):
         return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
 
 
-DIFFERENT = "the best mappings are of different plans, microbatches or ways to compute again"
-"""What `top` counts, in the words of the proof."""
+DIFFERENT = {
+    "plan": "the best mappings are of different plans, microbatches or ways to compute again",
+    "sharding": "the best mappings are of different plans, microbatches, ways to compute again or shardings",
+}
+"""What `top` counts, by what is asked to be distinct, in the words of the proof."""
 
 
-def different(plan: Plan, variant: str | None) -> Hashable:
+def different(mapping: Mapping, variant: str | None, distinct: str) -> Hashable:
     """What mappings that are different do not share: a plan has the number of its microbatches."""
-    return plan, variant
+    schemes = tuple(kernel.sharding for kernel in mapping.kernels) if distinct == "sharding" else ()
+    return (mapping.plan, variant, *schemes)
 
 
 class Alternative(_Valued):
@@ -371,6 +375,8 @@ def _proven_words(result: Result) -> str:
         return words.replace("the space", f"the space with {', '.join(pinned)}") if pinned else words
     if result.status == "limit_with_solution":
         words = _ended(result, words)
+    if result.gap == 0.0 and result.request.top > 1:
+        return f"{words}; no mapping in the space is faster than the best, not all of the next best are proven"
     if result.assumptions.sharding_objective == "joint" and result.gap == result.level_gap:
         return f"{words}; no mapping in the space is more than {100 * result.gap:.3g} % faster"
     level = f", gap {100 * result.level_gap:.3g} %" if result.status != "optimal_per_level" else ""

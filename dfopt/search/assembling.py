@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Hashable, Sequence
-from collections.abc import Mapping as Mapping_
+from collections.abc import Sequence
 from typing import TypeVar
 
 from dfopt.documents.assumptions import Assumptions
@@ -24,7 +23,6 @@ from dfopt.documents.result import (
     Result,
     Sensitivity,
     Status,
-    different,
 )
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
@@ -32,6 +30,7 @@ from dfopt.documents.tokens import drawn
 from dfopt.interrupts import SIGNALS
 from dfopt.milp import solver_version
 from dfopt.physics.window import by_window
+from dfopt.search.kept import Kept, proven_gap
 from dfopt.search.matrices import solved_together
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
@@ -39,14 +38,7 @@ from dfopt.setting.offloads import looked_at_later
 from dfopt.setting.plans import not_asked_for, placed_dims
 
 Excluded = TypeVar("Excluded", PlanRecord, GraphRecord)
-_PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
 _ROUNDED = 1e-9  # relative: a gap that was asked for is reached to its last digits
-
-
-def proven_gap(value: float, bound: float) -> float:
-    """Relative distance of a value to its bound; 0 where nothing is left to prove."""
-    gap = max(0.0, (value - bound) / value)
-    return gap if gap > _PROVEN else 0.0
 
 
 def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
@@ -74,19 +66,8 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
             first, last = (p0 if s0 == stage else 0), (p1 if s1 == stage else count - 1)
             L += [(i, p) for p in range(first, last + 1)]
         A = sorted((row[name], place[name][1]) for name in names)
-        found.append(
-            Matrices(
-                stage=stage,
-                partitions=count,
-                kernels=names,
-                tensors=tensors,
-                A=tuple(A),
-                B=tuple(B),
-                D=tuple(D),
-                L=tuple(L),
-                H=tuple(H),
-            )
-        )
+        pairs_of = {name: tuple(pairs) for name, pairs in zip("ABDLH", (A, B, D, L, H), strict=True)}
+        found.append(Matrices(stage=stage, partitions=count, kernels=names, tensors=tensors, **pairs_of))
     return tuple(found)
 
 
@@ -111,15 +92,10 @@ def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRec
     return min([*whole, *bounds]), min([*whole, *levels])
 
 
-def left_open(record: Excluded, kept: float, of_plans: Mapping_[Hashable, float], why: str) -> Excluded:
-    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished.
-
-    ``kept``: the value of the last mapping that is kept; ``of_plans``: those of each that are different.
-    """
+def left_open(record: Excluded, kept: Kept, why: str) -> Excluded:
+    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished."""
     name = {"pruned_by_bound": "bound", "pruned_per_level": "level_bound"}.get(record.status)
-    if isinstance(record, PlanRecord):
-        kept = min(kept, of_plans.get(different(record.plan, record.variant), kept))
-    if name is None or getattr(record, name) >= kept * (1 - _ROUNDED):
+    if name is None or getattr(record, name) >= kept.to_beat(record) * (1 - _ROUNDED):
         return record
     return record.model_copy(update={"status": "limit", "note": record.note or why})
 
@@ -135,6 +111,19 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
     if any(record.note in SIGNALS for record in records):
         return "interrupted_with_solution"
     return "limit_with_solution"
+
+
+def standing(
+    value: float, records: Sequence[PlanRecord], unlisted: Sequence[GraphRecord], kept: Kept
+) -> tuple[dict[str, float], Status, str]:
+    """Bounds and gaps of a result, what it may call itself, and what its proof says of the next best mappings."""
+    (bound, level), request = proven(value, records, unlisted), kept.request
+    gap, level_gap = proven_gap(value, bound), proven_gap(value, level)
+    later, level_later = kept.gap(records, unlisted), kept.gap(records, unlisted, "level_bound")
+    status = status_of(max(gap, later), max(level_gap, level_later), request.gap, records)
+    words = f"; {DIFFERENT[request.distinct_in]}" + ", not all of them shown to be the next best" * (level_later > 0)
+    figures = {"bound": bound, "gap": gap, "level_bound": level, "level_gap": level_gap}
+    return figures, status, words * (request.top > 1)
 
 
 def proof_of(
@@ -205,13 +194,13 @@ def proof_of(
         alike += f", and in {others} tensor before pipeline before data parallelism"
     unasked = not_asked_for(graphs[0], system, assumptions, request)
     fixed = ", ".join((*request.fixed, *drawn(graphs), *unasked, alike))
-    counted = f"; {DIFFERENT}" * (request.top > 1)
-    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed}){counted}"
+    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
 
 
 def assemble(
     system: System,
-    kept: list[Solved],
+    solved: list[Solved],
+    kept: Kept,
     variants: tuple[Graph, ...],
     records: list[PlanRecord],
     apart: tuple[GraphRecord, ...],
@@ -225,53 +214,25 @@ def assemble(
     """The result document, not sealed yet: the best plan, every plan's record, status and gaps over all of them."""
     from dfopt import __version__
 
-    best, asked = kept[0], options.request
+    best, asked = solved[0], options.request
     graph, value = best.graph, best.value
-    bound, level_bound = proven(value, records, apart)
-    gap, level_gap = proven_gap(value, bound), proven_gap(value, level_bound)
-    status = status_of(gap, level_gap, asked.gap, records)
-    if interrupted and level_gap > asked.gap:
+    gaps, status, next_best = standing(value, records, apart, kept)
+    if interrupted and status == "limit_with_solution":
         status = "interrupted_with_solution"
-    return Result(
-        status=status,
-        value=value,
-        bound=bound,
-        gap=gap,
-        level_bound=level_bound,
-        level_gap=level_gap,
-        utilization=best.score.utilization,
-        plan=best.plan,
-        seconds=time.perf_counter() - began,
-        proof=proof_of((graph, *variants), system, records, apart, assumptions, best.p_max, gap, asked),
-        mapping=best.mapping,
-        score=best.score,
-        alternatives=tuple(
-            Alternative(
-                microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping
-            )
-            for one in kept[1:]
-        )
-        or None,
-        plans=tuple(records),
-        apart=apart or None,
-        space=space,
-        matrices=matrices(graph, best.mapping),
-        sensitivity=sensitivity,
-        assumptions=assumptions,
-        p_max=best.p_max,
-        request=asked,
-        graph=graph,
-        variants=variants,
-        system=system,
-        provenance=Provenance(
-            dfopt=__version__,
-            highs=solver_version(),
-            solver=asked.solver,
-            python=platform.python_version(),
-            graph_digest=graph.digest(),
-            system_digest=system.digest(),
-            assumptions_digest=assumptions.digest(),
-            variant_digests=tuple(one.digest() for one in variants),
-            seed=asked.seed,
-        ),
+    others = (
+        Alternative(microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping)
+        for one in solved[1:]
     )
+    proof = proof_of((graph, *variants), system, records, apart, assumptions, best.p_max, gaps["gap"], asked)
+    return Result(
+        status=status, value=value, **gaps, utilization=best.score.utilization, plan=best.plan, mapping=best.mapping,
+        score=best.score, p_max=best.p_max, proof=proof + next_best, seconds=time.perf_counter() - began,
+        alternatives=tuple(others) or None, plans=tuple(records), apart=apart or None, space=space,
+        matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
+        graph=graph, variants=variants, system=system,
+        provenance=Provenance(
+            dfopt=__version__, highs=solver_version(), solver=asked.solver, python=platform.python_version(),
+            graph_digest=graph.digest(), system_digest=system.digest(), assumptions_digest=assumptions.digest(),
+            variant_digests=tuple(one.digest() for one in variants), seed=asked.seed,
+        ),
+    )  # fmt: skip

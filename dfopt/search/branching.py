@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import GraphRecord, PlanRecord, different
+from dfopt.documents.result import GraphRecord, PlanRecord
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
@@ -38,7 +38,7 @@ _REPORT_S = 1.0  # between two reports, but of better mappings
 class Search:
     """Branch and bound over plans: prepare all, then fuse them from the most promising on.
 
-    It keeps the ``top`` best mappings of different plans, ``found``, best first; a plan is given up
+    It keeps the ``top`` best mappings that are distinct, ``found``, best first; a plan is given up
     only when it is worse than the last of them. Searches of one workload in several sizes share the list ``found``. Two
     bounds are kept of every plan: one of all its mappings, and one of those with the sharding that was chosen for it.
     """
@@ -80,9 +80,7 @@ class Search:
     @cached_property
     def ceiling(self) -> float:
         """Value that the limits of the objective allow; a little more, so that a mapping that meets it is kept."""
-        objective = self.options.request.objective
-        own = [limit.at_most for limit in objective.limits if limit.metric == objective.metric]
-        return min(own, default=np.inf) * (1 + 1e-9)
+        return self.options.request.objective.ceiling * (1 + 1e-9)
 
     @cached_property
     def least(self) -> float:
@@ -127,7 +125,7 @@ class Search:
         bounds, top = self.bounds, self.options.request.top
         ready: list[tuple[float, float, str, Prepared]] = []
         # values that are reached, or that some start reaches; the last of the best ones is what others must beat
-        reached = {one.different: one.value for one in self.found}
+        reached = {one.different("plan"): one.value for one in reversed(self.found)}
         promised = self.incumbent
         for plan in sorted(legal, key=lambda p: (bounds[p], p.label)):
             if bounds[plan] > promised * (1 + _SAME) or self._out_of_time(bool(ready)):
@@ -145,7 +143,7 @@ class Search:
                     self.stop()
                     started = variant
                 known = started.best_known()
-                key = different(plan, self.setting.graph.variant)
+                key = plan, self.setting.graph.variant
                 reached[key] = min(known, reached.get(key, np.inf))
                 promised = min([self.ceiling, *sorted(reached.values())[top - 1 : top]])
                 ready.append((known, floor, plan.label, started))
@@ -232,14 +230,9 @@ class Search:
             status = "pruned_by_bound"
         elif level >= beaten:
             status = "pruned_per_level"
-        self._note(
-            plan,
-            variant,
-            status=status,
-            level_bound=level,
-            solves=(variant.record,) if variant is not None else (),
-            note="" if status != "not_reached" else self.stopped or LIMIT,
-        )
+        solves = () if variant is None else (variant.record,)
+        note = "" if status != "not_reached" else self.stopped or LIMIT
+        self._note(plan, variant, status=status, level_bound=level, solves=solves, note=note)
 
     def _note(self, plan: Plan, variant: Prepared | None, *, level_bound: float = 0.0, **fields: Any) -> None:
         """Record what is known of a plan, or of one of its tile counts."""
@@ -300,42 +293,26 @@ class Search:
             self.stop()
             self._skip(plan, variant, np.inf)
             return
-        seconds = time.perf_counter() - started
+        spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "solves": outcome.records}
         # where the sharding is not proven to be the best of its level, nothing is proven per level
         proven = outcome.bound if variant.sharding_proven else 0.0
         if isinstance(outcome, Pruned):
             status = "pruned_per_level" if variant.sharding_proven else "limit"
-            self._note(
-                plan,
-                variant,
-                status=status,
-                level_bound=proven,
-                seconds=seconds,
-                solves=outcome.records,
-                note=outcome.note,
-            )
+            self._note(plan, variant, status=status, level_bound=proven, note=outcome.note, **spent)
             return
         if outcome.interrupted:
             self.stop()
-        value = outcome.value
+        value, (status, note) = outcome.value, ("limit", LIMIT) if outcome.limited else ("solved", "")
         level = min(max(self.bounds[plan], proven), value)
         self.bounds[plan] = min(self.bounds[plan], value)
-        self._note(
-            plan,
-            variant,
-            status="limit" if outcome.limited else "solved",
-            level_bound=level,
-            value=value,
-            gap=(value - level) / value,
-            seconds=seconds,
-            solves=outcome.records,
-            note=LIMIT if outcome.limited else "",
-        )
+        gap = (value - level) / value
+        self._note(plan, variant, status=status, level_bound=level, value=value, gap=gap, note=note, **spent)
         self.accept(outcome)
 
     def accept(self, outcome: Solved) -> None:
         """Keep a mapping that is among the best of those that are different."""
-        same = next((one for one in self.found if one.different == outcome.different), None)
+        by = self.options.request.distinct_in
+        same = next((one for one in self.found if one.different(by) == outcome.different(by)), None)
         if outcome.value >= (self.incumbent if same is None else same.value):
             return
         others = [one for one in self.found if one is not same]

@@ -12,10 +12,11 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import ENDED, NEAR, TOO_MANY, PlanRecord, Result, different
+from dfopt.documents.result import ENDED, NEAR, TOO_MANY, PlanRecord, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.search.hiding import Hiding
+from dfopt.search.kept import Kept
 from dfopt.search.matrices import solved_together
 from dfopt.search.nodes import all_down_sets
 from dfopt.search.options import Options
@@ -73,11 +74,10 @@ class Plans:
         ):  # the proof says how many partitions there may be
             self.options = self.options.asking(p_max=result.p_max)
         # what others had to beat to be kept, and down to what it has to be shown that they do not
-        self.kept = self._last_kept()
-        self.of_plans = {different(result.plan, result.graph.variant): value}
-        for other in result.alternatives or ():
-            self.of_plans.setdefault(different(other.mapping.plan, other.variant), other.value)
-        self.cutoff = self.kept if np.isfinite(self.kept) else max([value, *(r.bound or 0.0 for r in result.plans)])
+        self.kept = Kept.in_result(result)
+        self.cutoff = self.kept.last
+        if np.isinf(self.cutoff) and not self.kept.several:
+            self.cutoff = max([value, *(r.bound or 0.0 for r in result.plans)])
         self.left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         for number, record in enumerate(result.plans):
             self.left.setdefault((record.plan, record.variant), []).append((number, record))
@@ -109,7 +109,7 @@ class Plans:
             mine = [record for plan in listed for _, record in self.left.get((plan, graph.variant), ())]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
             hints = {record.plan: frozenset(record.agreed) for record in mine}
-            given = self.options, claims, self.cutoff, hints
+            given = self.options, claims, self.cutoff, hints, self.kept.best
             lows, lattices = joint_lows(setting, together, *given) if together else ({}, {})
             for plan in set(legal) - set(together):
                 told = self.left.get((plan, graph.variant), ())
@@ -135,15 +135,6 @@ class Plans:
         self._space(spaces)
         self._winner()
 
-    def _last_kept(self) -> float:
-        """The value that the answer leaves for others to beat: of its last mapping, or what limits allow."""
-        result, asked = self.result, self.result.request
-        values = sorted([self.value, *(one.value for one in result.alternatives or ())])
-        if result.heat is not None:  # the mappings without heat are not in the file
-            values = sorted(record.value for record in result.plans if record.value is not None)
-        own = [limit.at_most for limit in asked.objective.limits if limit.metric == asked.objective.metric]
-        return min([*own, *values[asked.top - 1 : asked.top]], default=np.inf)
-
     @property
     def late(self) -> bool:
         """Whether the time was too short: then what could not be shown may be true."""
@@ -160,7 +151,7 @@ class Plans:
         found = least_step(Setting(graph, self.result.system, self.result.assumptions))
         if abs(record.bound - found) > SAME * found:
             self.problems.append(f"$.apart[{number}].bound: the file says {record.bound!r}, recomputed {found!r}")
-        if record.status == "pruned_by_bound" and found < self.kept * (1 - PROOF):
+        if record.status == "pruned_by_bound" and found < self.kept.last * (1 - PROOF):
             self.problems.append(f"$.apart[{number}].status: a bound of {found!r} excludes nothing")
         if record.note not in (("",) if record.status == "pruned_by_bound" else (TOO_MANY, NEAR, *ENDED)):
             self.problems.append(f"$.apart[{number}].note: found {record.note!r}, not why such a graph is given up")
@@ -174,7 +165,8 @@ class Plans:
         """What a record says that no mapping beats, as far as that matters; infinite if it says that none fits."""
         if record.status == "infeasible":
             return np.inf
-        return min(self.value if record.bound is None else record.bound, self.cutoff) * (1 - PROOF)
+        bound = self.kept.bound(record)
+        return min(self.value if bound is None else bound, self.cutoff) * (1 - PROOF)
 
     def _rejected(self, one: Rejected, key: _Key, elsewhere: bool) -> None:
         """Take the record of a plan that is none; one of the same look may be a plan for another microbatch."""
@@ -265,10 +257,8 @@ class Plans:
         if (record.bound is None) != (record.status == "infeasible"):
             self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")
         # beyond the claimed value nothing needs to be shown
-        for name, claimed, found in (
-            ("bound", record.bound, low.every),
-            ("level_bound", record.level_bound, low.level),
-        ):
+        for name, found in (("bound", low.every), ("level_bound", low.level)):
+            claimed = self.kept.bound(record, name)
             if found is not None and (low.whole or name == "level_bound"):
                 found = low.of_size.get(record.tile_count, found)
             if claimed is not None and found is not None and min(claimed, self.cutoff) > found * (1 + 2 * PROOF):
@@ -279,8 +269,7 @@ class Plans:
         if low.whole and record.level_bound != record.bound:
             self._wrong(number, "level_bound", record.level_bound, record.bound)
         beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
-        kept = min(self.kept, self.of_plans.get(different(record.plan, record.variant), self.kept))
-        if beaten is not None and beaten < kept * (1 - PROOF):
+        if beaten is not None and beaten < self.kept.to_beat(record) * (1 - PROOF):
             self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
         if record.status == "solved" and record.value is None:
             self._wrong(number, "value", None, "a value of every plan that was solved")

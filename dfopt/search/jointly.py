@@ -109,7 +109,7 @@ class JointSearch(KnownSearch):
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         with interruptible():
             self._bound_all(legal, check_time)
-        self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
+        self.nodes = Nodes(self.setting, self.options, self.every or self.several, self.at_once, self.hints)
         self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)
         self.units: dict[Unit, Found] = {}
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
@@ -381,9 +381,7 @@ class JointSearch(KnownSearch):
                 reached = outcome.value
                 self._keep(unit, outcome)
             if fixed:  # nothing is left to choose
-                late = isinstance(outcome, Solved) and outcome.limited
-                low = outcome.bound if isinstance(outcome, Solved) else cut
-                self._give_up(unit, max(node.bound, low), late=late, every=node.bound)
+                self._settle(unit, node.bound, outcome, cut)
                 return
         except Infeasible as error:
             self.units.setdefault(unit, Found()).note = str(error.report)
@@ -392,7 +390,7 @@ class JointSearch(KnownSearch):
             if not node.tight:
                 node.tight = True
                 reached, options_k = self._fitting(node, unit, options_k, cut)
-        if reached <= node.bound * (1 + CLOSE):
+        if reached <= node.bound * (1 + CLOSE) and not self.several:
             self._give_up(unit, min(node.bound, reached))
             return
         if self.stopped:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from dfopt.setting.tables import Ints, tile_counts
 
 _MOST_PLANS = 100_000  # that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes
 
+_LISTED = 1e-6  # relative: as near is a bound to a value, and a mapping that is fused again to one that is listed
+
 
 class KnownSearch(Search):
     """A search that keeps what is found of every unit, and fuses schemes of all kernels once for all nodes."""
@@ -36,16 +40,30 @@ class KnownSearch(Search):
         return (what, None) if isinstance(what, Plan) else (what.plan, what.ready.tile_count)
 
     def _cut(self, unit: Unit) -> float:
-        """Value that a mapping of a unit must beat: its own best, if that is among the best, or the last of those."""
+        """Value that a mapping of a unit must beat: its own best, if one of a plan is kept, or the last of the best."""
         known = self.units.get(unit)
-        own = known.value if known is not None else np.inf
+        own = known.value if known is not None and not self.several else np.inf
         return min(own, self._to_beat(unit))
 
     def _to_beat(self, unit: Unit) -> float:
         """Value from which on nothing of a unit is of interest: of the last that is kept, or of the same plan."""
         plan, graph = unit[0], self.setting.graph
-        same = [each.value for each in self.found if each.plan == plan and each.graph is graph]
+        same = [each.value for each in self.found if each.plan == plan and each.graph is graph and not self.several]
         return min([self.incumbent, *same])
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether several mappings of one plan may be among the best: then what is on record of it is of all others."""
+        return self.options.request.distinct_in != "plan"
+
+    def best_of(self) -> Mapping[Hashable, float]:
+        """The values of the best mappings, by what makes them different."""
+        return {each.different(self.options.request.distinct_in): each.value for each in self.found}
+
+    def is_listed(self, outcome: Solved, low: float) -> bool:
+        """Whether a mapping, of which none like it is below a value, is among several of the best of its plan."""
+        by = self.options.request.distinct_in
+        return self.several and low >= self.best_of().get(outcome.different(by), np.inf) * (1 - _LISTED)
 
     def _looks(self, unit: Unit) -> bool:
         """Whether a mapping of a unit is looked for, or only bounds."""
@@ -60,6 +78,13 @@ class KnownSearch(Search):
         found = self.units.setdefault(unit, Found())
         found.low, found.every = min(found.low, bound), min(found.every, bound, every)
         found.late |= late
+
+    def _settle(self, unit: Unit, bound: float, outcome: Solved | Pruned, cut: float) -> None:
+        """Leave schemes of all kernels that were fused exactly; what is among the best itself need not be beaten."""
+        low, late = (outcome.bound, outcome.limited) if isinstance(outcome, Solved) else (cut, False)
+        low = max(bound, low)
+        listed = isinstance(outcome, Solved) and self.is_listed(outcome, low)
+        self._give_up(unit, np.inf if listed else low, late=late, every=bound)
 
     def _give_up_graph(self, low: float, late: bool) -> None:
         """Leave all plans together, with a bound that holds under each."""
@@ -183,10 +208,11 @@ class KnownSearch(Search):
         found = self.units.setdefault(unit, Found())
         if outcome.interrupted:
             self.stop()
-        if outcome.value >= found.value:
+        if outcome.value >= found.value and not self.several:
             return
         with shielded():  # what is on record of a plan is what is kept of it
-            found.value, found.solves = outcome.value, outcome.records
+            if outcome.value < found.value:
+                found.value, found.solves = outcome.value, outcome.records
             self.accept(outcome)
 
     def _told(self, unit: Unit, found: Found) -> None:
@@ -202,7 +228,8 @@ class KnownSearch(Search):
             self.reasons.append(f"{plan.label}: {note}")
             fields |= {"status": "infeasible", "note": note}
         else:
-            fields |= found.status(self._goal(unit), self._to_beat(unit), self.options.request.gap, self.stopped)
+            gap, beat = self.options.request.gap, self._to_beat(unit)
+            fields |= found.status(self._goal(unit), beat, gap, self.stopped, beat if self.several else found.value)
         bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
         fields |= {"variant": self.setting.graph.variant, "bound": bound, "level_bound": bound}
         self.records.append(PlanRecord(plan=plan, tile_count=tiles, **fields))

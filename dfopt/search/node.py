@@ -85,7 +85,7 @@ class Found:
         fields["note"] = TOO_MANY if fields["note"] == TOO_WIDE else fields["note"]
         return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
-    def status(self, goal: float, beat: float, gap: float, stopped: str) -> dict[str, Any]:
+    def status(self, goal: float, beat: float, gap: float, stopped: str, best: float = np.inf) -> dict[str, Any]:
         """Fields of its record, where a mapping or a bound is known.
 
         Parameters
@@ -96,10 +96,11 @@ class Found:
             That was asked for.
         stopped : str
             What ended the search: Ctrl-C, SIGTERM or the time limit; empty where nothing did.
+        best : float
+            What none of its mappings that are not among the best should be below: its value where one of a plan is.
         """
         if np.isfinite(self.value):
-            low = min(self.low, self.value)
-            short = low < self.value * (1 - max(gap, CLOSE))
+            low, short = min(self.low, self.value), self.low < best * (1 - max(gap, CLOSE))
             late, wide = stopped or LIMIT, TOO_WIDE if self.wide and low < goal else LOOSE
             gap, note = (self.value - low) / self.value, (late if self.late else wide) if short else ""
             return {"status": "limit" if short else "solved", "value": self.value, "gap": gap, "note": note}

@@ -21,6 +21,7 @@ from dfopt.questions import Resolved
 from dfopt.search.assembling import assemble, left_open
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
+from dfopt.search.kept import Kept
 from dfopt.search.options import Options, Progress
 from dfopt.search.placing import Placing
 from dfopt.search.refusals import check, check_names, check_variants
@@ -94,10 +95,10 @@ def search(
         if by.apart is None
     ]
     best, options = found[0], searches[-1].options
-    stopped, kept = next((search.stopped for search in searches if search.stopped), ""), searches[0].incumbent
-    limits = kept, {each.different: each.value for each in found}, stopped or LIMIT
-    records = [left_open(record, *limits) for search in searches for record in search.records]
-    apart = tuple(left_open(search.apart, *limits) for search in searches if search.apart is not None)
+    stopped = next((search.stopped for search in searches if search.stopped), "")
+    kept = Kept.of(request, {each.different(request.distinct_in): each.value for each in found})
+    records = [left_open(record, kept, stopped or LIMIT) for search in searches for record in search.records]
+    apart = tuple(left_open(each.apart, kept, stopped or LIMIT) for each in searches if each.apart is not None)
     interrupted = stopped in SIGNALS
     within, drawn, later = replace(options, deadline=end), replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()
@@ -113,7 +114,8 @@ def search(
     if shown is None and system.stack is not None:
         found = [replace(best, score=evaluate(best.mapping, best.graph, system, setting.assumptions)), *found[1:]]
     result = assemble(
-        system, found, others, records, apart, setting.assumptions, options, began, interrupted, extra, together(spaces)
+        *(system, found, kept, others, records, apart, setting.assumptions, options, began, interrupted, extra),
+        together(spaces),
     )
     question = resolved.question.named() if resolved.question.graph is not None else None
     changes = {

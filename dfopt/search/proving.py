@@ -7,7 +7,7 @@ were generated on demand, are shown to be valid by one MILP.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -118,6 +118,8 @@ class JointProof(JointSearch):
         Value that no mapping of a plan and tile count is said to beat, infinite where none is said to fit.
     value : float
         That of the answer: what is to be shown of everything else.
+    listed : dict
+        Values of mappings that are in the answer, of plans that may have several there.
     hints : dict
         Kernels about whose outputs blocks are made to agree from the start: those that matter save time, others cost
         some, and either way what is proven is true.
@@ -132,9 +134,10 @@ class JointProof(JointSearch):
         claims: Mapping[Unit, float],
         value: float,
         hints: Mapping[Plan, frozenset[str]],
+        listed: Mapping[Hashable, float],
     ) -> None:
         super().__init__(setting, options)
-        self.claims, self.value, self.hints = dict(claims), value, hints
+        self.claims, self.value, self.hints, self.listed = dict(claims), value, hints, listed
 
     def together(self, legal: list[Plan]) -> None:
         """Prove what is claimed of these plans, as far as it can be."""
@@ -164,7 +167,12 @@ class JointProof(JointSearch):
     def _looks(self, unit: Unit) -> bool:
         return bool(np.isinf(self._to_beat(unit)))
 
+    def best_of(self) -> Mapping[Hashable, float]:
+        return self.listed
+
     def _keep(self, unit: Unit, outcome: Solved) -> None:
+        if self.is_listed(outcome, outcome.value):
+            return
         super()._keep(unit, outcome)
         for one in self.of_plan.get(unit[0], []):  # something fits: from here on the value is all there is to show
             if one[1] in (unit[1], None):
@@ -178,12 +186,13 @@ def joint_lows(
     claims: Mapping[Unit, float],
     value: float,
     hints: Mapping[Plan, frozenset[str]],
+    listed: Mapping[Hashable, float],
 ) -> tuple[dict[Plan, Low], dict[int, Lattice | None]]:
     """What can be shown of plans whose schemes are chosen with the fusion, see :class:`JointProof`.
 
     And the down-sets of every stage, as far as they were listed.
     """
-    search = JointProof(setting, options, claims, value, hints)
+    search = JointProof(setting, options, claims, value, hints, listed)
     search.together(legal)
     if search.stopped:  # nobody waits for what is not shown yet
         raise KeyboardInterrupt
@@ -196,7 +205,7 @@ def joint_lows(
             low = replace(low, every=least, level=least, why=why if least == record.bound else low.why)
             sort = "fits" if record.value is not None else "open_"
             low = replace(low, **{sort: getattr(low, sort) | {record.tile_count}})
-            low = replace(low, of_size={**low.of_size, record.tile_count: record.bound})
+        low = replace(low, of_size={**low.of_size, record.tile_count: np.inf if record.bound is None else record.bound})
         found[record.plan] = low
     return found, search.lattices()
 

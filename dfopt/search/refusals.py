@@ -74,11 +74,20 @@ def _stages_in_milp(setting: Setting, request: Request) -> bool:
 
 def _refused(setting: Setting, request: Request) -> dict[str, bool]:
     """Choices that no search makes together: why not, and whether they are asked for."""
-    chosen, p_max = setting.assumptions, request.p_max
+    chosen, p_max, several = setting.assumptions, request.p_max, request.distinct_in != "plan"
     aware, matrices = request.heat == "aware", request.formulation == "assignment"
     way, alone = chosen.backward_gathers, chosen.execution == "kernel_by_kernel"
     moved = {*(request.place or ()), *(request.offload or ())} - {"optimizer"}
+    one_each = {
+        f"sharding_objective: {chosen.sharding_objective}; use joint": chosen.sharding_objective != "joint",
+        "formulation: assignment; use auto": matrices,
+        "heat: aware; use ignore": aware,
+        "a graph drawn once, whose pipeline stages a MILP chooses; fix pp: 1": _stages_in_milp(setting, request),
+    }
     return {
+        f"distinct: found {request.distinct}, expected plan beside {reason}": several and barred
+        for reason, barred in one_each.items()
+    } | {
         "formulation: found assignment beside offload or place, whose matrices know no work that other layers hide; use"
         " formulation: auto": setting.graph.trains and bool(moved) and matrices,
         "pins of partitions and p_max have no meaning kernel by kernel, where every kernel has a partition of its own;"

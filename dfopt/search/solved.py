@@ -44,10 +44,9 @@ class Solved:
     interrupted: bool
     limited: bool
 
-    @property
-    def different(self) -> Hashable:
+    def different(self, distinct: str) -> Hashable:
         """What mappings that are different do not share."""
-        return different(self.plan, self.graph.variant)
+        return different(self.mapping, self.graph.variant, distinct)
 
 
 @dataclass(frozen=True)
@@ -102,18 +101,8 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
         keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
         partition_k[stage.members] = found.partition_k if keep else compress(found.partition_k)
         times[number], lows[number] = found.objective, max(found.bound, stage.floor)
-        records.append(
-            record_of(
-                "intrachip",
-                number,
-                found.formulation,
-                found.solution,
-                found.objective,
-                found.bound,
-                found.note,
-                found.certificate,
-            )
-        )
+        shown = found.formulation, found.solution, found.objective, found.bound, found.note, found.certificate
+        records.append(record_of("intrachip", number, *shown))
     if plan.two_batch_overlap:
         best = turned(ready, partition_k, lows, incumbent, options.deadline)
         return scored(ready, best.partition_k, best.value, best.bound, tuple(records), p_used)

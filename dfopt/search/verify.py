@@ -19,9 +19,10 @@ from dfopt.documents.result import DIFFERENT, OF_EARLIER, Result, Sensitivity, d
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
-from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
+from dfopt.search.assembling import matrices, proof_of, standing
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.claims import SAME, Plans, differences
+from dfopt.search.kept import Kept
 from dfopt.search.naming import names_of
 from dfopt.search.options import Options
 from dfopt.search.proving import PROOF
@@ -38,6 +39,7 @@ NOT_CHECKED = (
 )
 """Fields that no check can hold against anything, and why."""
 
+_WHOLE = "optimal", "optimal_per_level"  # where no interrupt left anything open
 _LEAST_S, _TIMES, _MOST_S = 60.0, 4.0, 3600.0
 
 
@@ -150,27 +152,17 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
 
 def _figures(result: Result, score: Score, value: float) -> Iterator[str]:
     """What the figures and the words of a result, its status among them, do not follow from its records."""
-    bound, level_bound = proven(result.value, result.plans, result.apart or ())
-    gaps = proven_gap(result.value, bound), proven_gap(result.value, level_bound)
-    claims = {
-        "value": (result.value, value),
-        "utilization": (result.utilization, score.utilization),
-        "bound": (result.bound, bound),
-        "level_bound": (result.level_bound, level_bound),
-        "gap": (result.gap, gaps[0]),
-        "level_gap": (result.level_gap, gaps[1]),
-    }
-    for name, (claimed, again) in claims.items():
+    unlisted = result.apart or ()
+    gaps, status, next_best = standing(result.value, result.plans, unlisted, Kept.in_result(result))
+    for name, again in {"value": value, "utilization": score.utilization, **gaps}.items():
+        claimed: float = getattr(result, name)
         if abs(claimed - again) > SAME * max(abs(again), 1.0):
             yield f"$.{name}: the file says {claimed!r}, recomputed {again!r}"
-    status = status_of(*gaps, result.request.gap, result.plans)
-    if result.status != status and not (result.status == "interrupted_with_solution" and gaps[1] > 0):
+    if result.status != status and not (result.status == "interrupted_with_solution" and status not in _WHOLE):
         yield f"$.status: the file says {result.status}, its plans say {status}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
-    sentence = proof_of(
-        graphs, result.system, result.plans, result.apart or (), chosen, result.p_max, result.gap, result.request
-    )
-    sentence += "" if result.heat is None else f"; {result.heat.note}"
+    sentence = proof_of(graphs, result.system, result.plans, unlisted, chosen, result.p_max, result.gap, result.request)
+    sentence += next_best + ("" if result.heat is None else f"; {result.heat.note}")
     if result.proof != sentence and not result.proof.startswith(OF_EARLIER):
         yield f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}"
 
@@ -272,7 +264,8 @@ def _alternatives(result: Result) -> list[str]:
     """What is wrong with the next best mappings: each is judged again, and is another than those before it."""
     wrong, before = [], result.value
     drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
-    seen = {different(result.plan, result.graph.variant)}
+    by = result.request.distinct_in
+    seen = {different(result.mapping, result.graph.variant, by)}
     if len(result.alternatives or ()) >= result.request.top:
         wrong.append(f"$.alternatives: {result.request.top} mappings were asked for, with the best one")
     for i, other in enumerate(result.alternatives or ()):
@@ -293,8 +286,8 @@ def _alternatives(result: Result) -> list[str]:
         wrong += differences(f"{where}.value", judged(score, result.request.objective.metric), other.value)
         if other.value < before:
             wrong.append(f"{where}.value: faster than what stands before it")
-        if (kind := different(other.mapping.plan, other.variant)) in seen:
-            wrong.append(f"{where}.mapping: {DIFFERENT}, one like it stands before it")
+        if (kind := different(other.mapping, other.variant, by)) in seen:
+            wrong.append(f"{where}.mapping: {DIFFERENT[by]}, one like it stands before it")
         before = other.value
         seen.add(kind)
     return wrong

@@ -21,10 +21,10 @@ from dfopt.fusion.partitioning import objective
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.efficiency import memory_rows
-from dfopt.search.assembling import proven_gap
 from dfopt.search.budgets import Budget, Fitted, fit, totals_of
 from dfopt.search.candidate import Stage, prepare_mapping
 from dfopt.search.jointly import JointSearch
+from dfopt.search.kept import proven_gap
 from dfopt.search.node import Node, Unit
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options

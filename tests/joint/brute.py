@@ -79,6 +79,21 @@ def joint_optimum(
     return best
 
 
+def sharding_optima(
+    graph: Graph, system: System, assumptions: Assumptions, request: Request, plans: Sequence[Plan]
+) -> dict[tuple[Plan, tuple[Sharding, ...]], float]:
+    """The best value under every sharding of some plans with which something fits."""
+    chosen, memo = resolved(assumptions, system.chip), Memo()
+    found: dict[tuple[Plan, tuple[Sharding, ...]], float] = {}
+    for plan in plans:
+        world = World(seen_by_a_chip(graph, plan, system), system, plan, chosen, graph)
+        for choice in choices(world, request, memo):
+            key, best = (plan, choice.schemes), choice.judged()
+            if best is not None:
+                found[key] = min(best.value, found.get(key, math.inf))
+    return found
+
+
 def least_capacities(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> dict[Plan, float]:
     """Fewest bytes of DRAM with which some mapping under each plan fits every chip; infinite where none does."""
     chosen, memo = resolved(assumptions, system.chip), Memo()

@@ -22,7 +22,8 @@ from dfopt.documents.system import System
 from dfopt.errors import DfoptError
 from dfopt.judge import evaluate
 from dfopt.search import candidate
-from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
+from dfopt.search.assembling import matrices, proof_of, proven, status_of
+from dfopt.search.kept import proven_gap
 from dfopt.search.verify import Verification, seconds_for, verdict, verify
 
 Data = dict[str, Any]

@@ -1,0 +1,67 @@
+"""What a search keeps: its best mappings that are distinct, and what every other one has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.request import Request
+from dfopt.documents.result import GraphRecord, PlanRecord, Result, different
+
+__all__ = ["Kept", "proven_gap"]
+
+_PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
+
+
+def proven_gap(value: float, bound: float) -> float:
+    """Relative distance of a value to its bound; 0 where nothing is left to prove."""
+    gap = 1.0 if np.isinf(value) and np.isfinite(bound) else max(0.0, (value - bound) / value)
+    return gap if gap > _PROVEN else 0.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The best mappings: their values by what makes them different, and ``last``, what others have to beat."""
+
+    request: Request
+    best: Mapping[Hashable, float]
+    last: float
+
+    @classmethod
+    def of(cls, request: Request, best: Mapping[Hashable, float], values: Iterable[float] = ()) -> Kept:
+        """From mappings, or their values where others than these were kept: the last one, or what limits allow."""
+        places = sorted(values or best.values())[request.top - 1 : request.top]
+        return cls(request, best, min([request.objective.ceiling, *places]))
+
+    @classmethod
+    def in_result(cls, result: Result) -> Kept:
+        """From a result; with heat the mappings without it, which were kept, are not in the file."""
+        by, others = result.request.distinct_in, result.alternatives or ()
+        best = {different(other.mapping, other.variant, by): other.value for other in reversed(others)}
+        best[different(result.mapping, result.graph.variant, by)] = result.value
+        cool = [record.value for record in result.plans if record.value is not None and result.heat is not None]
+        return cls.of(result.request, best, cool)
+
+    @property
+    def several(self) -> bool:
+        """Whether one plan may have several of them."""
+        return self.request.distinct_in != "plan"
+
+    def to_beat(self, record: PlanRecord | GraphRecord) -> float:
+        """What another mapping of a plan, or of a graph whose plans were given up together, has to beat."""
+        plan = (record.plan, record.variant) if isinstance(record, PlanRecord) else None
+        return min(self.last, self.best.get(plan, self.last))
+
+    def bound(self, record: PlanRecord | GraphRecord, name: str = "bound") -> float | None:
+        """What a record says that no mapping is below: of a plan that may have several of the best, none but these."""
+        settled = self.several and record.status == "solved"
+        bound: float | None = getattr(record, name, record.bound)
+        return self.last * (1 - self.request.gap) if settled else bound
+
+    def gap(self, records: Sequence[PlanRecord], unlisted: Sequence[GraphRecord], name: str = "bound") -> float:
+        """How much, relatively, another mapping may be below what it has to beat, as far as that is shown."""
+        each: list[PlanRecord | GraphRecord] = [*records, *unlisted]
+        lows = ((self.to_beat(record), self.bound(record, name)) for record in each)
+        return max((proven_gap(beat, low) for beat, low in lows if low is not None), default=0.0)
