@@ -13,7 +13,7 @@ from dfopt.technology.arithmetic import Numbers, arithmetic_of
 from dfopt.technology.components import Dram, Links
 from dfopt.technology.operating import DIES
 
-__all__ = ["across", "crossings", "memory_per_link_rate", "seam_mm"]
+__all__ = ["across", "memory_per_link_rate", "seam_mm"]
 
 
 def seam_mm(dies: int, chip_area: Numbers) -> Numbers:
@@ -43,17 +43,6 @@ def memory_per_link_rate(dies: int) -> float:
         one**2 / ((one // 2) * (one - one // 2)) * other for one, other in ((columns, rows), (rows, columns)) if one > 1
     ]
     return min(served) / _seams(dies)
-
-
-def crossings(dies: int) -> float:
-    """Seams that a byte of memory crosses on average.
-
-    Examples
-    --------
-    >>> crossings(1), crossings(2), crossings(4)
-    (0.0, 0.5, 1.0)
-    """
-    return sum((length**2 - 1) / (3 * length) for length in _grid(dies))
 
 
 def across(dram: Dram, links: Links, dies: int) -> Dram:

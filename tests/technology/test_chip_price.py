@@ -11,7 +11,7 @@ import pytest
 import dfopt as df
 from dfopt.documents.design import Design
 from dfopt.exploring.decisions import Decisions
-from dfopt.technology.dies import crossings, memory_per_link_rate, seam_mm
+from dfopt.technology.dies import memory_per_link_rate, seam_mm
 from dfopt.technology.price import die_price, package_price
 from dfopt.technology.told import told
 from tests.technology.test_as_system import fixed
@@ -132,7 +132,6 @@ def test_links_between_dies_carry_what_every_route_brings(count: int) -> None:
     seams = 2 * (rows * (columns - 1) + columns * (rows - 1))
     busiest = max(loads.values()) / count**2  # of the bytes of memory
     assert memory_per_link_rate(count) == pytest.approx(1 / seams / busiest)
-    assert crossings(count) == pytest.approx(sum(loads.values()) / count**2)
     assert seam_mm(count, 100.0 * count) == pytest.approx(seams * 10)
 
 

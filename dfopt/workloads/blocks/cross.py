@@ -25,11 +25,11 @@ class CrossAttention(Heads):
 
     Examples
     --------
-    Of Whisper large, 30 seconds of sound:
+    Of Whisper large:
 
     >>> sizes = {"heads": 20, "head_dim": 64, "bias": "no_key", "tokens": 1500}
-    >>> CrossAttention(kind="cross_attention", **sizes).sequence_bytes(word_bytes=2)
-    7680000
+    >>> CrossAttention(kind="cross_attention", **sizes).parameters(hidden=1280)
+    6557440
     """
 
     kind: Literal["cross_attention"]
@@ -37,10 +37,6 @@ class CrossAttention(Heads):
     source: int | None = Field(
         default=None, ge=1, le=10**7, description="features of the encoder; none = those of the residual"
     )
-
-    def sequence_bytes(self, word_bytes: int) -> int:
-        """Bytes of the keys and values of a sequence, however long it is."""
-        return 2 * self.kv_width * self.tokens * word_bytes
 
     def parameters(self, hidden: int) -> int:
         """Parameters of the projections."""

@@ -33,11 +33,6 @@ class GatedConvolution(Recurrent):
     bias: bool = Field(default=False, description="of projections and convolution; for the parameter count")
 
     @property
-    def state_elements(self) -> int:
-        """None: only the inputs of the convolution are kept."""
-        return 0
-
-    @property
     def convolved(self) -> int:
         """Features that pass the convolution."""
         return self.inner

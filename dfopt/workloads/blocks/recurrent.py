@@ -45,18 +45,9 @@ class Recurrent(Block):
     state_bytes: int = Field(default=4, ge=1, le=16, description="bytes per element of the state")
 
     @property
-    def state_elements(self) -> int:
-        """Elements of the state of a sequence."""
-        raise NotImplementedError
-
-    @property
     def convolved(self) -> int:
         """Features that pass the convolution, of all heads."""
         raise NotImplementedError
-
-    def sequence_bytes(self, word_bytes: int) -> int:
-        """Bytes that are kept of a sequence, however long it is: the state and the inputs of the convolution."""
-        return self.state_elements * self.state_bytes + self.convolved * (self.convolution - 1) * word_bytes
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
         """Only what follows one after the other has a state; its gradients are not drawn."""
@@ -128,8 +119,8 @@ class GatedDeltaNet(Recurrent):
     Examples
     --------
     >>> sizes = {"key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128}
-    >>> GatedDeltaNet(kind="gated_delta_net", **sizes).sequence_bytes(word_bytes=2)
-    2146304
+    >>> GatedDeltaNet(kind="gated_delta_net", **sizes).parameters(hidden=2048)
+    33718464
     """
 
     kind: Literal["gated_delta_net"]
@@ -150,11 +141,6 @@ class GatedDeltaNet(Recurrent):
     def _of_group(self) -> int:
         """Features of a query, a key and the values that belong to them."""
         return 2 * self.key_dim + self.value_heads // self.key_heads * self.value_dim
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of a sequence."""
-        return self.value_heads * self.key_dim * self.value_dim
 
     @property
     def convolved(self) -> int:
@@ -183,8 +169,8 @@ class KimiDeltaAttention(Recurrent):
     Examples
     --------
     >>> sizes = {"heads": 32, "key_dim": 128, "value_dim": 128, "decay_rank": 128, "gate_rank": 128}
-    >>> KimiDeltaAttention(kind="kda", **sizes).sequence_bytes(word_bytes=2)
-    2170880
+    >>> KimiDeltaAttention(kind="kda", **sizes).parameters(hidden=2304)
+    39514272
     """
 
     kind: Literal["kda"]
@@ -198,11 +184,6 @@ class KimiDeltaAttention(Recurrent):
     @property
     def _of_head(self) -> int:
         return 2 * self.key_dim + self.value_dim
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of a sequence."""
-        return self.heads * self.key_dim * self.value_dim
 
     @property
     def convolved(self) -> int:
@@ -274,11 +255,6 @@ class Mamba2(Recurrent):
         return self.heads * self.head_dim
 
     @property
-    def state_elements(self) -> int:
-        """Elements of the state of a sequence."""
-        return self._inner * self.state
-
-    @property
     def convolved(self) -> int:
         """Features that pass the convolution, of all heads."""
         return self._inner + 2 * self.groups * self.state
@@ -328,11 +304,6 @@ class Mamba(Recurrent):
     time_rank: int = Field(ge=1, le=10**6, description="features between the two projections of the time step")
     conv_bias: bool = Field(default=True, description="of the convolution; for the parameter count")
     inner_norms: bool = Field(default=False, description="norms of what is told by a token, as in Jamba")
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of a sequence."""
-        return self.inner * self.state
 
     @property
     def convolved(self) -> int:
