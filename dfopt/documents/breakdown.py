@@ -11,7 +11,21 @@ from dfopt.documents.base import Part
 __all__ = ["Breakdown", "LinkTime"]
 
 
-class Breakdown(Part):
+class _Seconds(Part):
+    """Fields in seconds, which add up."""
+
+    @property
+    def total(self) -> float:
+        """Seconds of all of them."""
+        return math.fsum(dict(self).values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Those that take time, without the unit in their names."""
+        return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}
+
+
+class Breakdown(_Seconds):
     """Seconds of a step by what a pipeline stage does in them, all its microbatches; their sum is the step time.
 
     Work is what a partition takes with a network that takes no time, by the pass of its kernels (of several passes by
@@ -42,18 +56,8 @@ class Breakdown(Part):
     offload_backward_s: float = Field(default=0.0, description="the same of the backward pass")
     pause_s: float = Field(default=0.0, description="pauses of a heat-aware mapping")
 
-    @property
-    def total(self) -> float:
-        """Seconds of the step."""
-        return math.fsum(dict(self).values())
 
-    @property
-    def parts(self) -> dict[str, float]:
-        """Those that take time, without the unit in their names."""
-        return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}
-
-
-class LinkTime(Part):
+class LinkTime(_Seconds):
     """Seconds of a step in which a chip of the slowest stage sends or waits for a link, whether the step waits or not.
 
     Beside the exposed parts of `Breakdown` of the same names: what is longer here is hidden behind work. What a chip
@@ -70,13 +74,3 @@ class LinkTime(Part):
     recomputed_communication_s: float = Field(default=0.0, description="of either kind, of what is done again")
     pipeline_parallel_s: float = Field(default=0.0, description="between pipeline stages")
     data_parallel_s: float = Field(default=0.0, description="gradients between copies of the batch, and weights")
-
-    @property
-    def total(self) -> float:
-        """Seconds of all of them."""
-        return math.fsum(dict(self).values())
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """Those that take time, without the unit in their names."""
-        return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}

@@ -117,8 +117,8 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     ]
     problems += _alternatives(result)
     deadline = time.perf_counter() + time_limit
-    more = _Sensitivities(result, value, deadline)
-    problems += more.problems
+    more = list(_sensitivities(result, value, deadline))
+    problems += [text for wrong, text in more if wrong]
     shown = Plans(result, value, deadline)
     problems += shown.problems
     gap, level_gap = (_rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
@@ -132,7 +132,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
             short.append(f"$.{name}: the file claims {claimed:.3g}, {found:.3g} was shown in {time_limit:g} s ({why})")
         elif claimed < found - PROOF:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
-    unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *more.unchecked, *short]
+    unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *(text for wrong, text in more if not wrong), *short]
     if shown.late:
         unchecked.append(f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)")
     if said_before:
@@ -293,49 +293,40 @@ def _alternatives(result: Result) -> list[str]:
     return wrong
 
 
-class _Sensitivities:
-    """The figures for more of a resource, worked out again."""
-
-    def __init__(self, result: Result, value: float, deadline: float) -> None:
-        self.result = result
-        self.problems: list[str] = []
-        self.unchecked: list[str] = []
-        asked = result.request
-        earlier = result.proof.startswith(OF_EARLIER)
-        if not asked.sensitivity and not earlier:
-            self.problems += ["$.sensitivity: was not asked for"] * bool(result.sensitivity)
-            return
+def _sensitivities(result: Result, value: float, deadline: float) -> Iterator[tuple[bool, str]]:
+    """The figures for more of a resource, worked out again: what is wrong with them, or else cannot be checked."""
+    asked, earlier = result.request, result.proof.startswith(OF_EARLIER)
+    if not asked.sensitivity and not earlier:
+        if result.sensitivity:
+            yield True, "$.sensitivity: was not asked for"
+        return
+    again: dict[str, Sensitivity] = {}
+    if not result.heat and not earlier:
         best = Solved(
             result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False, False
         )
-        options = Options(asked, deadline)
         setting = Setting(result.graph, result.system, result.assumptions)
-        again = (
-            {} if result.heat or earlier else {each.resource: each for each in sensitivities(setting, best, options)}
-        )
-        claimed = {each.resource: (number, each) for number, each in enumerate(result.sensitivity)}
-        if (order := [name for name in RESOURCES if name in claimed]) != [each.resource for each in result.sensitivity]:
-            self.problems.append(f"$.sensitivity: expected {', '.join(order)}, each of them once")
-        for resource, (number, claim) in claimed.items():
-            self._compare(f"$.sensitivity[{number}]", claim, again.get(resource))
-        if lacking := [resource for resource in again if resource not in claimed]:
-            self.unchecked.append(f"$.sensitivity: says nothing of {', '.join(lacking)}")
+        again = {each.resource: each for each in sensitivities(setting, best, Options(asked, deadline))}
+    claimed = [each.resource for each in result.sensitivity]
+    if (order := [name for name in RESOURCES if name in claimed]) != claimed:
+        yield True, f"$.sensitivity: expected {', '.join(order)}, each of them once"
+    for number, claim in enumerate(result.sensitivity):
+        yield from _compared(result, f"$.sensitivity[{number}]", claim, again.get(claim.resource))
+    if lacking := [resource for resource in again if resource not in claimed]:
+        yield False, f"$.sensitivity: says nothing of {', '.join(lacking)}"
 
-    def _compare(self, where: str, claim: Sensitivity, again: Sensitivity | None) -> None:
-        result = self.result
-        metric, better = result.request.objective.metric, more_of(result.system, claim.resource, 1.1)
-        score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
-        if score.feasible and claim.value > judged(score, metric) * (1 + SAME):
-            self.problems.append(
-                f"{where}.value: the file says {claim.value!r}, the mapping itself takes {judged(score, metric)!r}"
-            )
-        if abs(claim.speedup - result.value / claim.value) > SAME * abs(claim.speedup) and result.heat is None:
-            self.problems.append(
-                f"{where}.speedup: the file says {claim.speedup!r}, recomputed {result.value / claim.value!r}"
-            )
-        if again is None or not again.proven:
-            self.unchecked.append(f"$.sensitivity[*].value: that no mapping is better with more {claim.resource}")
-        elif claim.value < again.value * (1 - PROOF) or (claim.proven and claim.value > again.value * (1 + PROOF)):
-            self.problems.append(f"{where}.value: the file says {claim.value!r}, recomputed {again.value!r}")
-        elif not claim.proven:
-            self.unchecked.append(f"$.sensitivity[*].proven: more was shown of {claim.resource} than the file says")
+
+def _compared(result: Result, where: str, claim: Sensitivity, again: Sensitivity | None) -> Iterator[tuple[bool, str]]:
+    metric, better = result.request.objective.metric, more_of(result.system, claim.resource, 1.1)
+    score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
+    if score.feasible and claim.value > judged(score, metric) * (1 + SAME):
+        yield True, f"{where}.value: the file says {claim.value!r}, the mapping itself takes {judged(score, metric)!r}"
+    speedup = result.value / claim.value
+    if abs(claim.speedup - speedup) > SAME * abs(claim.speedup) and result.heat is None:
+        yield True, f"{where}.speedup: the file says {claim.speedup!r}, recomputed {speedup!r}"
+    if again is None or not again.proven:
+        yield False, f"$.sensitivity[*].value: that no mapping is better with more {claim.resource}"
+    elif claim.value < again.value * (1 - PROOF) or (claim.proven and claim.value > again.value * (1 + PROOF)):
+        yield True, f"{where}.value: the file says {claim.value!r}, recomputed {again.value!r}"
+    elif not claim.proven:
+        yield False, f"$.sensitivity[*].proven: more was shown of {claim.resource} than the file says"

@@ -157,6 +157,12 @@ _CODE: Final = {
     "tie_word_embeddings": False,
     "rotary_dim": 64,
 }
+_GPTJ: Final = replace(
+    _GPT,
+    always={**_GPT.always, "mlp_bias": True, "parallel": "shared", "head": {"kind": "logits", "bias": True}},
+    left_out=_CODE,
+    fields=rows("head_dim", "rotary_dim"),
+)
 GPT_FAMILIES: Final[Mapping[str, Family]] = {
     "gpt2": replace(
         _GPT,
@@ -166,18 +172,8 @@ GPT_FAMILIES: Final[Mapping[str, Family]] = {
         stack=made_by(_learned_positions),
         modules=Modules(fronts=("transformer.", "")),
     ),
-    "gptj": replace(
-        _GPT,
-        always={**_GPT.always, "mlp_bias": True, "parallel": "shared", "head": {"kind": "logits", "bias": True}},
-        left_out=_CODE,
-        fields=rows("head_dim", "rotary_dim"),
-    ),
-    "codegen": replace(
-        _GPT,
-        always={**_GPT.always, "mlp_bias": True, "parallel": "shared", "head": {"kind": "logits", "bias": True}},
-        left_out=_CODE,
-        fields=rows("head_dim", "rotary_dim"),
-    ),
+    "gptj": _GPTJ,
+    "codegen": _GPTJ,
     # of attention the output alone has a bias, which is not counted: one in 25 thousand parameters
     "gpt_neo": replace(
         _GPT,
