@@ -56,10 +56,10 @@ def test_a_named_training_step_is_searched_under_the_calibration_of_its_chip(tmp
 
 def test_what_the_command_line_or_a_file_fixes_is_fixed(tmp_path: Path) -> None:
     path = recipe(tmp_path, **STEP, microbatch=2)
-    code, out, _ = run(path, "a100-8", "--recompute", "none", "--zero", "0", "--json")
+    code, out, _ = run(path, "a100-8", "--recompute", "none", "--zero", "0", "--gap", "100%", "--json")
     result = df.Result.from_data(json.loads(out))
     assert code == 0 and (result.graph.microbatch, result.variants, result.request.zero) == (2, (), (0,))
-    code, out, _ = run(path, "a100-8", "--microbatch", "1,4", "-o", tmp_path / "r.json")
+    code, out, _ = run(path, "a100-8", "--microbatch", "1,4", "--gap", "100%", "-o", tmp_path / "r.json")
     result = df.Result.load(tmp_path / "r.json")
     assert {graph.microbatch for graph in (result.graph, *result.variants)} == {1, 4} and len(result.variants) == 9
     rows = {line[:20].strip(): line[20:] for line in out.splitlines()}
@@ -80,14 +80,14 @@ def test_what_the_command_line_or_a_file_fixes_is_fixed(tmp_path: Path) -> None:
 def test_what_has_no_calibration_is_as_before(tmp_path: Path) -> None:
     path = recipe(tmp_path, **STEP)
     graph, serving = df.load_graph(path), df.load_graph(path, mode="forward")
-    assert df.optimize(serving, "a100-8", tp=8).assumptions.profile == "default"
-    assert df.optimize(graph, "b200-8", tp=8).assumptions.profile == "default"
+    assert df.optimize(serving, "a100-8", tp=8, gap=1.0).assumptions.profile == "default"
+    assert df.optimize(graph, "b200-8", tp=8, gap=1.0).assumptions.profile == "default"
     stacked = assumed_on("default", df.load_system("a100-8")).system.model_copy(
         update={"stack": df.load_system("sn40l-8-3d").stack}
     )
     fitted, why = usual(graph, stacked)
     assert fitted is None and "stack of dies" in why
-    code, out, err = run(path, "a100-8", "--assume", "ideal", "--tp", 8)
+    code, out, err = run(path, "a100-8", "--assume", "ideal", "--tp", 8, "--gap", "100%")
     assert code == 0 and "ideal (default)" in out and not err
 
 
