@@ -185,11 +185,7 @@ def load_source(name_or_path: str | os.PathLike[str]) -> System | Design:
 
 
 def system_from(
-    source: System | Design,
-    fields: Mapping[str, Any],
-    name: str,
-    chips: int | None = None,
-    nodes: int | None = None,
+    source: System | Design, fields: Mapping[str, Any], name: str, chips: int | None = None, nodes: int | None = None
 ) -> System:
     """The system of a source, in a size and with some fields replaced as in `load_system`; errors call it ``name``.
 

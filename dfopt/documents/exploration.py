@@ -18,7 +18,6 @@ from dfopt.units import Seconds
 
 ExplorationStatus = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted"]
 ObjectiveName = Literal["time", "energy", "cost", "time*cost"]
-BoundStage = Literal["peak", "plans", "solve", "heat", "levels", "of the box before"]
 HeatMode = Literal["throttle", "aware"]
 BudgetName = Literal["area", "package", "power", "edge"]
 
@@ -62,7 +61,7 @@ class DesignBox(Part):
     low: dict[str, float] = Field(description="stacks, bytes, B/s, or W")
     high: dict[str, float]
     bound: float | None = Field(description="in the unit of the objective")
-    stage: BoundStage = Field(description="what the bound rests on")
+    stage: str | None = Field(default=None, description="of earlier versions: how far it was bounded")
 
 
 class OtherDesign(Part):

@@ -75,7 +75,7 @@ class PlanRecord(Part):
     level_bound: float | None = Field(default=None, description="the same with this plan's sharding; none if unknown")
     value: float | None = None
     gap: float | None = Field(default=None, description="relative distance of the value to level_bound")
-    seconds: float = 0.0
+    seconds: float | None = Field(default=None, description="of earlier versions: what was spent on it")
     solves: tuple[SolveRecord, ...] = ()
     note: str = ""
     variant: str | None = Field(default=None, description="of the graph that it is a plan of")

@@ -67,14 +67,13 @@ class Problem(Protocol[Box, Choice_co]):
 
 @dataclass(frozen=True)
 class Leaf(Generic[Box]):
-    """A box that was not split further: ``stage`` names the bound that its ``bound`` rests on.
+    """A box that was not split further.
 
     ``value``: of a box of one thing that was looked at, its value; infinite if it cannot be had.
     """
 
     box: Box
     bound: float
-    stage: str
     value: float | None = None
 
 
@@ -251,7 +250,7 @@ class _Search(Generic[Box, Choice]):
                 parts = self.problem.split(box)
             heapq.heappop(self.open)
             if not parts:
-                self._close(box, bound, stage, looked)
+                self.leaves.append(Leaf(box, bound, looked))
             for part in parts:
                 self._add(part, bound)
         if self.progress is not None:
@@ -279,10 +278,6 @@ class _Search(Generic[Box, Choice]):
                 heapq.heapify(self.open)
         return found
 
-    def _close(self, box: Box, bound: float, stage: int, value: float | None = None) -> None:
-        name = self.problem.stages[stage - 1].name if stage else "of the box before"
-        self.leaves.append(Leaf(box, bound, name, value))
-
     def _least(self) -> float:
         """What no choice is below, as far as it is known."""
         least = min((leaf.bound for leaf in self.leaves), default=np.inf)
@@ -295,8 +290,7 @@ class _Search(Generic[Box, Choice]):
 
     def _ended(self, stopped: Ending | None) -> Searched[Box, Choice]:
         bound = self._least()
-        for open_bound, stage, _, box in sorted(self.open, key=lambda entry: entry[:3]):
-            self._close(box, open_bound, -stage)
+        self.leaves += [Leaf(entry[3], entry[0]) for entry in sorted(self.open, key=lambda entry: entry[:3])]
         ending: Ending = stopped or "optimal"
         if stopped is None and not self.kept:
             ending = "empty"

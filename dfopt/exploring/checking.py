@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from dfopt.documents.design import Design
 from dfopt.documents.exploration import DesignBox, EnergyRange, Exploration, WithoutHeat
 from dfopt.documents.mapping import Mapping
-from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
+from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
 from dfopt.exploring.heated import Heated, seconds_on_stack, without_heat
@@ -37,10 +36,22 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     DocumentError
         If anything in it is wrong: which box, and which figure.
     """
-    began = time.perf_counter()
-    if made.energy_range is not None:
-        return _checked_ends(made, made.energy_range, path, time_limit)
-    issues = list(problems_of(made))
+    try:
+        if made.energy_range is not None:
+            return _checked_ends(made, made.energy_range, path, time_limit)
+        return _checked(made, path, time_limit)
+    except _Wrong as wrong:
+        where, why = wrong.args
+        raise DocumentError(path, [Issue(where, why, "explore again")]) from None
+
+
+class _Wrong(Exception):
+    """Where an exploration is wrong, and why, where nothing behind it can be checked."""
+
+
+def _checked(made: Exploration, path: str, time_limit: float) -> str:
+    """The verdict on an exploration without a range."""
+    began, issues = time.perf_counter(), list(problems_of(made))
     if not issues:
         of = made.request
         workload = workload_of(made.graph, made.designs, made.assumptions, of.seed, of.objective, of.stack, of.heat)
@@ -71,7 +82,8 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
 def _unchecked(explored: Exploration) -> Iterator[str]:
     """Fields that no check holds against anything, and why."""
     yield "$.effort: what the search took leaves no trace"
-    yield "$.boxes[*].stage: any bound that shows what is claimed will do"
+    if any(box.stage is not None for box in explored.boxes):
+        yield "$.boxes[*].stage: of an earlier version, from which nothing follows"
     if explored.asked is None:
         yield "$.designs, $.request: their digest is not in the file"
     if explored.request.sensitivity and len(explored.sensitivity) < len(BUDGETS):
@@ -84,7 +96,11 @@ def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: f
     whole = made.model_copy(update={"energy_range": None})
     of = {"": whole.sealed(), "$.energy_range.low": ends.low, "$.energy_range.high": ends.high}
     asked = made.request.model_copy(update={"sensitivity": False})
-    for (where, one), designs in zip(list(of.items())[1:], _designs_at_ends(made), strict=True):
+    try:
+        of_ends = at_both_ends(made.designs)
+    except DfoptError:
+        of_ends = (), ()  # equal to no designs
+    for (where, one), designs in zip(list(of.items())[1:], of_ends, strict=True):
         same = (one.graph, one.assumptions, one.request) == (made.graph, made.assumptions, asked)
         if one.designs != designs or not same or one.energy_range is not None:
             message = "is not what was asked for, with the energy of DRAM at this end"
@@ -100,13 +116,6 @@ def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: f
     first, *unchecked = said[0].splitlines()
     low, high = (text.splitlines()[0] for text in said[1:])
     return "\n".join([f"{first}; with the least energy of DRAM {low}; with the most {high}", *unchecked])
-
-
-def _designs_at_ends(made: Exploration) -> tuple[tuple[Design, ...], tuple[Design, ...]]:
-    try:
-        return at_both_ends(made.designs)
-    except DfoptError:
-        return (), ()  # equal to no designs
 
 
 def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
@@ -148,12 +157,7 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     spaces = [Decisions(design) for design in made.designs]
     yield from _others(made)
     designs = sum(one.count for one in spaces)
-    try:
-        places = [_place(spaces, number, box) for number, box in enumerate(made.boxes)]
-    except PlanError as error:
-        where, _, said = str(error).partition(": ")
-        yield where, said
-        return
+    places = [_place_of_box(spaces, number, box) for number, box in enumerate(made.boxes)]
     held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for box in places)
     if held != designs or made.effort.designs != designs:
         yield "$.boxes", f"hold {held} designs, the choices allow {designs}"
@@ -165,111 +169,86 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
             return
 
 
-def _named(made: Exploration) -> list[DesignBox]:
-    """The best design and the others, each as a box of one."""
-    named = [(made.best_design, made.best), *((other.design, other.best) for other in made.others)]
-    return [DesignBox(design=which, low=sizes, high=sizes, bound=None, stage="solve") for which, sizes in named]
-
-
 def _others(made: Exploration) -> Iterator[tuple[str, str]]:
     """What of the next best designs does not agree with the boxes."""
-    named = [(one.design, one.low, one.high) for one in _named(made)]
-    if any(one in named[:at] for at, one in enumerate(named)):
+    named = [(made.best_design, made.best), *((other.design, other.best) for other in made.others)]
+    if any(each in named[:at] for at, each in enumerate(named)):
         yield "$.others", "found a design that is named twice, expected others"
-    rest = [box for box in made.boxes if (box.design, box.low, box.high) not in named]
+    rest = [box for box in made.boxes if box.low != box.high or (box.design, box.low) not in named]
     bound = min((box.bound for box in rest if box.bound is not None), default=None)
     if made.others_bound != bound:
         yield "$.others_bound", f"found {made.others_bound!r}, the least of the other boxes is {bound!r}"
 
 
-def _place(spaces: Sequence[Decisions], number: int, box: DesignBox) -> Box:
-    """The positions of the sizes of a box."""
-    if box.design >= len(spaces):
-        raise PlanError(f"$.boxes[{number}].design: found {box.design}, there are {len(spaces)}")
-    decisions = spaces[box.design]
-    ends: list[tuple[int, ...]] = []
-    for end in ("low", "high"):
-        named = getattr(box, end)
-        if list(named) != list(decisions.sizes):
-            raise PlanError(f"$.boxes[{number}].{end}: found {', '.join(named)}, expected {', '.join(decisions.sizes)}")
-        at = []
-        for name, size in named.items():
-            if size not in decisions.sizes[name]:
-                raise PlanError(f"$.boxes[{number}].{end}.{name}: found {size:g}, which is no choice of the design")
-            at.append(decisions.sizes[name].index(size))
-        ends.append(tuple(at))
-    return Box(ends[0], ends[1], box.design)
+def _place(spaces: Sequence[Decisions], design: int, ends: dict[str, dict[str, float]]) -> Box:
+    """The positions of the sizes of a box, of which both ends are given, or of a design, each with where it stands."""
+    for where, end in ends.items():
+        if design >= len(spaces):
+            raise _Wrong(f"{where.rpartition('.')[0]}.design", f"found {design}, there are {len(spaces)}")
+        sizes = spaces[design].sizes
+        if list(end) != list(sizes):
+            raise _Wrong(where, f"found {', '.join(end)}, expected {', '.join(sizes)}")
+        for name, size in end.items():
+            if size not in sizes[name]:
+                raise _Wrong(f"{where}.{name}", f"found {size:g}, which is no choice of the design")
+    places = [tuple(sizes[name].index(size) for name, size in end.items()) for end in ends.values()]
+    return Box(places[0], places[-1], design)
+
+
+def _place_of_box(spaces: Sequence[Decisions], number: int, box: DesignBox) -> Box:
+    where = f"$.boxes[{number}]"
+    return _place(spaces, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
 
 
 def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
-    first, *others = _named(made)
-    try:
-        best = _place(workload.spaces, 0, first)
-    except PlanError as error:
-        return [("$.best", str(error).partition(": ")[2])]
-    for number, (other, alone) in enumerate(zip(made.others, others, strict=True)):
-        try:
-            value = _judged(workload, _place(workload.spaces, 0, alone), other.mapping)
-        except PlanError as error:
-            return [(f"$.others[{number}].best", str(error).partition(": ")[2])]
-        if not math.isclose(other.value, value, rel_tol=SAME):
-            return [(f"$.others[{number}].value", f"found {other.value!r}, the judge says {value!r}")]
+    best = _place(workload.spaces, made.best_design, {"$.best": made.best})
+    for number, other in enumerate(made.others):
+        where = f"$.others[{number}]"
+        place = _place(workload.spaces, other.design, {f"{where}.best": other.best})
+        _valued(workload, place, where, other.mapping, other.value)
     system = workload.system(best)
     if system is None or system != made.result.system:
         return [("$.result.system", "is not what the best design is derived to be")]
-    if made.result.assumptions != workload.resolved(system):
+    if made.result.assumptions != workload.setting(system).assumptions:
         return [("$.result.assumptions", "are not those of $.assumptions on these chips")]
     found = verify(made.result, time_limit)
     return [("$.result", problem) for problem in found.problems] or list(_sensitive(made, workload))
 
 
-def _judged(workload: Workload, box: Box, mapping: Mapping) -> float:
-    """The value of a mapping that calls its graph and its system by their names."""
+def _valued(workload: Workload, box: Box, where: str, mapping: Mapping, value: float) -> None:
+    """Hold the value of a mapping, which calls its graph and its system by their names, against the judge's."""
     system = workload.system(box)
     if system is not None and (mapping.graph, mapping.system) != (workload.graph.name, system.name):
-        raise PlanError(f"mapping: found {mapping.graph!r} on {mapping.system!r}, not {workload.graph.name!r} on it")
-    return workload.judged(box, mapping)
+        why = f"found {mapping.graph!r} on {mapping.system!r}, expected {workload.graph.name!r} on {system.name!r}"
+        raise _Wrong(f"{where}.mapping", why)
+    if not math.isclose(value, again := workload.judged(box, mapping), rel_tol=SAME):
+        raise _Wrong(f"{where}.value", f"found {value!r}, the judge says {again!r}")
 
 
 def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
     """What is wrong with what 10 % more of each budget would buy: derived and judged again."""
-    for number, one in enumerate(made.sensitivity):
+    for number, claim in enumerate(made.sensitivity):
         where = f"$.sensitivity[{number}]"
-        design, more = raised(made.designs[made.best_design], one.budget)
-        if not math.isclose(one.more, more, rel_tol=SAME):
-            yield f"{where}.more", f"found {one.more!r}, expected {more!r}"
+        design, more = raised(made.designs[made.best_design], claim.budget)
+        if not math.isclose(claim.more, more, rel_tol=SAME):
+            yield f"{where}.more", f"found {claim.more!r}, expected {more!r}"
             continue
         space = Decisions(design)
-        try:
-            box = _place([space], 0, DesignBox(low=one.best, high=one.best, bound=None, stage="solve"))
-        except PlanError as error:
-            yield f"{where}.best", str(error).partition(": ")[2]
-            continue
         alone = Workload((space,), made.graph, made.assumptions, workload.request, made.request.objective)
-        try:
-            value = _judged(alone, box, one.mapping)
-        except PlanError as error:
-            yield f"{where}.mapping", str(error).partition(": ")[2]
-            continue
-        if not math.isclose(one.value, value, rel_tol=SAME):
-            yield f"{where}.value", f"found {one.value!r}, the judge says {value!r}"
+        _valued(alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim.mapping, claim.value)
 
 
 def _without_heat(made: Exploration, said: WithoutHeat, workload: Heated) -> list[tuple[str, str]] | None:
     """What is wrong with the design that is best without heat: searched, mapped and judged again; none out of time."""
-    try:
-        box = _place(
-            workload.spaces, 0, DesignBox(design=said.design, low=said.best, high=said.best, bound=None, stage="solve")
-        )
-    except PlanError as error:
-        return [("$.without_heat.best", str(error).partition(": ")[2])]
+    box = _place(workload.spaces, said.design, {"$.without_heat.best": said.best})
     found = without_heat(workload, made.request.gap)
     if found is None or time.perf_counter() > workload.deadline:
         return None
     least = found.predicted
     if made.status != "time_limit" and least < said.predicted * (1 - made.request.gap) * (1 - SAME):
-        return [("$.without_heat.best", f"found {said.predicted!r} s, {least!r} s can be had: {_words(found.best)}")]
+        sizes = ", ".join(f"{name} {size:g}" for name, size in found.best.items())
+        return [("$.without_heat.best", f"found {said.predicted!r} s, {least!r} s can be had: {sizes}")]
     if (found.design, found.best) != (said.design, said.best):  # where time was up others were looked at
         found = without_heat(replace(workload, within=(box,)), made.request.gap)
     if found is None or time.perf_counter() > workload.deadline:
@@ -285,14 +264,10 @@ def _same(one: float | None, other: float | None) -> bool:
     return one == other if one is None or other is None else math.isclose(one, other, rel_tol=SAME)
 
 
-def _words(sizes: dict[str, float]) -> str:
-    return ", ".join(f"{name} {size:g}" for name, size in sizes.items())
-
-
 def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
     """What is wrong with the bound of a box: bounded by all stages up to the one that shows it."""
     claimed = math.inf if box.bound is None else box.bound
-    place, shown = _place(workload.spaces, number, box), 0.0
+    place, shown = _place_of_box(workload.spaces, number, box), 0.0
     for stage in workload.stages:
         try:
             # a limit a little above what is claimed: what is not below it is shown

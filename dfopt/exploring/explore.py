@@ -331,6 +331,5 @@ def _box(workload: Workload, leaf: Leaf[Box]) -> DesignBox:
             "low": decisions.named(leaf.box.low),
             "high": decisions.named(leaf.box.high),
             "bound": leaf.bound if np.isfinite(leaf.bound) else None,
-            "stage": leaf.stage,
         }
     )

@@ -223,7 +223,7 @@ class Heated(Workload):
         if (box, rung.share) not in self._heat:
             system = self.system(box)
             assert system is not None
-            setting = self._setting(slower(system, rung.share, box.single))
+            setting = self.setting(slower(system, rung.share, box.single))
             bounds, least = PlanBounds(setting), math.inf
             for plan in self._plans:
                 seconds = bounds.seconds(setting.under(plan))
@@ -256,7 +256,7 @@ class Heated(Workload):
         if (box, -1.0) not in self._heat:
             system, rungs = self.system(box), self._rungs(box)
             assert system is not None
-            whole = PlanBounds(self._setting(slower(system, 1.0)))
+            whole = PlanBounds(self.setting(slower(system, 1.0)))
             chip = system.chip.model_copy(
                 update={
                     "sram": system.chip.sram.model_copy(update={"bandwidth": None}),
@@ -264,7 +264,7 @@ class Heated(Workload):
                 }
             )
             alone = system.model_copy(update={"chip": chip})
-            compute = [PlanBounds(self._setting(slower(alone, rung.share))) for rung in rungs]
+            compute = [PlanBounds(self.setting(slower(alone, rung.share))) for rung in rungs]
             least = math.inf
             for plan in self._plans:
                 seconds = whole.seconds(whole.setting.under(plan))

@@ -24,6 +24,7 @@ from dfopt.documents.exploration import ObjectiveName
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
+from dfopt.documents.question import Question
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
@@ -35,9 +36,7 @@ from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.descent import downhill, smallest
 from dfopt.judge import evaluate
 from dfopt.physics.cost import SystemCost, system_cost
-from dfopt.physics.library import as_computed
 from dfopt.physics.merits import MERITS, Merit
-from dfopt.physics.pipeline import resolve
 from dfopt.physics.work import flop_of_step
 from dfopt.processes.executor import Processes
 from dfopt.processes.packing import pack
@@ -236,7 +235,7 @@ class Workload:
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
-            tables = PlanBounds(self._setting(system)).tables(self._plans)
+            tables = PlanBounds(self.setting(system)).tables(self._plans)
             lows = [float(one.seconds()[one.used_i <= 1.0].min(initial=math.inf)) for one in tables]
             self._planned[key] = min(lows, default=math.inf)
             self._unfit = self._unfit if self._planned[key] < math.inf else system
@@ -300,7 +299,8 @@ class Workload:
             self.refused = self.refused or known["refused"]
             result = Result.from_data(known["result"]) if known["result"] else None
             return (math.inf if known["bound"] is None else known["bound"]), result
-        made = bounded(self.graph, system, self._timed(self._asked(system, cutoff)), self.assumptions)
+        documents = {"graph": self.graph, "system": system, "assumptions": self.assumptions}
+        made = bounded(Question(**documents, options=self._timed(self._asked(system, cutoff))))
         return self._keep(system, cutoff, made)
 
     def _asked(self, system: System, cutoff: float) -> Request:
@@ -343,14 +343,10 @@ class Workload:
     def _task(self, key: str, system: System, cutoff: float) -> dict[str, Any]:
         """A solve for a process."""
         request = self._timed(self._asked(system, cutoff))
-        return {
-            "cell": key,
-            "graph": self._packed,
-            "system": system.to_data(),
-            "assumptions": self.assumptions.to_data(),
-            "request": request.model_dump(mode="json"),
-            "options": {"time_limit": request.time_limit},  # after twice which the process is ended
-        }
+        documents = {"graphs": self._packed, "system": system.to_data(), "assumptions": self.assumptions.to_data()}
+        asked = {**documents, "options": request.said(), "seed": request.seed}
+        # after twice the time limit the process is ended
+        return {"cell": key, "asked": asked, "bounded": True, "options": {"time_limit": request.time_limit}}
 
     @cached_property
     def _packed(self) -> str:
@@ -362,14 +358,9 @@ class Workload:
         documents = {"graph": self.graph, "system": system, "assumptions": self.assumptions}
         return digest_of({**asked, **{name: document.digest() for name, document in documents.items()}})
 
-    def resolved(self, system: System) -> Assumptions:
-        """The assumptions with what they leave to the chips."""
-        chip = system.chip
-        return resolve(self.assumptions, chip.execution, chip.compute_utilization, chip.reserved(self.graph.trains))
-
-    def _setting(self, system: System) -> Setting:
-        resolved = self.resolved(system)
-        return Setting(as_computed(self.graph, resolved), system, resolved)
+    def setting(self, system: System) -> Setting:
+        """The workload on a system."""
+        return Setting.resolved(self.graph, system, self.assumptions)
 
     @cached_property
     def _plans(self) -> list[Plan]:
@@ -379,7 +370,7 @@ class Workload:
             return []
         if self.request.offload is not None:
             raise PlanError("offload: found beside designs, whose memories have no bounds with it; use place")
-        return asked_plans(self.graph, system, self.request, self._setting(system).assumptions)[0]
+        return asked_plans(self.graph, system, self.request, self.setting(system).assumptions)[0]
 
     @cached_property
     def _flop(self) -> float:

@@ -74,11 +74,7 @@ class Pieces:
         self.masks = [mask for mask, one in zip(masks, fits, strict=True) if one]
         self.time, found = self.sides.max(axis=0), [(*self._least(side), side) for side in self.sides]
         self.low, self.value, _, self.side = max(found, key=lambda one: one[0])
-        (
-            self.high,
-            _,
-            chosen,
-        ) = self._least(self.time)
+        (self.high, _, chosen) = self._least(self.time)
         self.blocks = [self.masks[p] for p in chosen]
 
     def _parts(self, mask: int) -> Iterator[int]:

@@ -158,11 +158,7 @@ def _partitions(
                 network_s=seconds["network"],
                 sram_s=seconds.get("sram"),
                 time_s=pipeline.partition_time(
-                    seconds["compute"],
-                    seconds["memory"],
-                    seconds["network"],
-                    case.assume.overlap,
-                    seconds.get("sram"),
+                    seconds["compute"], seconds["memory"], seconds["network"], case.assume.overlap, seconds.get("sram")
                 ),
                 bound_by=max(seconds, key=lambda term: seconds[term]),
                 flop=flop,
@@ -239,13 +235,7 @@ def _cycles(case: Case, one: Placed) -> float:
     elif kernel.streamed == "k":
         inner = -(-inner // case.tile_count)
     tiles, cycles = chips.cycle_menu(
-        rows,
-        columns,
-        inner,
-        lanes=chip.lanes,
-        stages=chip.stages,
-        tiles=chip.tiles,
-        simd=kernel.op == "elementwise",
+        rows, columns, inner, lanes=chip.lanes, stages=chip.stages, tiles=chip.tiles, simd=kernel.op == "elementwise"
     )
     # More tiles than the chip has are a broken limit, not an error: the menu then ends at the chip's.
     return steps * int(cycles[tiles <= one.tiles].min()) * ops.work_share(kernel)

@@ -126,13 +126,7 @@ class Model:
                 raise ValueError(f"{label}: NaN or infinite coefficient")
             yield label, used, index[used], values
 
-    def rows(
-        self,
-        name: str,
-        terms: Sequence[Term],
-        lower: ArrayLike = -math.inf,
-        upper: ArrayLike = math.inf,
-    ) -> None:
+    def rows(self, name: str, terms: Sequence[Term], lower: ArrayLike = -math.inf, upper: ArrayLike = math.inf) -> None:
         """Add one block of constraints ``lower <= sum of terms <= upper``.
 
         Parameters

@@ -28,11 +28,7 @@ _ROUNDING = 1e-12
 
 
 def efficiency_share(
-    rows: Sequence[EfficiencyRow],
-    simd: ArrayLike,
-    flop: ArrayLike,
-    extents: ArrayLike,
-    op: ArrayLike | None = None,
+    rows: Sequence[EfficiencyRow], simd: ArrayLike, flop: ArrayLike, extents: ArrayLike, op: ArrayLike | None = None
 ) -> NDArray[np.float64]:
     """Share of the chip's peak that each shard sustains: that of the first row whose conditions it meets.
 

@@ -12,22 +12,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
+from dfopt.documents.score import Score
 from dfopt.documents.system import System
 from dfopt.documents.tokens import asked, sequences_of
 from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError
 from dfopt.processes.packing import unpack
 
-__all__ = ["Bounded", "bounded", "main", "solve"]
+__all__ = ["Bounded", "asked_of", "bounded", "judged_figures", "main", "solve"]
 
 _STATUS = {Infeasible: "infeasible", NoSolution: "no_solution"}
 # Of the score: what the frame needs. The whole result is written only where it was asked for.
@@ -47,22 +48,25 @@ _PHYSICAL = {
 def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     """Solve one cell; whatever goes wrong becomes a record too.
 
-    A task has ``cell`` (its key), ``graph``, ``system`` and ``assumptions``, packed or as the data of documents,
-    ``options`` and ``seed`` for :func:`dfopt.optimize`, and ``keep``: whether the record has the whole ``result``. A
-    record has ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` or ``message``.
+    A task has ``cell`` (its key), what is ``asked`` (see `asked_of`), and ``keep``: whether the record has the whole
+    ``result``. A record has ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` and ``mapping`` or
+    ``message``.
 
     Examples
     --------
-    >>> solve({"cell": "c0ffee", "graph": {}})["status"]
+    >>> solve({"cell": "c0ffee", "asked": {}})["status"]
     'failed'
     """
     from dfopt import __version__
+    from dfopt.search import answer
 
     began = time.perf_counter()
     record: dict[str, Any] = {"cell": task["cell"]}
     try:
-        result = _answered(task)
-        record |= {"status": result.status, "figures": _figures(result)}
+        question, others = asked_of(task["asked"])
+        result = answer(question, variants=others).result
+        record |= {"status": result.status, "figures": _figures(result), "mapping": result.mapping.to_data()}
+        record |= {} if result.graph.variant is None else {"variant": result.graph.variant}
         if task.get("keep"):
             record["result"] = result.to_data()
     except Exception as error:  # a bug or a lack of memory in one cell must not end the others
@@ -72,21 +76,17 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "seconds": time.perf_counter() - began, "dfopt": __version__}
 
 
-def _answered(task: Mapping[str, Any]) -> Result:
-    from dfopt.search import answer, optimize
+def asked_of(data: Mapping[str, Any], **changes: Any) -> tuple[Question, Sequence[Graph]]:
+    """The question of a cell with its documents, and the other ways to draw its graph.
 
-    system = unpack(System, task["system"], "system")
-    assumptions = unpack(Assumptions, task["assumptions"], "assumptions")
-    if "largest" in task:
-        question = Question.from_data(task["largest"]).changed(options={"seed": task["seed"]})
-        documents = {"system": system, "assumptions": assumptions, "set": {}}  # the changes are in them
-        return answer(question.model_copy(update=documents), folder=Path(task["folder"])).result
-    options: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in task["options"].items()
-    }
-    variants = [unpack(Graph, text, "graph") for text in task.get("variants", ())]
-    graph = unpack(Graph, task["graph"], "graph")
-    return optimize(graph, system, assumptions=assumptions, variants=variants, **{**options, "seed": task["seed"]})
+    Its data are ``system`` and ``assumptions``, ``options`` with ``seed``, and ``graphs``, all packed or the data of
+    documents; or, where the largest batch is asked for, the name of the ``graph`` with its ``parameters``.
+    """
+    (system,), (assumptions,) = (unpack(kind, data.get(kind.__name__.lower(), {})) for kind in (System, Assumptions))
+    graph, *others = unpack(Graph, data["graphs"], "graph") if "graphs" in data else (data["graph"],)
+    options = Request.of(**{**data["options"], "seed": data["seed"], **changes})
+    documents = {"graph": graph, "system": system, "assumptions": assumptions}
+    return Question(**documents, parameters=data.get("parameters", {}), options=options), others
 
 
 class Bounded(NamedTuple):
@@ -101,12 +101,12 @@ class Bounded(NamedTuple):
     refused: str = ""
 
 
-def bounded(graph: Graph, system: System, request: Request, assumptions: Assumptions) -> Bounded:
-    """Solve, and take what is infeasible or out of time for an answer too."""
-    from dfopt.search import optimize
+def bounded(question: Question, others: Sequence[Graph] = ()) -> Bounded:
+    """Answer a question, and take what is infeasible or out of time for an answer too."""
+    from dfopt.search import answer
 
     try:
-        result = optimize(graph, system, request, assumptions=assumptions)
+        result = answer(question, variants=others).result
     except (Infeasible, PlanError) as error:
         return Bounded("infeasible", math.inf, refused=str(error).removeprefix("infeasible: "))
     except NoSolution as error:
@@ -115,12 +115,10 @@ def bounded(graph: Graph, system: System, request: Request, assumptions: Assumpt
 
 
 def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a task with a ``request``, as `Bounded` has it; whatever goes wrong is its ``message``."""
+    """The answer to a task that is to be ``bounded``, as `Bounded` has it; whatever goes wrong is its ``message``."""
     answer: dict[str, Any] = {"cell": task["cell"]}
     try:
-        graph, system = unpack(Graph, task["graph"], "graph"), unpack(System, task["system"], "system")
-        request = Request.model_validate(task["request"])
-        told = bounded(graph, system, request, unpack(Assumptions, task["assumptions"], "assumptions"))
+        told = bounded(*asked_of(task["asked"]))
     except Exception as error:  # told where it was asked for
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
         return {**answer, "status": "failed", "message": message}
@@ -130,24 +128,27 @@ def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _figures(result: Result) -> dict[str, Any]:
-    score, physical = result.score, result.score.physical
+    bounds = {"gap": result.gap, "bound_s": result.bound}
+    bounds |= {"level_gap": result.level_gap, "level_bound_s": result.level_bound}
+    return bounds | judged_figures(result.score, result.plan, result.graph, result.system)
+
+
+def judged_figures(score: Score, plan: Plan, graph: Graph, system: System) -> dict[str, Any]:
+    """What a record says of a mapping that was judged, by the columns of a frame."""
+    physical = score.physical
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     mine = [part for part in score.partitions if part.stage in slowest.holds]
     found = {
-        "gap": result.gap,
-        "bound_s": result.bound,
-        "level_gap": result.level_gap,
-        "level_bound_s": result.level_bound,
-        "plan": result.plan.to_data(),
+        "plan": plan.to_data(),
         "partitions": len(mine),
         "layer_compute_s": sum(part.compute_s for part in mine),
         "layer_memory_s": sum(part.memory_s for part in mine),
         "layer_network_s": sum(part.network_s for part in mine),
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
         **{name: getattr(score, name) for name in _FIGURES},
-        **asked(result.graph),
-        "tokens_per_s_per_chip": score.tokens_per_s / result.system.chips,
-        "tokens_per_s_per_sequence": (score.produced_tokens_per_s or score.tokens_per_s) / sequences_of(result.graph),
+        **asked(graph),
+        "tokens_per_s_per_chip": score.tokens_per_s / system.chips,
+        "tokens_per_s_per_sequence": (score.produced_tokens_per_s or score.tokens_per_s) / sequences_of(graph),
         **({} if (made := score.produced_tokens_per_s) is None else {"produced_tokens_per_s": made}),
     }
     if physical is not None:
@@ -173,7 +174,7 @@ def main() -> None:
 
     while True:
         task = json.loads(tasks.get())
-        answer = _bounded(task) if "request" in task else solve(task)
+        answer = _bounded(task) if task.get("bounded") else solve(task)
         answers.write(json.dumps(answer, allow_nan=False) + "\n")
         answers.flush()
 

@@ -278,7 +278,7 @@ class Search:
         self._note(plan, variant, status=status, note=str(error.report))
 
     def _finish(self, variant: Prepared) -> None:
-        plan, started = variant.plan, time.perf_counter()
+        plan = variant.plan
         try:
             with interruptible():
                 outcome = finish(variant, self.options, self.incumbent)
@@ -293,20 +293,19 @@ class Search:
             self.stop()
             self._skip(plan, variant, np.inf)
             return
-        spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "solves": outcome.records}
         # where the sharding is not proven to be the best of its level, nothing is proven per level
         proven = outcome.bound if variant.sharding_proven else 0.0
         if isinstance(outcome, Pruned):
             status = "pruned_per_level" if variant.sharding_proven else "limit"
-            self._note(plan, variant, status=status, level_bound=proven, note=outcome.note, **spent)
+            self._note(plan, variant, status=status, level_bound=proven, note=outcome.note, solves=outcome.records)
             return
         if outcome.interrupted:
             self.stop()
         value, (status, note) = outcome.value, ("limit", LIMIT) if outcome.limited else ("solved", "")
         level = min(max(self.bounds[plan], proven), value)
         self.bounds[plan] = min(self.bounds[plan], value)
-        gap = (value - level) / value
-        self._note(plan, variant, status=status, level_bound=level, value=value, gap=gap, note=note, **spent)
+        gap, solves = (value - level) / value, outcome.records
+        self._note(plan, variant, status=status, level_bound=level, value=value, gap=gap, note=note, solves=solves)
         self.accept(outcome)
 
     def accept(self, outcome: Solved) -> None:

@@ -175,7 +175,6 @@ class JointSearch(KnownSearch):
             if isinstance(entry.what, Plan) and np.isfinite(self.units[unit].value):
                 self.units[unit].agreed |= self.families.agreed(entry.what)
             return
-        began = time.perf_counter()
         try:
             try:
                 with interruptible():
@@ -185,8 +184,6 @@ class JointSearch(KnownSearch):
         except KeyboardInterrupt:
             self.stop()
             self._give_up(unit, entry.bound, late=True)
-        if unit in self.units:
-            self.units[unit].seconds += time.perf_counter() - began
 
     def _interrupted(self, entry: Entry, unit: Unit) -> None:
         """A step that took more than its share of the time: again when nothing else is left, or never."""

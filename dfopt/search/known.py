@@ -218,11 +218,7 @@ class KnownSearch(Search):
     def _told(self, unit: Unit, found: Found) -> None:
         """The record of a plan and tile count."""
         plan, tiles = unit
-        fields: dict[str, Any] = {
-            "solves": found.solves,
-            "seconds": found.seconds,
-            "agreed": tuple(sorted(found.agreed)),
-        }
+        fields: dict[str, Any] = {"solves": found.solves, "agreed": tuple(sorted(found.agreed))}
         if np.isinf(min(found.value, found.low)):
             note = found.note or refusal(self.setting.under(plan), self.options, self.memo)
             self.reasons.append(f"{plan.label}: {note}")

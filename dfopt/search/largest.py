@@ -22,8 +22,6 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.interrupts import now
-from dfopt.physics.library import as_computed
-from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS, capacities, usable
 from dfopt.questions import Draw, Resolved
 from dfopt.search.optimization import search
@@ -175,15 +173,12 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> I
     if asked.offload is not None:
         raise PlanError("offload: found beside the largest batch, of which nothing says what lies where; use place")
     copies = [asked.on_axes["dp"]] if asked.on_axes.get("dp") else divisors(system.chips)
-    least, chip = draw(1, 1), system.chip
-    several = may_share(least, asked)
-    resolved = resolve(chosen, chip.execution, chip.compute_utilization, chip.reserved(least.trains))
+    several = may_share(draw(1, 1), asked)
     for count in copies:
         each = system.chips // count if several else 1  # whatever the degree, its chips have as many each
-        pair = (as_computed(draw(count * n * each, n * each), resolved) for n in (1, 2))
-        one, two = (Setting(graph, system, resolved) for graph in pair)
+        one, two = (Setting.resolved(draw(count * n * each, n * each), system, chosen) for n in (1, 2))
         try:
-            legal, _ = asked_plans(one.graph, system, asked, resolved)
+            legal, _ = asked_plans(one.graph, system, asked, one.assumptions)
         except PlanError:  # no plan has so many copies
             continue
         bounds = PlanBounds(one), PlanBounds(two)

@@ -15,9 +15,9 @@ from dfopt.errors import DfoptError, DocumentError, NotInZoo, shown
 from dfopt.library import load_system
 from dfopt.machines.calibrations import assumed_on
 from dfopt.physics.library import as_computed
-from dfopt.physics.pipeline import resolve
 from dfopt.questions import Resolver
 from dfopt.search.claims import differences
+from dfopt.setting.instance import Setting
 
 __all__ = ["Names", "names_of"]
 
@@ -44,9 +44,6 @@ def names_of(result: Result, today: bool) -> Names:
         Whether this version of dfopt made it: of another one the zoo may have been another.
     """
     names = Names([], [], [])
-    for what, document in (("graph", result.graph), ("system", result.system)):
-        if (claimed := getattr(result.mapping, what)) != document.name:
-            names.problems.append(f"$.mapping.{what}: the file says {claimed!r}, recomputed {document.name!r}")
     question = result.question
     unnamed = [what for what in _NAMED if question is None or getattr(question, what) is None]
     names.notes.extend(_like_the_zoo(result, unnamed))
@@ -115,8 +112,7 @@ def _uncalibrated(system: System, unnamed: Sequence[str]) -> System:
 
 
 def _as_assumed(result: Result, assumptions: Any) -> Any:
-    chip = result.system.chip
-    return resolve(assumptions, chip.execution, chip.compute_utilization, chip.reserved(result.graph.trains))
+    return Setting.resolved(result.graph, result.system, assumptions).assumptions
 
 
 def _unlike(what: str, name: str, named: Document | None, here: Document | None) -> Iterator[tuple[str, str]]:
@@ -162,5 +158,4 @@ def _like_the_zoo(result: Result, unnamed: Sequence[str]) -> Iterator[str]:
     except DfoptError:
         yield f"$.assumptions: {shown(profile)} is no profile"
         return
-    for _, unlike in _unlike("assumptions", f"the profile {profile}", chosen, result.assumptions):
-        yield unlike
+    yield from (line for _, line in _unlike("assumptions", f"the profile {profile}", chosen, result.assumptions))

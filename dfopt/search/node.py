@@ -73,7 +73,6 @@ class Found:
     every: float = np.inf
     value: float = np.inf
     solves: tuple[SolveRecord, ...] = ()
-    seconds: float = 0.0
     note: str = ""
     late: bool = False  # something was given up because the time was
     wide: bool = False  # something was given up because its down-sets are too many

@@ -15,8 +15,6 @@ from dfopt.errors import DfoptError, NoSolution
 from dfopt.interrupts import FIRST_AFTER, LIMIT, SIGNALS, cause, interruptible, wall_limit
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
-from dfopt.physics.library import as_computed
-from dfopt.physics.pipeline import resolve
 from dfopt.questions import Resolved
 from dfopt.search.assembling import assemble, left_open
 from dfopt.search.branching import Search, failure_of
@@ -38,10 +36,7 @@ _SENSITIVITY = 0.05, 1.0  # of the time, and seconds at most, that are kept for 
 
 
 def search(
-    resolved: Resolved,
-    began: float,
-    progress: Callable[[Progress], None] | None = None,
-    variants: Sequence[Graph] = (),
+    resolved: Resolved, began: float, progress: Callable[[Progress], None] | None = None, variants: Sequence[Graph] = ()
 ) -> Result:
     """Find, prove and judge the fastest mapping: the answer to a question whose names are looked up.
 
@@ -53,7 +48,6 @@ def search(
     PlanError, Infeasible, NoSolution, SolverFailure, ScoreMismatch
         See :mod:`dfopt.errors`.
     """
-    graph, *ways = resolved.graphs
     system = resolved.system
     request = resolved.request.model_copy(update={"solver": check_solver(resolved.request.solver)})
     aware = request.heat == "aware"
@@ -63,11 +57,9 @@ def search(
         system = needs_stack(system, None)
     if system.stack is not None:
         power_of(system.stack)  # what is wrong with a stack is told before the search
-    variants, chosen = (*ways, *variants), request.assuming(resolved.assumptions)
-    chip, reserve = system.chip, system.chip.reserved(graph.trains)
-    rules = resolve(chosen, chip.execution, chip.compute_utilization, reserve)
-    graph, *variants = (as_computed(drawn, rules) for drawn in (graph, *variants))
-    setting = Setting(graph, system, rules)
+    chosen = request.assuming(resolved.assumptions)
+    setting, *rest = (Setting.resolved(drawn, system, chosen) for drawn in (*resolved.graphs, *variants))
+    graph, variants = setting.graph, [each.graph for each in rest]
     check_variants(graph, variants)
     check(setting, request)
     for other in variants:

@@ -35,21 +35,13 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
         )
         search = Search(Setting(graph, changed, assumptions), budget)
         search.run([best.plan])
-        if search.best is None:
-            continue
         # the winning mapping runs on the better machine too: a search cut short is never below it
         same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
         metric = options.request.objective.metric
-        value = min(search.best.value, judged(same, metric) if same.feasible else float("inf"))
-        proven = not any(record.status in ("limit", "not_reached") for record in search.records)
-        found.append(
-            Sensitivity(
-                resource=resource,
-                value=value,
-                speedup=best.value / value,
-                proven=proven,
-            )
-        )
+        values = [each.value for each in search.found[:1]] + [judged(same, metric)] * same.feasible
+        left = not search.found or any(record.status in ("limit", "not_reached") for record in search.records)
+        if value := min(values, default=0.0):
+            found.append(Sensitivity(resource=resource, value=value, speedup=best.value / value, proven=not left))
     return tuple(found)
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.result import DIFFERENT, OF_EARLIER, Result, Sensitivity, different
+from dfopt.documents.request import Request
+from dfopt.documents.result import DIFFERENT, OF_EARLIER, Result, different
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
@@ -31,7 +31,7 @@ from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
 NOT_CHECKED = (
-    "$.seconds, $.plans[*].seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, the order of $.plans"
+    "$.seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, the order of $.plans"
     " and of equal $.alternatives: how the search went, from which nothing follows",
     "$.provenance: which versions ran; its digests, solver and seed are compared",
     "$.plans[*].value: of plans whose mappings are not in the file",
@@ -39,7 +39,6 @@ NOT_CHECKED = (
 )
 """Fields that no check can hold against anything, and why."""
 
-_WHOLE = "optimal", "optimal_per_level"  # where no interrupt left anything open
 _LEAST_S, _TIMES, _MOST_S = 60.0, 4.0, 3600.0
 
 
@@ -66,12 +65,12 @@ class Verification:
         return not self.problems
 
 
-def seconds_for(result: Result) -> float:
+def seconds_for(spent: float) -> float:
     """Seconds that a check has where nobody says: a minute, or four times what the search took, an hour at most.
 
     Bounds take about as long to show again as they took to find, on a machine as busy as that one was.
     """
-    return min(max(_LEAST_S, _TIMES * result.seconds), _MOST_S)
+    return min(max(_LEAST_S, _TIMES * spent), _MOST_S)
 
 
 def verify(result: Result, time_limit: float | None = None) -> Verification:
@@ -93,35 +92,28 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     """
     from dfopt import __version__
 
-    time_limit = seconds_for(result) if time_limit is None else time_limit
+    time_limit = seconds_for(result.seconds) if time_limit is None else time_limit
     problems = [] if result.seal == result.unsealed_digest() else ["$.seal: the file was changed after it was written"]
     if other := list(_other_inputs(result)):  # what it was found for is not here
         return Verification("wrong", None, (*problems, *other))
     said_before = result.proof.startswith(OF_EARLIER)
     names = names_of(result, today=not said_before and result.provenance.dfopt == __version__)
     problems += [*names.problems, *_contents(result)]
-    try:
-        score = evaluate(result.mapping, result.graph, result.system, result.assumptions)
-    except DfoptError as error:
-        return Verification("wrong", None, (*problems, f"the mapping does not fit graph and system: {error}"))
-    problems += [f"limit broken: {violation}" for violation in score.violations]
+    setting = Setting(result.graph, result.system, result.assumptions)
+    score, wrong = judged_again("$.mapping", result.mapping, setting, result.request, not said_before)
+    problems += wrong
+    if score is None:
+        return Verification("wrong", None, tuple(problems))
     unsaid = {name: None for name in Score.LATER if said_before and getattr(result.score, name) is None}
     problems += differences("$.score", score.model_copy(update=unsaid).to_data(), result.score.to_data())
     value = judged(score, result.request.objective.metric)
-    if not said_before:
-        problems += _tiles("$.mapping", result, result.graph, result.mapping)
-    problems += [
-        f"$.request.objective.limits: {limit.metric} is {value:.6g}, at most {limit.at_most:.6g} was asked for"
-        for limit in result.request.objective.limits
-        if judged(score, limit.metric) > limit.at_most * (1 + PROOF)
-    ]
     problems += _alternatives(result)
     deadline = time.perf_counter() + time_limit
-    more = list(_sensitivities(result, value, deadline))
-    problems += [text for wrong, text in more if wrong]
+    wrong, unsure = _sensitivities(result, value, deadline)
+    problems += wrong
     shown = Plans(result, value, deadline)
     problems += shown.problems
-    gap, level_gap = (_rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
+    gap, level_gap = (rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
     problems += _figures(result, score, value)
     short = []
     for name, claimed, found, why in (
@@ -132,21 +124,20 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
             short.append(f"$.{name}: the file claims {claimed:.3g}, {found:.3g} was shown in {time_limit:g} s ({why})")
         elif claimed < found - PROOF:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
-    unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *(text for wrong, text in more if not wrong), *short]
-    if shown.late:
-        unchecked.append(f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)")
-    if said_before:
-        unchecked.append("$.proof: the words of an earlier version")
-    if result.heat is not None:
-        unchecked.append(
-            "$.heat: that no other partitions, levels and pauses are faster within the limits of the stack"
-        )
+    unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *unsure, *short]
+    unchecked += [f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)"] * shown.late
+    unchecked += ["$.proof: the words of an earlier version"] * said_before
+    interrupted, heated = result.status == "interrupted_with_solution", result.heat is not None
+    unchecked += ["$.status: that it was interrupted and not out of time"] * interrupted
+    unchecked += [
+        "$.heat: that no other partitions, levels and pauses are faster within the limits of the stack"
+    ] * heated
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, value, gap, len(shown.undecided))] if shown.joint else []
     if fixed := ", ".join(result.request.fixed):
         checked.append(f"all mappings in the space ({result.space or 'not counted'}) have {fixed}")
-    words = _words(gap, level_gap, result.heat is not None)
+    words = words_of(gap, level_gap, heated)
     return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
 
 
@@ -154,11 +145,10 @@ def _figures(result: Result, score: Score, value: float) -> Iterator[str]:
     """What the figures and the words of a result, its status among them, do not follow from its records."""
     unlisted = result.apart or ()
     gaps, status, next_best = standing(result.value, result.plans, unlisted, Kept.in_result(result))
-    for name, again in {"value": value, "utilization": score.utilization, **gaps}.items():
-        claimed: float = getattr(result, name)
-        if abs(claimed - again) > SAME * max(abs(again), 1.0):
-            yield f"$.{name}: the file says {claimed!r}, recomputed {again!r}"
-    if result.status != status and not (result.status == "interrupted_with_solution" and status not in _WHOLE):
+    again = {"value": value, "utilization": score.utilization, **gaps}
+    yield from differences("$", again, {name: getattr(result, name) for name in again})
+    ended = result.status == "interrupted_with_solution" and status == "limit_with_solution"
+    if result.status != status and not ended:
         yield f"$.status: the file says {result.status}, its plans say {status}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
     sentence = proof_of(graphs, result.system, result.plans, unlisted, chosen, result.p_max, result.gap, result.request)
@@ -167,12 +157,13 @@ def _figures(result: Result, score: Score, value: float) -> Iterator[str]:
         yield f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}"
 
 
-def _rounded(gap: float) -> float:
+def rounded(gap: float) -> float:
     """A gap, 0 where a bound is shown to within what judge and problems may differ by, and rounded."""
     return 0.0 if gap <= PROOF * (1 + 1e-3) else gap
 
 
-def _words(gap: float, level_gap: float, heat: bool) -> str:
+def words_of(gap: float, level_gap: float, heat: bool = False) -> str:
+    """What was verified, by the gaps that could be."""
     what = " of the bound without heat" if heat else ""
     if gap == 0.0:
         return "verified optimal"
@@ -249,15 +240,36 @@ def _contents(result: Result) -> list[str]:
     return wrong if same else [*wrong, "$.matrices: not those of the mapping"]
 
 
-def _tiles(where: str, result: Result, graph: Graph, mapping: Mapping) -> list[str]:
-    """What of a mapping's tiles is not what a search gives to kernels in these partitions."""
+def judged_again(
+    where: str, mapping: Mapping, setting: Setting, request: Request, kernels: bool = True
+) -> tuple[Score | None, list[str]]:
+    """The score of a mapping, and what is wrong with it: that it does not fit, breaks a limit, or that no search gives
+    its ``kernels`` what it does in these partitions.
+    """
+    graph, system, wrong = setting.graph, setting.system, list[str]()
+    for name, claimed, document in (("graph", mapping.graph, graph), ("system", mapping.system, system)):
+        if claimed != document.name:
+            wrong.append(f"{where}.{name}: the file says {claimed!r}, recomputed {document.name!r}")
     try:
-        ready = prepare_mapping(Setting(graph, result.system, result.assumptions), mapping, Options(result.request))
+        score = evaluate(mapping, graph, system, setting.assumptions)
+    except DfoptError as error:
+        return None, [*wrong, f"{where}: does not fit graph and system: {error}"]
+    wrong += [f"{where}: limit broken: {violation}" for violation in score.violations]
+    for limit in request.objective.limits:
+        if (value := judged(score, limit.metric)) > limit.at_most * (1 + PROOF):
+            wrong.append(f"{where}: {limit.metric} is {value:.6g}, at most {limit.at_most:.6g} was asked for")
+    if not kernels:
+        return score, wrong
+    parts = [part for stage in range(mapping.stages) for part in mapping.partitions(stage)]
+    if setting.assumptions.forward_backward != "halves" and not all(parts):
+        wrong.append(f"{where}.kernels: found a partition without kernels, expected numbers without gaps")
+    try:
+        ready = prepare_mapping(setting, mapping, Options(request))
         again = ready.mapping(np.array([kernel.partition for kernel in mapping.kernels], dtype=np.int64))
     except DfoptError as error:
-        return [f"{where}: {error}"]
-    tiles = [kernel.tiles for kernel in mapping.kernels]
-    return differences(f"{where}.kernels[*].tiles", [kernel.tiles for kernel in again.kernels], tiles)
+        return score, [*wrong, f"{where}: {error}"]
+    given, claims = ([one.model_dump(mode="json") for one in each.kernels] for each in (again, mapping))
+    return score, [*wrong, *differences(f"{where}.kernels", given, claims)]
 
 
 def _alternatives(result: Result) -> list[str]:
@@ -274,15 +286,12 @@ def _alternatives(result: Result) -> list[str]:
         if graph is None:
             wrong.append(f"{where}.microbatch: no graph here has {other.microbatch}")
             continue
-        try:
-            score = evaluate(other.mapping, graph, result.system, result.assumptions)
-        except DfoptError as error:
-            wrong.append(f"{where}.mapping: does not fit graph and system: {error}")
+        setting = Setting(graph, result.system, result.assumptions)
+        kernels = not result.proof.startswith(OF_EARLIER)
+        score, more = judged_again(f"{where}.mapping", other.mapping, setting, result.request, kernels)
+        wrong += more
+        if score is None:
             continue
-        if (other.mapping.graph, other.mapping.system) != (graph.name, result.system.name):
-            wrong.append(f"{where}.mapping: not of {graph.name} on {result.system.name}")
-        wrong += [f"{where}: limit broken: {violation}" for violation in score.violations]
-        wrong += _tiles(f"{where}.mapping", result, graph, other.mapping)
         wrong += differences(f"{where}.value", judged(score, result.request.objective.metric), other.value)
         if other.value < before:
             wrong.append(f"{where}.value: faster than what stands before it")
@@ -293,40 +302,35 @@ def _alternatives(result: Result) -> list[str]:
     return wrong
 
 
-def _sensitivities(result: Result, value: float, deadline: float) -> Iterator[tuple[bool, str]]:
-    """The figures for more of a resource, worked out again: what is wrong with them, or else cannot be checked."""
-    asked, earlier = result.request, result.proof.startswith(OF_EARLIER)
+def _sensitivities(result: Result, value: float, deadline: float) -> tuple[list[str], list[str]]:
+    """What is wrong with the figures for more of a resource, worked out again, and what could not be checked."""
+    problems, unchecked, asked = list[str](), list[str](), result.request
+    earlier = result.proof.startswith(OF_EARLIER)
     if not asked.sensitivity and not earlier:
-        if result.sensitivity:
-            yield True, "$.sensitivity: was not asked for"
-        return
-    again: dict[str, Sensitivity] = {}
-    if not result.heat and not earlier:
-        best = Solved(
-            result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False, False
-        )
-        setting = Setting(result.graph, result.system, result.assumptions)
-        again = {each.resource: each for each in sensitivities(setting, best, Options(asked, deadline))}
+        return ["$.sensitivity: was not asked for"] * bool(result.sensitivity), []
+    best = Solved(result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False, False)
+    setting = Setting(result.graph, result.system, result.assumptions)
+    listed = () if result.heat or earlier else sensitivities(setting, best, Options(asked, deadline))
+    again = {each.resource: each for each in listed}
     claimed = [each.resource for each in result.sensitivity]
     if (order := [name for name in RESOURCES if name in claimed]) != claimed:
-        yield True, f"$.sensitivity: expected {', '.join(order)}, each of them once"
+        problems.append(f"$.sensitivity: expected {', '.join(order)}, each of them once")
     for number, claim in enumerate(result.sensitivity):
-        yield from _compared(result, f"$.sensitivity[{number}]", claim, again.get(claim.resource))
+        where, found = f"$.sensitivity[{number}]", again.get(claim.resource)
+        better = more_of(result.system, claim.resource, 1.1)
+        score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
+        most = judged(score, asked.objective.metric)
+        if score.feasible and claim.value > most * (1 + SAME):
+            problems.append(f"{where}.value: the file says {claim.value!r}, the mapping itself takes {most!r}")
+        if result.heat is None:
+            problems += differences(f"{where}.speedup", result.value / claim.value, claim.speedup)
+        if found is None or not found.proven:
+            unchecked.append(f"$.sensitivity[*].value: that no mapping is better with more {claim.resource}")
+        elif claim.value < found.value * (1 - PROOF) or (claim.proven and claim.value > found.value * (1 + PROOF)):
+            problems.append(f"{where}.value: the file says {claim.value!r}, recomputed {found.value!r}")
+        elif not claim.proven:
+            unchecked.append(f"$.sensitivity[*].proven: more was shown of {claim.resource} than the file says")
     if lacking := [resource for resource in again if resource not in claimed]:
-        yield False, f"$.sensitivity: says nothing of {', '.join(lacking)}"
-
-
-def _compared(result: Result, where: str, claim: Sensitivity, again: Sensitivity | None) -> Iterator[tuple[bool, str]]:
-    metric, better = result.request.objective.metric, more_of(result.system, claim.resource, 1.1)
-    score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
-    if score.feasible and claim.value > judged(score, metric) * (1 + SAME):
-        yield True, f"{where}.value: the file says {claim.value!r}, the mapping itself takes {judged(score, metric)!r}"
-    speedup = result.value / claim.value
-    if abs(claim.speedup - speedup) > SAME * abs(claim.speedup) and result.heat is None:
-        yield True, f"{where}.speedup: the file says {claim.speedup!r}, recomputed {speedup!r}"
-    if again is None or not again.proven:
-        yield False, f"$.sensitivity[*].value: that no mapping is better with more {claim.resource}"
-    elif claim.value < again.value * (1 - PROOF) or (claim.proven and claim.value > again.value * (1 + PROOF)):
-        yield True, f"{where}.value: the file says {claim.value!r}, recomputed {again.value!r}"
-    elif not claim.proven:
-        yield False, f"$.sensitivity[*].proven: more was shown of {claim.resource} than the file says"
+        short = result.missing or result.status == "interrupted_with_solution"
+        (unchecked if short else problems).append(f"$.sensitivity: says nothing of {', '.join(lacking)}")
+    return problems, unchecked

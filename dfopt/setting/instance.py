@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +28,10 @@ from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.copies import exchanged
 from dfopt.physics.dtypes import rate
 from dfopt.physics.fill import Line, line_of
+from dfopt.physics.library import as_computed
 from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 from dfopt.physics.operands import adding
+from dfopt.physics.pipeline import resolve
 from dfopt.physics.tiled import beside_s, spread_s, usage_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
@@ -48,6 +50,13 @@ class Setting:
     system: System
     assumptions: Assumptions
     of: Graph | None = None
+
+    @classmethod
+    def resolved(cls, graph: Graph, system: System, assumptions: Assumptions) -> Self:
+        """A setting under assumptions with what they leave to the chips, and the graph as it is computed then."""
+        chip = system.chip
+        rules = resolve(assumptions, chip.execution, chip.compute_utilization, chip.reserved(graph.trains))
+        return cls(as_computed(graph, rules), system, rules)
 
     @property
     def model(self) -> Graph:

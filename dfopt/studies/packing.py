@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from dfopt.documents.base import Document
+from dfopt.documents.zoo import beside
 from dfopt.processes.packing import Task, pack
 from dfopt.studies.cells import Cell
 
@@ -17,28 +20,28 @@ class Tasks(Sequence[Task]):
     With ``keep`` the answers have the whole result document, not only its figures. ``folder``: where paths start.
     """
 
-    def __init__(self, cells: Sequence[Cell], keep: bool = False, folder: str = ".") -> None:
-        self.cells, self.keep, self.folder = cells, keep, folder
+    def __init__(self, cells: Sequence[Cell], keep: bool = False, folder: Path | None = None) -> None:
+        self.cells, self.keep, self.folder = cells, keep, (folder or Path()).absolute()
         self._packed: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self.cells)
 
     def __getitem__(self, at: int) -> Task:  # type: ignore[override]  # nobody takes a slice
-        cell = self.cells[at]
-        return {
-            "cell": cell.key,
-            "graph": self._once(cell.graph),
-            "variants": [self._once(graph) for graph in cell.graphs[1:]],
-            "system": self._once(cell.system),
-            "assumptions": self._once(cell.assumptions),
-            "options": cell.options.model_dump(),
-            "seed": cell.seed,
-            "keep": self.keep,
-            **({} if cell.largest is None else {"largest": cell.largest.named().to_data(), "folder": self.folder}),
-        }
+        cell, ends = self.cells[at], {"time_limit": self.cells[at].options.time_limit}
+        return {"cell": cell.key, "asked": self.asked(cell), "keep": self.keep, "options": ends}
 
-    def _once(self, document: Document) -> str:
-        if id(document) not in self._packed:  # the cells keep it alive, so its id stays its own
-            self._packed[id(document)] = pack(document)
-        return self._packed[id(document)]
+    def asked(self, cell: Cell) -> dict[str, Any]:
+        """All that the solve of a cell depends on."""
+        if (question := cell.largest) is None:
+            workload: dict[str, Any] = {"graphs": self._once(cell.graphs)}
+        else:
+            path = beside("graphs", self.folder, str(question.graph))
+            workload = {"graph": str(path), "parameters": question.parameters}
+        documents = {"system": self._once([cell.system]), "assumptions": self._once([cell.assumptions])}
+        return {**workload, **documents, "options": cell.options.said(), "seed": cell.seed}
+
+    def _once(self, documents: Sequence[Document]) -> str:
+        if (key := id(documents[0])) not in self._packed:  # the cells keep it alive, so its id stays its own
+            self._packed[key] = pack(*documents)
+        return self._packed[key]

@@ -111,6 +111,7 @@ def sweep(
             mine = share.share(wanted)
             wanted = {key: cell for key, cell in wanted.items() if key in mine}
         todo = [cell for key, cell in wanted.items() if _is_open(key, records.get(key), retry, kept)]
+        tasks = Tasks(todo, kept is not None, folder)
         left = {cell.key for cell in todo}
         if progress is not None and hasattr(progress, "resumed"):
             progress.resumed([records[key] for key in wanted if key not in left])
@@ -122,7 +123,7 @@ def sweep(
             if key not in left:  # an executor may be told twice; a cell is done once
                 return
             cell = wanted[key]
-            record = {**answer, "study": document.name, "axes": dict(cell.axes)}
+            record = {**answer, "study": document.name, "axes": dict(cell.axes), "asked": tasks.asked(cell)}
             record |= {} if cell.calibration is None else {"calibrated_by": cell.calibration}
             result = record.pop("result", None)
             if kept is not None and result is not None:
@@ -133,7 +134,7 @@ def sweep(
             records[key] = record
             tell(len(wanted) - len(left), len(wanted), record)
 
-        ended = chosen.run(Tasks(todo, kept is not None, str(folder.absolute())), take) if todo else ""
+        ended = chosen.run(tasks, take) if todo else ""
     # Ctrl-C may come between the writing of a record and its entry in the table: the file knows
     known = read_records(store) if ended and store is not None else records
     notes += [ended] if ended and ended != INTERRUPTED else []

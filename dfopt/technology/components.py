@@ -14,16 +14,7 @@ from typing import NamedTuple
 
 from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, SramLevel
 from dfopt.technology.arithmetic import TINY, Numbers, arithmetic_of
-from dfopt.technology.operating import (
-    AREA,
-    OFF,
-    PACKAGE_AREA,
-    PERIMETER,
-    PORTS,
-    POWER,
-    V_MIN,
-    operating,
-)
+from dfopt.technology.operating import AREA, OFF, PACKAGE_AREA, PERIMETER, PORTS, POWER, V_MIN, operating
 from dfopt.technology.rules import Rules
 from dfopt.technology.voltage import power_share, speed
 

@@ -85,7 +85,7 @@ def test_forged_sensitivities_are_caught(made: Exploration) -> None:
     for update, says in (
         ({"value": first.value * 0.9}, r"\$.sensitivity\[0\].value: found .*, the judge says"),
         ({"more": 81.0}, r"\$.sensitivity\[0\].more: found 81.0, expected 80.0"),
-        ({"best": {**first.best, "dram": 3.5}}, r"\$.sensitivity\[0\].best: found 3.5, which is no choice"),
+        ({"best": {**first.best, "dram": 3.5}}, r"\$.sensitivity\[0\].best.dram: found 3.5, which is no choice"),
         ({"budget": "power"}, r"\$.sensitivity: found power, package, power, edge, expected area"),
     ):
         forged = made.model_copy(update={"sensitivity": (first.model_copy(update=update), *rest)}).sealed()

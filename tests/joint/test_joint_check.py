@@ -429,7 +429,7 @@ def test_what_there_is_no_time_to_show_is_not_called_wrong() -> None:
     assert any(one.startswith("$.gap: the file claims 0, ") and "in 0 s" in one for one in found.unchecked)
     assert any("bounds of 2 plans (" in one for one in found.unchecked)
     assert any("0 s were too short" in one and "--time-limit" in one for one in found.unchecked)
-    assert [seconds_for(result.model_copy(update={"seconds": s})) for s in (1.0, 100.0, 1e4)] == [60.0, 400.0, 3600.0]
+    assert [seconds_for(s) for s in (1.0, 100.0, 1e4)] == [60.0, 400.0, 3600.0]
     assert verdict(result, "library.json", 0.0).startswith("verified within")
     assert verify(result).verdict == "verified optimal"
 

@@ -20,6 +20,7 @@ from dfopt.errors import DocumentError, PlanError
 from dfopt.processes.worker import solve
 from dfopt.show.grid import print_to
 from dfopt.studies.cells import expand
+from dfopt.studies.packing import Tasks
 from dfopt.studies.runs import Runs
 
 PRICES = {
@@ -33,13 +34,7 @@ PRICES = {
 
 
 def record(cell: Any) -> dict[str, Any]:
-    return solve(
-        {
-            "cell": cell.key, "graph": cell.graph.to_data(), "system": cell.system.to_data(),
-            "variants": [graph.to_data() for graph in cell.graphs[1:]],
-            "assumptions": cell.assumptions.to_data(), "options": cell.options.model_dump(), "seed": 0,
-        }
-    )  # fmt: skip
+    return solve(Tasks([cell])[0])
 
 
 def test_figures_are_those_of_a_single_solve() -> None:

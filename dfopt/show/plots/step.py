@@ -68,11 +68,7 @@ def step(*results: Result, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(len(results)), several if len(results) > 1 else ["step"])
     ax.set(xlim=(0, 1.13 * max(ends)), ylim=(len(results) - 0.5, -0.5), xlabel=f"time of a step ({unit})")
     title = several[0].replace("\n", ", ") if len(results) == 1 else "Parts of a step"
-    head(
-        ax,
-        title,
-        [patch(PARTS[name]) for name in shown],
-    )
+    head(ax, title, [patch(PARTS[name]) for name in shown])
     return ax
 
 

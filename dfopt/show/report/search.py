@@ -64,7 +64,7 @@ def _plans(result: Result) -> Html:
     ordered = sorted(result.plans, key=_order)
     tiled = any(plan.tile_count is not None for plan in ordered)
     columns = ["plan", "microbatches", *(["tiles of the stream"] if tiled else []), "status", "step time",
-               "bound per level", "bound", "against the best", "gap per level", "solved in", "note"]  # fmt: skip
+               "bound per level", "bound", "against the best", "gap per level", "note"]  # fmt: skip
     best = result.value
     rows: list[Sequence[object]] = []
     for plan in ordered[:_MOST]:
@@ -75,8 +75,7 @@ def _plans(result: Result) -> Html:
         rows.append([
             plan.plan.label, plan.plan.microbatches, *([plan.tile_count] if tiled else []),
             mark("chosen", "good") if chosen else STATES[plan.status],
-            _time(plan.value), _time(plan.level_bound), _time(plan.bound), ratio, _gap(plan.gap),
-            Cell(show_unit(plan.seconds, "time", 3), plan.seconds), plan.note,
+            _time(plan.value), _time(plan.level_bound), _time(plan.bound), ratio, _gap(plan.gap), plan.note,
         ])  # fmt: skip
     left = Counter(STATES[plan.status] for plan in ordered[_MOST:])
     words = ", ".join(f"{count} {status}" for status, count in left.most_common())

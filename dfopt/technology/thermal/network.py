@@ -159,12 +159,7 @@ def network_of(body: Body, nx: int, ny: int) -> Network:
 
 
 def _layered(
-    own: list[Sheet],
-    links: list[Floats],
-    beyond: list[Ints],
-    ground: Floats,
-    capacity: Floats,
-    rest: Sheet | None,
+    own: list[Sheet], links: list[Floats], beyond: list[Ints], ground: Floats, capacity: Floats, rest: Sheet | None
 ) -> Layered:
     """One number per sheet for sheets whose cells are alike; ``rest`` is the first sheet beyond them."""
     ny, nx = own[0].shape
