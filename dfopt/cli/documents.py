@@ -61,40 +61,25 @@ def show(
 
 @app.command()
 def check(
-    files: Annotated[list[str], argument("FILE...", "documents of any kind, or zoo names")],
+    files: Annotated[list[str], argument("FILE...", "documents of any kind, stores of sweeps, or zoo names")],
     time_limit: Annotated[
         float | None,
         option("seconds for everything; default: 60 for each file, or 4 times what its search took", min=0.1),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check documents; of a graph, its counts against what is published; of a result or exploration, its claims."""
-    from dfopt.documents.exploration import Exploration
-    from dfopt.documents.published import issues
-    from dfopt.documents.result import Result
-    from dfopt.errors import DfoptError, DocumentError
-    from dfopt.library import load_sized
+    """Check documents; of a graph its counts against what is published; of results, explorations, stores all claims."""
+    from dfopt.errors import DfoptError
 
     with errors(" before all claims were checked", time_limit):
         worst, rows = 0, []
         for name in files:
             left = None if time_limit is None else seconds_left(time_limit)
             try:
-                document, figures = load_sized(name)
-                if wrong := [*issues(figures)]:
-                    raise DocumentError(name, wrong)
-                said = "ok"
-                if isinstance(document, Result):
-                    from dfopt.search.verify import verdict  # takes the problems and the judge
-
-                    said = verdict(document, name, left)
-                elif isinstance(document, Exploration):
-                    from dfopt.exploring.checking import check_exploration
-
-                    said = check_exploration(document, name, *([] if left is None else [left]))
-                rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
+                said, schema = _verdict(name, left)
+                rows.append({"file": name, "ok": True, "schema": schema, "verdict": said})
                 if not as_json:
-                    echo(f"{name}: {said} ({document.SCHEMA})")
+                    echo(f"{name}: {said} ({schema})")
             except DfoptError as error:
                 worst = max(worst, error.exit_code)
                 rows.append({"file": name, "ok": False, "error": str(error)})
@@ -106,13 +91,35 @@ def check(
         raise typer.Exit(worst)
 
 
+def _verdict(name: str, left: float | None) -> tuple[str, str]:
+    """What is said of a document that holds, and its schema."""
+    from dfopt.documents.exploration import Exploration
+    from dfopt.documents.published import issues
+    from dfopt.documents.result import Result
+    from dfopt.documents.store import SCHEMA, is_store
+    from dfopt.errors import DocumentError
+    from dfopt.library import load_sized
+
+    if is_store(name):
+        from dfopt.studies.checking import check_store  # takes the problems and the judge
+
+        return check_store(name, left), SCHEMA
+    document, figures = load_sized(name)
+    if wrong := [*issues(figures)]:
+        raise DocumentError(name, wrong)
+    if isinstance(document, Result):
+        from dfopt.search.verify import verdict
+
+        return verdict(document, name, left), document.SCHEMA
+    if isinstance(document, Exploration):
+        from dfopt.exploring.checking import check_exploration
+
+        return check_exploration(document, name, *([] if left is None else [left])), document.SCHEMA
+    return "ok", document.SCHEMA
+
+
 @app.command()
-def schema(
-    kind: Annotated[
-        str,
-        argument("KIND", "graph, system, stack, plan, mapping, result, study, ..."),
-    ],
-) -> None:
+def schema(kind: Annotated[str, argument("KIND", "graph, system, stack, plan, mapping, result, study, ...")]) -> None:
     """Print the JSON Schema of a document kind."""
     with errors():
         from dfopt.documents.base import schema_json

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from dfopt.documents.files import replaced
 from dfopt.errors import refuse, shown
 
-__all__ = ["SCHEMA", "Record", "Store", "line_of", "read_records", "write_new"]
+__all__ = ["SCHEMA", "Record", "Store", "is_store", "line_of", "read_records", "write_new"]
 
 SCHEMA = "dfopt/run/1"
 Record = Mapping[str, Any]
@@ -40,6 +40,7 @@ _TYPED = (
     ("axes", dict, "a mapping"), ("figures", dict, "a mapping"), ("message", str, "text"), ("study", str, "text"),
     ("dfopt", str, "text"), ("calibrated_by", str, "text"), ("seconds", int | float, "a number"),
     ("result", dict, "a mapping"), ("bound", int | float, "a number"), ("refused", str, "text"),
+    ("mapping", dict, "a mapping"), ("asked", dict, "a mapping"), ("variant", str, "text"),
 )  # fmt: skip
 _NAME = "name a file in an existing folder that you may write to"
 
@@ -132,6 +133,14 @@ class Store(AbstractContextManager["Store"]):
         if len(damaged) == 1:
             lines, were, cells = "1 line", "was", "its cell is"
         self.set_aside = f"{lines} of {self.path} had no end or {were} damaged: moved to {beside}, {cells} solved again"
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is meant as a store: by its suffix, or as it begins like one."""
+    if Path(path).suffix == ".jsonl" or not os.path.isfile(path):
+        return Path(path).suffix == ".jsonl"
+    with open(path, "rb") as file:
+        return file.read(len(_START)) == _START
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

@@ -19,11 +19,11 @@ from dfopt.documents.study import GraphEntry, Study, label_of_value
 from dfopt.documents.study_expressions import names_in
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, PlanError, json_path, shown
-from dfopt.questions import Resolver
+from dfopt.questions import Resolved, Resolver, microbatches_of
 from dfopt.studies.selection import selected
 from dfopt.studies.systems import Machine, machines, of_study
 
-__all__ = ["Cell", "expand"]
+__all__ = ["Cell", "expand", "key_of"]
 
 Made = TypeVar("Made")
 
@@ -175,9 +175,7 @@ class _Grid:
                 if assumed.profile in (*PROFILES, AUTO):
                     raise
                 return self._uncalibrated(error, point.axes, point.assumed)
-        digests = [self._digest(one) for one in (*resolved.graphs, resolved.system, resolved.assumptions)]
-        content = [_FORMAT, *digests, _said(resolved.request), self.study.seed]
-        key = _sha(content if resolved.largest is None else [*content, "largest"])
+        key = key_of(resolved, self.study.seed, self._digest)
         stamp = None if resolved.calibration is None else resolved.calibration.stamp
         return Cell(
             point.axes, resolved.graphs, resolved.system, resolved.assumptions, resolved.request, self.study.seed, key,
@@ -219,11 +217,23 @@ class _Grid:
         )
 
     def _digest(self, document: Document) -> str:
-        """Digest of a document without its prose; kept, because many cells share a document."""
+        """Digest of a document; kept, because many cells share a document."""
         if id(document) not in self._digests:
-            data = {key: value for key, value in document.to_data().items() if key not in _PROSE}
-            self._digests[id(document)] = _sha(data), document  # an id is unique only as long as the object lives
+            self._digests[id(document)] = _digest(document), document  # an id is unique only while the object lives
         return self._digests[id(document)][0]
+
+
+def key_of(resolved: Resolved, seed: int, digest: Callable[[Document], str] = lambda one: _digest(one)) -> str:
+    """The key of a cell: a digest of what it asks."""
+    digests = [digest(one) for one in (*resolved.graphs, resolved.system, resolved.assumptions)]
+    content = [_FORMAT, *digests, _said(resolved.request), seed]
+    largest = [] if resolved.largest is None else ["largest", *(microbatches_of(resolved.question) or ())]
+    return _sha([*content, *largest])
+
+
+def _digest(document: Document) -> str:
+    """Digest of a document without its prose."""
+    return _sha({key: value for key, value in document.to_data().items() if key not in _PROSE})
 
 
 def _said(options: Request) -> dict[str, Any]:
