@@ -307,9 +307,7 @@ def node_factors(
         refuse(str(path), f"found {best:g} of the bandwidth of dim {node.name}", "check its link_bandwidth")
     factors = {
         kind: CollectiveFactor(
-            bandwidth_share=min(1.0, float(f"{share / best:.4g}")),
-            latency=float(f"{fixed:.3g}"),
-            step_latency=0.0,
+            bandwidth_share=min(1.0, float(f"{share / best:.4g}")), latency=float(f"{fixed:.3g}"), step_latency=0.0
         )
         for kind, (share, fixed) in found.items()
     }

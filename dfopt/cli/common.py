@@ -90,8 +90,7 @@ GraphArg = Annotated[str, argument("GRAPH", "zoo name or file")]
 SystemArg = Annotated[str, argument("SYSTEM", "zoo name or file, also of a design")]
 JsonFlag = Annotated[bool, option("print JSON to stdout, nothing else", "--json")]
 ParamOpt = Annotated[
-    list[str] | None,
-    under(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE"),
+    list[str] | None, under(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE")
 ]
 AssumeOpt = Annotated[
     str | None,
@@ -248,9 +247,7 @@ def what(document: Any) -> str:
 
 
 @app.callback(invoke_without_command=True)
-def main(
-    version: Annotated[bool, option("print the version and leave", "--version")] = False,
-) -> None:
+def main(version: Annotated[bool, option("print the version and leave", "--version")] = False) -> None:
     """Find, prove and judge the fastest mapping of a workload graph onto a system of chips."""
     if version:
         from dfopt import __version__

@@ -93,8 +93,7 @@ def explore_designs(
     ] = "ignore",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
     time_limit: Annotated[
-        float,
-        option("seconds for everything; then the best design so far is told with its gap", min=0.1),
+        float, option("seconds for everything; then the best design so far is told with its gap", min=0.1)
     ] = 60.0,
     output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
     param: ParamOpt = None,

@@ -311,10 +311,7 @@ class Assumptions(Document):
             return self
         changes: dict[str, Any] = {"tensor_overlap": None if way == "none" else way}
         if way == "none":
-            apart = {
-                "operand_traffic": ("own_tiled", "own"),
-                "collective_work": ("first_adds", "first"),
-            }
+            apart = {"operand_traffic": ("own_tiled", "own"), "collective_work": ("first_adds", "first")}
             changes |= {name: then for name, (found, then) in apart.items() if getattr(self, name) == found}
         return self if all(getattr(self, name) == value for name, value in changes.items()) else self.with_(**changes)
 

@@ -96,9 +96,7 @@ class Meeting:
         x_outer, y_outer = outer[:, None], outer[None, :]
         ok = agree & np.where(x_outer, np.where(y_outer, True, paying), np.where(y_outer, covered, False))
         after = np.where(
-            x_outer & y_outer,
-            codes[:, None] | asked[None, :],
-            np.where(x_outer, codes[None, :], codes[:, None]),
+            x_outer & y_outer, codes[:, None] | asked[None, :], np.where(x_outer, codes[None, :], codes[:, None])
         )
         self.next_xy = np.full((2 * count + 1, 2 * count), -1)
         self.next_xy[1:] = np.where(ok, after + 1, -1)

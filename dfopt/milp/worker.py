@@ -43,10 +43,7 @@ class Worker(threading.Thread):
 
 
 def supervise(
-    worker: Worker,
-    deadline: float,
-    look: Callable[[bool], None] = lambda finished: None,
-    grace: float = GRACE,
+    worker: Worker, deadline: float, look: Callable[[bool], None] = lambda finished: None, grace: float = GRACE
 ) -> str:
     """Start a worker and return by ``deadline + grace`` at the latest.
 

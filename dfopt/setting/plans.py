@@ -163,11 +163,7 @@ def plans(
 
 
 def asked_plans(
-    graph: Graph,
-    system: System,
-    asked: Request,
-    assumptions: Assumptions,
-    listing: Listing | None = None,
+    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: Listing | None = None
 ) -> tuple[list[Plan], list[Rejected]]:
     """The plans that a request leaves free under given assumptions, or some of them, see :func:`plans`."""
     on_axes, schemes = asked.shared_out

@@ -188,8 +188,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         hop_tl=hop,
         ordered_t=np.arange(len(tensors)) < len(graph.tensors),
         reversed_t=np.array(
-            [passes[a] != "forward" and passes[b] != "forward" for a, b in zip(src_t, dst_t, strict=True)],
-            dtype=bool,
+            [passes[a] != "forward" and passes[b] != "forward" for a, b in zip(src_t, dst_t, strict=True)], dtype=bool
         ),
         together_kk=tuple(
             (k, index[kernel.stage_with]) for k, kernel in enumerate(graph.kernels) if kernel.stage_with is not None

@@ -135,10 +135,7 @@ def _exact(p: FftParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
         # writes the result, here or, by the second exchange, there
         transforms("Row_FFT", columns, rows, min(p.transposes, 2), arriving + whole),
     )
-    tensors = (
-        Tensor(src="Column_FFT", dst="Twiddle"),
-        Tensor(src="Twiddle", dst="Row_FFT", operand=1, bytes=whole),
-    )
+    tensors = (Tensor(src="Column_FFT", dst="Twiddle"), Tensor(src="Twiddle", dst="Row_FFT", operand=1, bytes=whole))
     return kernels, tensors
 
 

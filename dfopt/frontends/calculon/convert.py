@@ -25,10 +25,7 @@ from dfopt.workloads import expand
 
 __all__ = ["ImportedCase", "load_case", "write_case"]
 
-_OVERLAP: Final[dict[str, Literal["none", "compute_memory"]]] = {
-    "no_overlap": "none",
-    "roofline": "compute_memory",
-}
+_OVERLAP: Final[dict[str, Literal["none", "compute_memory"]]] = {"no_overlap": "none", "roofline": "compute_memory"}
 _TILES: Final = {"ring": "ring", "pipe": "pipe_twice"}
 _RECOMPUTE: Final = {"none": "none", "attn_only": "attention", "full": "full"}
 _NOTES: Final = ("must_be_filled is not in system.yaml: any part of a network may be used",)

@@ -69,10 +69,7 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
 
 @drawn
 def dataflow(
-    what: Result | Graph,
-    ax: Axes | None = None,
-    layout: Literal["auto", "dot", "layered"] = "auto",
-    limit: int = 150,
+    what: Result | Graph, ax: Axes | None = None, layout: Literal["auto", "dot", "layered"] = "auto", limit: int = 150
 ) -> Axes:
     """Draw the kernels of a graph and the tensors between them; of a result with its partitions and what they cut.
 
