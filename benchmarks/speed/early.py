@@ -79,7 +79,9 @@ def main() -> int:
         for limit in given.limits:
             words = [*question.asked.split(), *f"--time-limit {limit:g} {_PLAIN}".split()]
             done = subprocess.run([sys.executable, __file__, "--child", *words], capture_output=True, text=True)
-            told = json.loads(done.stderr.splitlines()[-1])
+            last = done.stderr.splitlines()[-1]
+            none = {"first": None, "cpu": float("nan"), "mb": 0.0}  # no mapping: the command ends the process
+            told = json.loads(last) if last.startswith("{") else none
             result = json.loads(done.stdout) if done.returncode == 0 else {"value": float("inf"), "gap": float("inf")}
             above = result["value"] / question.best - 1
             first = told["first"] or float("inf")
