@@ -80,11 +80,12 @@ def check(world: World, data: st.DataObject) -> None:
     else:
         low, high = data.draw(st.sampled_from([(-math.inf, side), (side, math.inf)]))
     fits = [seconds for seconds, total in every if low <= total <= high]
-    chosen = world.assumptions.with_(sharding_objective="joint")
+    chosen, plan = world.assumptions.with_(sharding_objective="joint"), world.plan
+    groups = {} if plan.hybrid is None else {"zero_replicas": plan.hybrid.replicas}
     try:
         result = df.optimize(
-            world.graph, world.system, assumptions=chosen, p_max=most, tp_dims=world.plan.tp_dims,
-            pp_dims=(), dp_dims=world.plan.dp_dims,
+            world.graph, world.system, assumptions=chosen, p_max=most, tp_dims=plan.tp_dims, pp_dims=(),
+            dp_dims=plan.dp_dims, zero=plan.zero or 0, **groups,
         )  # fmt: skip
     except Infeasible:
         assert not every
