@@ -14,6 +14,7 @@ from dfopt.cli.common import JsonFlag, ParamOpt, TimeLimitOpt, app, argument, ec
 from dfopt.cli.outputs import ForceFlag, check_folder, check_output
 from dfopt.interrupts import seconds_left
 
+_SHOWING = 0.85  # share of a limit in which bounds are shown again: the last one that was begun takes longer
 _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
 
@@ -74,9 +75,8 @@ def check(
     with errors(" before all claims were checked", time_limit):
         worst, rows = 0, []
         for name in files:
-            left = None if time_limit is None else seconds_left(time_limit)
             try:
-                said, schema = _verdict(name, left)
+                said, schema = _verdict(name, time_limit)
                 rows.append({"file": name, "ok": True, "schema": schema, "verdict": said})
                 if not as_json:
                     echo(f"{name}: {said} ({schema})")
@@ -91,7 +91,7 @@ def check(
         raise typer.Exit(worst)
 
 
-def _verdict(name: str, left: float | None) -> tuple[str, str]:
+def _verdict(name: str, time_limit: float | None) -> tuple[str, str]:
     """What is said of a document that holds, and its schema."""
     from dfopt.documents.exploration import Exploration
     from dfopt.documents.published import issues
@@ -103,10 +103,11 @@ def _verdict(name: str, left: float | None) -> tuple[str, str]:
     if is_store(name):
         from dfopt.studies.checking import check_store  # takes the problems and the judge
 
-        return check_store(name, left), SCHEMA
+        return check_store(name, None if time_limit is None else seconds_left(time_limit)), SCHEMA
     document, figures = load_sized(name)
     if wrong := [*issues(figures)]:
         raise DocumentError(name, wrong)
+    left = None if time_limit is None else _SHOWING * seconds_left(time_limit)
     if isinstance(document, Result):
         from dfopt.search.verify import verdict
 
