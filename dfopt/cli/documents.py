@@ -14,7 +14,7 @@ from dfopt.cli.common import JsonFlag, ParamOpt, TimeLimitOpt, app, argument, ec
 from dfopt.cli.outputs import ForceFlag, check_folder, check_output
 from dfopt.interrupts import seconds_left
 
-_SHOWING = 0.85  # share of a limit in which bounds are shown again: the last one that was begun takes longer
+_SHOWING = 0.75  # share of a limit in which bounds are shown again: the last one that was begun takes longer
 _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
 

@@ -82,7 +82,8 @@ class Plans:
         for number, record in enumerate(result.plans):
             self.left.setdefault((record.plan, record.variant), []).append((number, record))
         self.since = set[_Key]()  # plans of today that an earlier result does not list
-        spaces, asked = [], []
+        spaces: list[Space] = []
+        asked = []
         self.apart = {(one.microbatch, one.variant): (number, one) for number, one in enumerate(result.apart or ())}
         if len(self.apart) < len(result.apart or ()):
             self.problems.append("$.apart: two records of one graph")
@@ -106,6 +107,9 @@ class Plans:
             placing, hiding = Placing(setting, result.request), Hiding(setting, result.request)
             placed = (one for plan in legal for one in placing.every(plan))
             listed = [each for one in placed for each in (one, *hiding.others(one))]
+            if self.late and spaces:  # of the first graph something is shown in any time
+                self._unshown(graph, listed)
+                continue
             mine = [record for plan in listed for _, record in self.left.get((plan, graph.variant), ())]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
             hints = {record.plan: frozenset(record.agreed) for record in mine}
@@ -132,7 +136,10 @@ class Plans:
             self._unproven(f"that nothing fits under {_some(self.undecided)}, only that nothing is faster")
         if self.short:
             self._unproven(f"bounds of {_some(self.short)}, which there was no time to show")
-        self._space(spaces)
+        if self.short and self.late:
+            self.unchecked.append("$.space: there was no time to count all mappings")
+        else:
+            self._space(spaces)
         self._winner()
 
     @property
@@ -202,6 +209,13 @@ class Plans:
         keys = ((plan, graph.variant) for plan in legal if plan.uneven and plan.apart_from_layers in kinds)
         self.since.update(key for key in keys if key not in self.left)
         return [*legal, *(plan for plan in others if plan.apart_from_layers in families)]
+
+    def _unshown(self, graph: Graph, plans: Sequence[Plan]) -> None:
+        """Plans of a graph of which nothing was shown in time, so neither that none of them is better."""
+        for plan in plans:
+            self.short += [plan.label] * bool(self.left.pop((plan, graph.variant), None))
+        self.bound = self.level_bound = 0.0
+        self.why = self.level_why = f"nothing shown for a microbatch of {graph.microbatch}"
 
     def _take(self, key: _Key) -> list[tuple[int, PlanRecord]]:
         records = self.left.pop(key, [])

@@ -161,3 +161,14 @@ def test_rates_that_no_time_follows_from_are_refused(path: str) -> None:
     unit = "B" if path.endswith("capacity") else "B/s"
     with pytest.raises(SystemSpecError, match="found 1e-300 in SI units, expected 0 or a number from 1e-40"):
         df.optimize("gpt2-small", "sn10-8-ring", set={path: f"1e-300 {unit}"})
+
+
+def test_graphs_that_there_was_no_time_for_are_named() -> None:
+    """Nothing is shown of their plans, so the gap is whole, and neither the plans nor the space are wrong."""
+    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, microbatch=[1, 2, 4], sensitivity=False)
+    assert result.variants
+    late = verify(result, time_limit=0.0)
+    assert late.ok and late.gap == 1.0 and late.problems == ()
+    said = " ".join(late.unchecked)
+    assert "which there was no time to show" in said and "no time to count all mappings" in said
+    assert verify(result).verdict == "verified optimal"
