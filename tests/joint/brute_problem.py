@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from brute_cuts import Cuts
+from brute_cuts import Cuts, Sequences
 from brute_plans import step_seconds
 from oracles import allocate, kinds
 from strategies import World
@@ -39,6 +39,14 @@ def _or(masks: Iterable[int]) -> int:
 def bits_of(stage_k: Sequence[int], stage: int) -> int:
     """The kernels of a stage."""
     return sum(1 << k for k, here in enumerate(stage_k) if here == stage)
+
+
+def place(partition_k: list[int], blocks: np.ndarray, numbers: Sequence[int]) -> None:
+    """Enter the partition number of every block, a set of kernels as bits, for each of its kernels."""
+    for mask, number in zip(blocks.tolist(), numbers, strict=False):
+        for k in range(len(partition_k)):
+            if mask >> k & 1:
+                partition_k[k] = number
 
 
 class Problem:
@@ -187,18 +195,11 @@ class Problem:
             return self.in_turns(left, schemes, stage_k, count)
         partition_k = [0] * len(schemes)
         for stage in set(stage_k):
-            sequences = self.cuts.of(bits_of(stage_k, stage), stage)
-            times = self.times(stage, schemes, stage_k, count)
-            if math.isfinite(left[stage]):
-                fits = self.waiting(sequences.rows, schemes, stage_k, stage) <= left[stage]
-                times = np.where(fits, times, math.inf)
+            sequences, times = self.fitting(left[stage], stage, schemes, stage_k, count)
             best = int(times.argmin())
             if not math.isfinite(times[best]):
                 return None
-            for mask, number in zip(sequences.rows[best].tolist(), sequences.partitions[best], strict=False):
-                for k in range(len(schemes)):
-                    if mask >> k & 1:
-                        partition_k[k] = number
+            place(partition_k, sequences.rows[best], sequences.partitions[best])
         return tuple(partition_k)
 
     def every_partition(
@@ -208,23 +209,27 @@ class Problem:
         left, menus = self.left(schemes, stage_k, count), []
         stages = sorted(set(stage_k))
         for stage in stages:
-            sequences = self.cuts.of(bits_of(stage_k, stage), stage)
-            times = self.times(stage, schemes, stage_k, count)
-            if math.isfinite(left[stage]):
-                fits = self.waiting(sequences.rows, schemes, stage_k, stage) <= left[stage]
-                times = np.where(fits, times, math.inf)
+            sequences, times = self.fitting(left[stage], stage, schemes, stage_k, count)
             rows = np.flatnonzero(np.isfinite(times))
             menus.append([(float(times[row]), sequences.rows[row], sequences.partitions[row]) for row in rows])
         for some in itertools.product(*menus):
             took = {stage: seconds for stage, (seconds, _, _) in zip(stages, some, strict=True)}
             partition_k = [0] * len(schemes)
             for _, blocks, numbers in some:
-                for mask, number in zip(blocks.tolist(), numbers, strict=False):
-                    for k in range(len(schemes)):
-                        if mask >> k & 1:
-                            partition_k[k] = number
+                place(partition_k, blocks, numbers)
             ranks = (math.fsum(times * took.get(at, 0.0) for at, times in rank.runs.items()) for rank in self.ranks)
             yield tuple(ranks), tuple(partition_k)
+
+    def fitting(
+        self, left: float, stage: int, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int
+    ) -> tuple[Sequences, np.ndarray]:
+        """Every cut of a stage, and its seconds, infinite where what waits does not fit in the bytes that are left."""
+        sequences = self.cuts.of(bits_of(stage_k, stage), stage)
+        times = self.times(stage, schemes, stage_k, count)
+        if math.isfinite(left):
+            fits = self.waiting(sequences.rows, schemes, stage_k, stage) <= left
+            times = np.where(fits, times, math.inf)
+        return sequences, times
 
     @functools.cached_property
     def hidden(self) -> list[float]:
@@ -242,11 +247,7 @@ class Problem:
         stages = sorted(set(stage_k))
         menus = []
         for stage in stages:
-            sequences = self.cuts.of(bits_of(stage_k, stage), stage)
-            times = self.times(stage, schemes, stage_k, count)
-            if math.isfinite(left[stage]):
-                fits = self.waiting(sequences.rows, schemes, stage_k, stage) <= left[stage]
-                times = np.where(fits, times, math.inf)
+            sequences, times = self.fitting(left[stage], stage, schemes, stage_k, count)
             menus.append([sequences.rows[row].tolist() for row in np.flatnonzero(np.isfinite(times))])
         rows = rows_of(self.world.graph, self.world.plan).values()
         best: tuple[float, tuple[list[int], ...]] = math.inf, ()
