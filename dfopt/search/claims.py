@@ -136,7 +136,7 @@ class Plans:
             self._unproven(f"that nothing fits under {_some(self.undecided)}, only that nothing is faster")
         if self.short:
             self._unproven(f"bounds of {_some(self.short)}, which there was no time to show")
-        if self.short and self.late:
+        if len(spaces) < len(asked):
             self.unchecked.append("$.space: there was no time to count all mappings")
         else:
             self._space(spaces)
