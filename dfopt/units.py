@@ -248,6 +248,11 @@ class Unit:
     dimension: Dimension
     signed: bool = False
 
+    @property
+    def symbol(self) -> str:
+        """The SI unit of a number in Python; a ratio has none."""
+        return _KINDS[self.dimension].only_number("").strip(" %")
+
     def read(self, value: object, context: object = None) -> float:
         """Text, or a number where the context allows one, as a float in SI."""
         if isinstance(value, str):

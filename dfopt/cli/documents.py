@@ -123,7 +123,7 @@ def _verdict(name: str, time_limit: float | None) -> tuple[str, str]:
 def schema(kind: Annotated[str, argument("KIND", "graph, system, stack, plan, mapping, result, study, ...")]) -> None:
     """Print the JSON Schema of a document kind."""
     with errors():
-        from dfopt.documents.base import schema_json
+        from dfopt.documents.json_schema import schema_json
         from dfopt.documents.kinds import KINDS
         from dfopt.documents.technology import Technology
         from dfopt.documents.technology_part import TechnologyPart

@@ -52,7 +52,7 @@ from dfopt.errors import (
     refuse,
     shown,
 )
-from dfopt.units import UNITS_REQUIRED, UnitJsonSchema
+from dfopt.units import UNITS_REQUIRED
 
 # --- strict scalars -------------------------------------------------------------------------------
 
@@ -249,26 +249,6 @@ def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomE
     return PydanticCustomError("dfopt", "{message}", {"message": message, "remedy": remedy, "where": where})
 
 
-def schema_json(cls: type[Document]) -> dict[str, Any]:
-    """The JSON Schema of a document for editors: quantities are text with a unit."""
-    made = cls.model_json_schema(by_alias=True, mode="validation", schema_generator=UnitJsonSchema)
-    if "$ref" in made:  # of a document that holds others of its kind
-        made = {**made["$defs"][made.pop("$ref").rpartition("/")[2]], **made}
-    made["properties"]["schema"] = {"const": cls.SCHEMA, "description": "kind and version"}
-    made["required"] = ["schema", *made.get("required", [])]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **made}
-
-
-def schema_of_forms(title: str, *classes: type[Document]) -> dict[str, Any]:
-    """The JSON Schema of one document that is written in several forms."""
-    forms = [schema_json(cls) for cls in classes]
-    whole: dict[str, Any] = {"title": title, "anyOf": forms, "$defs": {}}
-    for form in forms:  # references start at the root, and one document has one id
-        whole["$defs"] |= form.pop("$defs", {})
-        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
-    return whole
-
-
 # --- pydantic's errors in plain words -------------------------------------------------------------
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
@@ -325,9 +305,11 @@ def _models_at(cls: type[BaseModel], steps: Sequence[str | int]) -> list[type[Ba
     return found
 
 
-def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str | None]:
-    """The keys (and their descriptions) that the mapping at a path may have."""
-    return {f.alias or name: f.description for m in _models_at(cls, steps) for name, f in m.model_fields.items()}
+def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str]:
+    """The keys that the mapping at a path may have, and what they mean in a sentence."""
+    from dfopt.documents.descriptions import fields_of
+
+    return {field.name: field.summary.rstrip(".") for model in _models_at(cls, steps) for field in fields_of(model)}
 
 
 def _renamed(cls: type[BaseModel], steps: Sequence[str | int], key: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, MODULES, keys
 from dfopt.documents.base import Part, issues_of
+from dfopt.documents.descriptions import fields_of
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.modules import ModuleScheme
 from dfopt.documents.on_axes import OnAxes
@@ -303,9 +304,7 @@ class Request(OnAxes):
         """Every field with its default and what it means, a line each, for help texts."""
         says = "degree of {0.title}, network dims that carry it"
         lines = [f"* ``{axis.name}``, ``{axis.dims_key}`` (None): {says.format(axis)}" for axis in AXES.values()]
-        for name, field in cls.model_fields.items():
-            default = "{}" if field.default_factory else f"{field.default!r}" if name != "objective" else "step_time"
-            lines.append(f"* ``{name}`` ({default}): {field.description or 'what is made least'}")
+        lines += [f"* ``{field.name}`` ({field.default}): {field.text}" for field in fields_of(cls)]
         return f"\n{indent}".join(lines)
 
     @classmethod

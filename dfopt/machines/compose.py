@@ -26,7 +26,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field, create_model
 
-from dfopt.documents.base import Document, Part, schema_of_forms
+from dfopt.documents.base import Document, Part
+from dfopt.documents.json_schema import schema_of_forms
 from dfopt.documents.network import Slices
 from dfopt.documents.parts import Size
 from dfopt.documents.stack import Stack

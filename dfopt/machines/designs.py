@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dfopt.documents.base import schema_json
 from dfopt.documents.design import Design
+from dfopt.documents.json_schema import schema_json
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.technology import Technology
 from dfopt.documents.zoo import find

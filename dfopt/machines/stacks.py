@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dfopt.documents.base import schema_json
+from dfopt.documents.json_schema import schema_json
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Dram, System

@@ -23,7 +23,8 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeVar
 
-from dfopt.documents.base import Document, schema_json
+from dfopt.documents.base import Document
+from dfopt.documents.json_schema import schema_json
 from dfopt.documents.kinds import kind_of
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.technology import Technology

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field, create_model, model_validator
 
-from dfopt.documents.base import Document, Part, schema_of_forms
+from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
+from dfopt.documents.json_schema import schema_of_forms
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.published import Counts, Figure, Published, figures
 from dfopt.documents.strict_yaml import load_strict

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from pydantic import Field, ValidationError, model_validator
 
 from dfopt.documents import zoo as zoo_module
-from dfopt.documents.base import Document, Part, problem, schema_json
+from dfopt.documents.base import Document, Part, problem
+from dfopt.documents.json_schema import schema_json
 from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError, GraphError, Issue, NotInZoo, SchemaVersionError, UnitError
 from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
@@ -38,7 +39,15 @@ class Switch(Part):
 
 
 class Dram(Part):
-    bandwidth: Bandwidth = Field(gt=0, description="of one chip, both directions")
+    """A memory.
+
+    Attributes
+    ----------
+    bandwidth : e.g. 1 GB/s
+        Rate of one chip in both directions. A system has one.
+    """
+
+    bandwidth: Bandwidth = Field(gt=0)
     capacity: Bytes | None = Field(default=None, gt=0)
     efficiency: Annotated[Ratio, Field(le=1)] = 1.0
 
@@ -105,7 +114,7 @@ def refused(data: dict[str, Any], kind: type[Exception] = DocumentError) -> dict
         ({"schema_": "dfopt/box/2"}, "$.schema_", "unknown key", "did you mean 'schema'?"),
         ({"zzz": 3}, "$.zzz", "unknown key", "known keys: schema, name, count"),
         ({"dram": {"bandwith": "1 GB/s", "bandwidth": "1 GB/s"}}, "$.dram.bandwith", "unknown", "'band"),
-        ({"dram": {}}, "$.dram.bandwidth", "missing", "key 'bandwidth': of one chip, both directions"),
+        ({"dram": {}}, "$.dram.bandwidth", "missing", "key 'bandwidth': Rate of one chip in both directions"),
         ({"drams": [{"bandwidth": "1 GB/s"}, {}]}, "$.drams[1].bandwidth", "missing", "add the key"),
         ({"name": 3}, "$.name", "found 3, expected text", ""),
         ({"name": None}, "$.name", "found nothing, expected text", ""),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from strategies import efficiency_tables
 
-from dfopt.documents.base import schema_json
+from dfopt.documents.json_schema import schema_json
 from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
 from dfopt.documents.zoo import zoo
 from dfopt.errors import SystemSpecError

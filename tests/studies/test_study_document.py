@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from study_cases import SMALL, study
 
-from dfopt.documents.base import schema_json
+from dfopt.documents.json_schema import schema_json
 from dfopt.documents.study import Study
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import names_in

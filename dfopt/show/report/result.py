@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from dfopt.documents.assumptions import PROFILES, Assumptions
+from dfopt.documents.descriptions import fields_of
 from dfopt.documents.experts import routing_of
 from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
@@ -260,8 +261,9 @@ def _assumptions(result: Result) -> Section:
     named = (own or Assumptions()).to_data()
     chip = _of_chip(result)
     rows, changed = [], 0
-    for name, field in Assumptions.model_fields.items():
-        if name in ("schema_", "profile"):
+    for field in fields_of(Assumptions):
+        name = field.name
+        if name in ("schema", "profile"):
             continue
         value, usual = used.get(name), default.get(name)
         if value == usual:
@@ -271,7 +273,7 @@ def _assumptions(result: Result) -> Section:
         else:
             changed += 1
             how = mark("of the profile" if own is not None and value == named.get(name) else "changed", "open")
-        rows.append([name, _shown(value), how, _shown(usual), field.description or ""])
+        rows.append([name, _shown(value), how, _shown(usual), field.text])
     said = (
         f"Profile {result.assumptions.profile}. {changed} of {len(rows)} fields are not those of the default profile."
     )

@@ -1,0 +1,48 @@
+"""JSON Schemas of documents, for editors: each key with its text, quantities as text with a unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import core_schema
+
+from dfopt.documents.base import Document
+from dfopt.documents.descriptions import fields_of, prose_of
+from dfopt.units import UnitJsonSchema
+
+__all__ = ["schema_json", "schema_of_forms"]
+
+
+class _Described(UnitJsonSchema):
+    """JSON Schema with the texts of the docstrings."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> dict[str, Any]:
+        """Describe a part, and each of its fields with an example; see pydantic."""
+        made = super().model_schema(schema)
+        model: type[BaseModel] = schema["cls"]
+        made["description"] = prose_of(model.__doc__)
+        for field in fields_of(model):
+            if field.text and (there := made.get("properties", {}).get(field.name)) is not None:
+                there["description"] = " ".join(filter(None, (field.text, there.get("description"))))
+        return made
+
+
+def schema_json(cls: type[Document]) -> dict[str, Any]:
+    """The JSON Schema of a document for editors: quantities are text with a unit."""
+    made = cls.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
+    if "$ref" in made:  # of a document that holds others of its kind
+        made = {**made["$defs"][made.pop("$ref").rpartition("/")[2]], **made}
+    made["properties"]["schema"] = {"const": cls.SCHEMA, "description": made["properties"]["schema"]["description"]}
+    made["required"] = ["schema", *made.get("required", [])]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **made}
+
+
+def schema_of_forms(title: str, *classes: type[Document]) -> dict[str, Any]:
+    """The JSON Schema of one document that is written in several forms."""
+    forms = [schema_json(cls) for cls in classes]
+    whole: dict[str, Any] = {"title": title, "anyOf": forms, "$defs": {}}
+    for form in forms:  # references start at the root, and one document has one id
+        whole["$defs"] |= form.pop("$defs", {})
+        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
+    return whole
