@@ -285,9 +285,9 @@ class Unit:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         if self.dimension == "ratio":
             percent = {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*%?\s*$"}
-            return {"anyOf": [{"type": "number"}, percent], "description": "a ratio, e.g. 0.9 or '90 %'"}
+            return {"anyOf": [{"type": "number"}, percent], "description": "A ratio, such as 0.9 or '90 %'."}
         kind = _KINDS[self.dimension]
-        says = f"a {_word(self.dimension)} with its unit, e.g. '900 {kind.typical}'; units: " + ", ".join(kind.units)
+        says = f"A {_word(self.dimension)} with its unit, such as '900 {kind.typical}'. Units: {', '.join(kind.units)}."
         form = rf"^\s*{_NUMBER}\s*[A-Za-zµμ°].*$"
         return {"type": "string", "pattern": form, "description": says}
 

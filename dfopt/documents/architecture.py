@@ -14,20 +14,36 @@ __all__ = ["Architecture"]
 class Architecture(Part):
     """Which norms, biases and positions a model has, of all its layers alike; none = that is not known.
 
+    Attributes
+    ----------
+    norm : e.g. rmsnorm
+        Normalization that the layers use. ``rmsnorm``: root mean square. ``layernorm``: mean and variance. None:
+        unknown.
+    bias : e.g. none
+        Projections that add a bias. ``none``: no projection. ``qkv``: those of queries, keys and values. ``all``: all
+        projections. None: unknown.
+    tied_embeddings : e.g. false
+        Whether the logits use the matrix of the embedding. None: unknown.
+    qk_norm : e.g. head
+        Normalization of queries and keys. ``none``: no normalization. ``head``: over each head. ``all``: over all heads
+        together. None: unknown.
+    rotary_base : no unit, e.g. 500000.0
+        Base of the rotary position embedding (theta). None: unknown.
+    rotary_scaling : no unit, e.g. 8.0
+        Factor by which rotary positions are scaled for long contexts, as in Llama 3.1. None: no scaling.
+
     Examples
     --------
     >>> Architecture(norm="rmsnorm", tied_embeddings=False).unknown
     ['biases', 'norms of queries and keys', 'rotary base']
     """
 
-    norm: Literal["rmsnorm", "layernorm"] | None = Field(default=None, description="in front of or behind layers")
-    bias: Literal["none", "qkv", "all"] | None = Field(default=None, description="projections that have one")
-    tied_embeddings: bool | None = Field(default=None, description="logits with the embedding's matrix")
-    qk_norm: Literal["none", "head", "all"] | None = Field(
-        default=None, description="a norm of queries and keys, over each head or over all of them"
-    )
-    rotary_base: float | None = Field(default=None, gt=0, description="of rotary position embedding")
-    rotary_scaling: float | None = Field(default=None, gt=0, description="factor of its scaling as in Llama 3.1")
+    norm: Literal["rmsnorm", "layernorm"] | None = None
+    bias: Literal["none", "qkv", "all"] | None = None
+    tied_embeddings: bool | None = None
+    qk_norm: Literal["none", "head", "all"] | None = None
+    rotary_base: float | None = Field(default=None, gt=0)
+    rotary_scaling: float | None = Field(default=None, gt=0)
 
     @property
     def unknown(self) -> list[str]:

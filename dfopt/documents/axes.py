@@ -21,14 +21,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from dfopt.documents.graph import Graph
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 Splits = Literal["kernels", "modules", "layers", "batch"]
 Dims = tuple[str, ...]
+_COUNTED: Final[dict[Splits, str]] = {
+    "kernels": "chips that share the work and the weights of every kernel",
+    "modules": "chips over which each module shares its work by a scheme of its own",
+    "layers": "pipeline stages, each of which has some of the layers",
+    "batch": "replicas, each of which processes samples of its own",
+}
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,13 @@ class Axis:
     title: str  # for people
     splits: Splits  # what its chips share, see the module
     # (graph, degree) -> why this graph cannot use it, or nothing; beside the rules for all axes that split the same
-    refuses: Callable[[Graph, int], str | None] | None = None
+    refuses: Callable[[Any, int], str | None] | None = None
     optional: bool = True  # left out of documents where its degree is 1; version 1 has the keys of the others anyway
+
+    @property
+    def text(self) -> str:
+        """What its degree is, in a sentence."""
+        return f"Degree of {self.title}: the number of {_COUNTED[self.splits]}."
 
     @property
     def dims_key(self) -> str:
@@ -74,7 +82,7 @@ AXES: dict[str, Axis] = {
     axis.name: axis
     for axis in (
         Axis("tp", "tensor parallelism", "kernels", optional=False),
-        Axis(MODULES, "parallelism by modules, the second axis", "modules"),
+        Axis(MODULES, "module-wise parallelism", "modules"),
         Axis("pp", "pipeline parallelism", "layers", optional=False),
         Axis("dp", "data parallelism", "batch", optional=False),
     )

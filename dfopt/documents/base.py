@@ -134,11 +134,16 @@ class Document(Part):
     """A document: a part with a schema id, which loads from and dumps to YAML or JSON.
 
     A subclass sets ``SCHEMA``, such as ``"dfopt/graph/3"``: package, kind, version.
+
+    Attributes
+    ----------
+    schema_ : e.g. dfopt/graph/3
+        Kind and version of the document, which a file gives in its first line. In Python you may leave it out.
     """
 
     SCHEMA: ClassVar[str] = ""
     EARLIER: ClassVar[tuple[str, ...]] = ()  # schemas of earlier versions that are still read
-    schema_: str = Field(default="", alias="schema", validate_default=True, description="kind and version")
+    schema_: str = Field(default="", alias="schema", validate_default=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -232,7 +237,17 @@ class Document(Part):
 
 
 class Named(Document):
-    """A document with a name, a few words on what it describes, and where they come from."""
+    """A document with a name, a few words on what it describes, and where they come from.
+
+    Attributes
+    ----------
+    name : e.g. gpt3-175b
+        Short name of the document, which tables, plots and other documents use for it.
+    description : e.g. GPT-3 with 175 billion parameters
+        One or two sentences about the subject of the document.
+    source : e.g. "Brown et al., arXiv:2005.14165, table 2.1"
+        Publication, data sheet or file that the numbers of the document come from.
+    """
 
     name: str = Field(min_length=1, max_length=200)
     description: str = ""
@@ -287,12 +302,12 @@ def _follow(data: Any, loc: Sequence[str | int], keep_last: bool) -> tuple[list[
     return steps, data
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """The models that a field of this type may hold."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
-        yield from _models(inner)
+        yield from models_in(inner)
 
 
 def _models_at(cls: type[BaseModel], steps: Sequence[str | int]) -> list[type[BaseModel]]:
@@ -301,7 +316,7 @@ def _models_at(cls: type[BaseModel], steps: Sequence[str | int]) -> list[type[Ba
     for step in steps:
         fields = [f for m in found for name, f in m.model_fields.items() if step in (f.alias or name, name)]
         # An index or a free key leads nowhere new: the field's type already named the models inside.
-        found = [m for f in fields for m in _models(f.annotation)] or found
+        found = [m for f in fields for m in models_in(f.annotation)] or found
     return found
 
 

@@ -30,8 +30,23 @@ class Communication(Part):
       tensor of this size to an ``all_to_all`` or ``all_gather``.
 
     Communications of one kernel that use different network dims run at the same time.
+
+    Attributes
+    ----------
+    kind : e.g. all_to_all
+        Collective operation that the kernel needs. ``all_reduce``: sums a tensor, and every chip gets the sum.
+        ``all_gather``: every chip gets the parts of all. ``reduce_scatter``: sums a tensor, and every chip gets a part.
+        ``all_to_all``: every chip sends a part to every other chip. ``broadcast``: one chip sends to all.
+        ``point_to_point``: one chip sends to another.
+    bytes : e.g. 64 MB
+        Size of the whole tensor of one evaluation.
+    over : e.g. tp
+        Group of chips that communicates. ``tp``: all tensor-parallel chips. ``tp_first``: those along the first network
+        dim of tensor parallelism. ``tp_rest``: those along its other dims. ``mp``, ``mp_first`` and ``mp_rest``: the
+        same for a module-wise parallel group. ``dp``: the data-parallel replicas. ``all``: tensor-parallel chips and
+        replicas together.
     """
 
     kind: CollectiveKind
-    bytes: Bytes = Field(gt=0, description="of the whole tensor in one evaluation, see dfopt.physics.collectives")
+    bytes: Bytes = Field(gt=0)
     over: Group = next(iter(groups()))

@@ -68,7 +68,8 @@ def fields_of(model: type[BaseModel]) -> tuple[FieldDoc, ...]:
     >>> capacity.name, capacity.type, capacity.unit, capacity.default
     ('capacity', 'bytes', 'B', '')
     """
-    return tuple(_described(model, name, field) for name, field in model.model_fields.items())
+    on_axes = model.axis_fields() if hasattr(model, "axis_fields") else ()
+    return (*on_axes, *(_described(model, name, field) for name, field in model.model_fields.items()))
 
 
 def prose_of(docstring: str | None) -> str:
@@ -85,15 +86,15 @@ def _attributes(model: type) -> dict[str, tuple[str, str]]:
 
 
 def _described(model: type[BaseModel], name: str, field: FieldInfo) -> FieldDoc:
-    header, text = next((own[name] for one in model.__mro__ if name in (own := _attributes(one))), ("", ""))
-    unit, _, example = header.partition("e.g. ")
-    units = [one for part in (*field.metadata, field.annotation) for one in _inside(part, Unit)]
-    symbols = dict.fromkeys(one.symbol for one in units if one.symbol)
+    header, text = next((own[name] for base in model.__mro__ if name in (own := _attributes(base))), ("", ""))
+    stated, _, example = header.partition("e.g. ")
+    units = [unit for part in (*field.metadata, field.annotation) for unit in _inside(part, Unit)]
+    symbols = dict.fromkeys(unit.symbol for unit in units if unit.symbol)
     literals = _inside(field.annotation, Literal)
     return FieldDoc(
         name=field.serialization_alias or name,
         type=_unit_type(field.metadata) or _type(field.annotation),
-        unit=unit.rstrip(", ") or " or ".join(symbols),
+        unit=stated.rstrip(", ") or " or ".join(symbols),
         default="" if field.is_required() else _default(field, units),
         choices=tuple(dict.fromkeys(_value(choice) for literal in literals for choice in get_args(literal))),
         written=example,
@@ -112,7 +113,7 @@ def _inside(annotation: Any, wanted: Any) -> Iterator[Any]:
 
 
 def _unit_type(metadata: Iterable[Any]) -> str:
-    return next((one.dimension.replace("_", " ") for one in metadata if isinstance(one, Unit)), "")
+    return next((unit.dimension.replace("_", " ") for unit in metadata if isinstance(unit, Unit)), "")
 
 
 def _type(annotation: Any) -> str:
@@ -135,10 +136,12 @@ def _type(annotation: Any) -> str:
 def _composed(annotation: Any) -> str:
     origin, parts = get_origin(annotation), get_args(annotation)
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
-        needed = (one for one in fields_of(annotation) if not one.default)
-        return f"{{{', '.join(f'{one.name}: {one.example}' for one in needed)}}}"
+        needed = (field for field in fields_of(annotation) if not field.default)
+        return f"{{{', '.join(f'{field.name}: {field.example}' for field in needed)}}}"
     inner = next(filter(None, map(_composed, reversed(parts))), "")
-    return f"[{inner}]" if inner and origin is tuple else f"{{name: {inner}}}" if inner and origin is dict else inner
+    if inner and origin is dict:
+        return f"{{{next(iter(get_args(parts[0])), 'name')}: {inner}}}"
+    return f"[{inner}]" if inner and origin is tuple else inner
 
 
 def _default(field: FieldInfo, units: Sequence[Unit]) -> str:
@@ -152,4 +155,4 @@ def _value(value: Any) -> str:
         return f"{{{', '.join(f'{key}: {_value(item)}' for key, item in value.items() if item is not None)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else f"{value}" or '""'
+    return "None" if value is None else str(value).lower() if isinstance(value, bool) else f"{value}" or '""'

@@ -21,7 +21,7 @@ from dfopt.documents.base import Part, problem
 from dfopt.units import FlopRate
 
 if TYPE_CHECKING:
-    from dfopt.documents.graph import Kernel
+    from dfopt.documents.kernel import Kernel
 
 __all__ = [
     "FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Trained", "Words", "check_word_bytes",
@@ -112,6 +112,36 @@ class Words(NamedTuple):
 class Dtypes(Part):
     """Types of the data of a graph, by class.
 
+    Attributes
+    ----------
+    weights : e.g. bf16
+        Data type of the weights of matrix products, routers included.
+    experts : e.g. mxfp4
+        Data type of the weights of routed experts. None: the type of ``weights``.
+    ends : e.g. bf16
+        Data type of embedding tables, resident matrices and the weights that produce logits. None: the type of
+        ``weights``.
+    activations : e.g. bf16
+        Data type of the tensors between kernels, and of gradients unless another field gives their type.
+    operands : e.g. fp8
+        Data type in which matrix products with weights, and products for weight gradients, take their activations. A
+        conversion precedes each product. None: the stored type.
+    weight_operands : e.g. fp8
+        Data type in which matrix products take the weights of layers and experts. The stored weights keep their type,
+        as under Transformer Engine in 8 bits. None: the stored type.
+    saved : e.g. fp8
+        Data type of the activations that training stores for weight gradients. It changes memory only. Activations with
+        other readers are stored in their own type as well. None: the type of ``activations``.
+    kv : e.g. fp8
+        Data type of cached keys, values and latents. None: the type of ``activations``.
+    logits : e.g. fp32
+        Data type of the logits. None: the type of ``activations``.
+    state : e.g. fp32
+        Data type of recurrent states of sequences. None: the size that the layers give.
+    products : e.g. tf32
+        Arithmetic of matrix products whose operands are both fp32. ``tf32``: TF32 where the chip has a rate for it, as
+        torch.backends.cuda.matmul.allow_tf32 does. None: the type of the operands.
+
     Examples
     --------
     >>> types = Dtypes(weights="mxfp4", kv="fp8")
@@ -119,38 +149,17 @@ class Dtypes(Part):
     ('mxfp4', 'bf16', 0.53125)
     """
 
-    weights: Dtype = Field(default="bf16", description="of GEMMs")
-    experts: Dtype | None = Field(default=None, description="weights of experts; none = as weights")
-    ends: Dtype | None = Field(
-        default=None,
-        description="tables and matrices that kernels keep, and weights that make logits; none = as weights",
-    )
-    activations: Dtype = Field(default="bf16", description="what kernels hand on, and gradients of all kinds")
-    operands: Dtype | None = Field(
-        default=None,
-        description="activations as products with weights take them, and products that make gradients of weights:"
-        " converted in front of each; none = as they are",
-    )
-    weight_operands: Dtype | None = Field(
-        default=None,
-        description="weights of layers and experts as products take them: kept as they are, converted in front of each"
-        " product, as by Transformer Engine in 8 bits. none = as they are",
-    )
-    saved: Dtype | None = Field(
-        default=None,
-        description="training: what is kept of activations for gradients of weights, in memory only; activations that"
-        " something else needs too are kept beside it. none = as activations",
-    )
-    kv: Dtype | None = Field(default=None, description="cached keys, values and latents; none = as activations")
-    logits: Dtype | None = Field(default=None, description="outputs of class logits; none = as activations")
-    state: Dtype | None = Field(
-        default=None, description="recurrent states of sequences; none = as large as the layers say that keep them"
-    )
-    products: Literal["tf32"] | None = Field(
-        default=None,
-        description="tf32: products of two operands in fp32 compute in tf32 where the chip has a rate for it, as with"
-        " torch.backends.cuda.matmul.allow_tf32; none = in the type of their operands",
-    )
+    weights: Dtype = "bf16"
+    experts: Dtype | None = None
+    ends: Dtype | None = None
+    activations: Dtype = "bf16"
+    operands: Dtype | None = None
+    weight_operands: Dtype | None = None
+    saved: Dtype | None = None
+    kv: Dtype | None = None
+    logits: Dtype | None = None
+    state: Dtype | None = None
+    products: Literal["tf32"] | None = None
 
     def of(self, data: DataClass) -> Dtype:
         """The type of one class."""
@@ -178,6 +187,18 @@ class Dtypes(Part):
 class Trained(Part):
     """Types of what a training step has beside the data of its graph.
 
+    Attributes
+    ----------
+    reduced : e.g. fp32
+        Data type in which data-parallel replicas add up their gradients. None: the type of activations.
+    main_weights : e.g. fp32
+        Data type of the weights that the optimizer updates. They are a second copy unless the type equals that of
+        ``weights``. None: fp32 if ``moments`` is given, otherwise as the assumption ``optimizer_bytes_per_parameter``
+        says.
+    moments : e.g. bf16
+        Data type of each of the two moments of Adam. None: fp32 if ``main_weights`` is given, otherwise as the
+        assumption ``optimizer_bytes_per_parameter`` says.
+
     Examples
     --------
     Adam in bf16 has weights of which nobody has a copy, and two moments:
@@ -188,18 +209,9 @@ class Trained(Part):
     (8.0, 12.0)
     """
 
-    reduced: Dtype | None = Field(
-        default=None, description="in which copies of the batch add gradients up; none = that of activations"
-    )
-    main_weights: Dtype | None = Field(
-        default=None,
-        description="of the weights that the optimizer updates: a copy, unless that is the type of weights. none = fp32"
-        " where moments are stated, else what optimizer_bytes_per_parameter says of both",
-    )
-    moments: Dtype | None = Field(
-        default=None,
-        description="of each of the two moments of Adam; none = fp32 where main_weights are stated, else as those",
-    )
+    reduced: Dtype | None = None
+    main_weights: Dtype | None = None
+    moments: Dtype | None = None
 
     def updates(self, weights: Dtype) -> bool:
         """Whether the optimizer updates weights of this type themselves, and no copy of them."""
@@ -234,6 +246,28 @@ def check_word_bytes(dtypes: Dtypes | None, word_bytes: int) -> None:
 class Peaks(Part):
     """Dense rates of a chip by the type that it computes in; those that it lacks are left out.
 
+    Attributes
+    ----------
+    fp32 : e.g. 19.5 TFLOP/s
+        Dense peak rate of the chip in fp32. None: the chip has no such arithmetic.
+    tf32 : e.g. 156 TFLOP/s
+        Dense peak rate of the chip in TF32. None: the chip has no such arithmetic.
+    bf16 : e.g. 312 TFLOP/s
+        Dense peak rate of the chip in bf16. Graphs without data types use it. None: the chip has no such arithmetic.
+    fp16 : e.g. 312 TFLOP/s
+        Dense peak rate of the chip in fp16. None: the chip has no such arithmetic.
+    fp8 : e.g. 1979 TFLOP/s
+        Dense peak rate of the chip in fp8 (E4M3 or E5M2), with or without block scales. None: the chip has no such
+        arithmetic.
+    fp6 : e.g. 4500 TFLOP/s
+        Dense peak rate of the chip in fp6. None: the chip has no such arithmetic.
+    fp4 : e.g. 9 PFLOP/s
+        Dense peak rate of the chip in fp4, with or without block scales. None: the chip has no such arithmetic.
+    int8 : e.g. 624 TFLOP/s
+        Dense peak rate of the chip in 8-bit integers. None: the chip has no such arithmetic.
+    int4 : e.g. 1248 TFLOP/s
+        Dense peak rate of the chip in 4-bit integers. None: the chip has no such arithmetic.
+
     Examples
     --------
     >>> Peaks(bf16=989.5e12, fp8=1979e12).usual
@@ -244,9 +278,9 @@ class Peaks(Part):
     tf32: FlopRate | None = Field(default=None, gt=0)
     bf16: FlopRate | None = Field(default=None, gt=0)
     fp16: FlopRate | None = Field(default=None, gt=0)
-    fp8: FlopRate | None = Field(default=None, gt=0, description="e4m3 or e5m2, with scales or without")
+    fp8: FlopRate | None = Field(default=None, gt=0)
     fp6: FlopRate | None = Field(default=None, gt=0)
-    fp4: FlopRate | None = Field(default=None, gt=0, description="with scales or without")
+    fp4: FlopRate | None = Field(default=None, gt=0)
     int8: FlopRate | None = Field(default=None, gt=0)
     int4: FlopRate | None = Field(default=None, gt=0)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.routing import Routing
-
-if TYPE_CHECKING:
-    from dfopt.documents.graph import Graph
 
 __all__ = ["Experts", "routed", "routing_of"]
 
@@ -21,6 +18,21 @@ class Experts(Part):
     ``m`` or ``k`` is ``chosen`` times that of one expert, so FLOP, output and partial sums are those of the tokens;
     weights are held for all experts, and read for those that some token of an evaluation chooses.
 
+    Attributes
+    ----------
+    count : experts, e.g. 128
+        Number of experts whose weights are stored.
+    chosen : experts, e.g. 8
+        Number of experts that the router selects for every token, at most all.
+    touched : experts, e.g. 98.9
+        Expected number of experts whose weights one evaluation reads, under the assumed routing.
+    routing : e.g. power_law(1.2)
+        Distribution of tokens over experts. None: uniform.
+    always : experts, e.g. 1
+        Number of the stored experts that every token uses, such as shared experts. None: 0.
+    held : experts, e.g. 256
+        Number of experts of the whole layer, where a chip stores only some of them. None: all experts are stored here.
+
     Examples
     --------
     >>> experts = routed(Routing(), 128, 8, 16)
@@ -28,14 +40,12 @@ class Experts(Part):
     (82.4..., 'uniform: 8 of 128 experts for a token, 82.42 read in an evaluation')
     """
 
-    count: int = Field(ge=1, le=10**6, description="experts that are held")
-    chosen: int = Field(ge=1, le=10**6, description="experts that every token is sent to, at most all")
-    touched: float = Field(gt=0, le=10**6, description="experts that an evaluation reads, as expected under a routing")
-    routing: Routing | None = Field(default=None, description="the routing; none = uniform")
-    always: int | None = Field(default=None, ge=1, le=10**6, description="of these, those that every token chooses")
-    held: int | None = Field(
-        default=None, ge=1, le=10**6, description="of a chip that holds some: experts that there are; none = all here"
-    )
+    count: int = Field(ge=1, le=10**6)
+    chosen: int = Field(ge=1, le=10**6)
+    touched: float = Field(gt=0, le=10**6)
+    routing: Routing | None = None
+    always: int | None = Field(default=None, ge=1, le=10**6)
+    held: int | None = Field(default=None, ge=1, le=10**6)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -73,6 +83,6 @@ def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int =
     return Experts(count=count + always, chosen=chosen + always, touched=touched, routing=told, always=always or None)
 
 
-def routing_of(graph: Graph) -> str:
+def routing_of(graph: Any) -> str:  # its module imports this one
     """What is assumed of a graph's experts, if it has any: times and bounds hold under it, and under no other."""
     return "; ".join(dict.fromkeys(one.experts.words for one in graph.kernels if one.experts is not None))

@@ -2,219 +2,32 @@
 
 A graph file is written in one of two ways: explicit ``kernels`` and ``tensors``, or ``workload: NAME`` with
 ``parameters``, which a builder in :mod:`dfopt.workloads` expands. Both end as the same :class:`Graph`.
-
-Axes follow DFModel, section IV: a kernel makes an ``outer`` batch of ``m x n`` matrices, of ``m`` features and ``n``
-tokens, by a contraction over ``k``. What is apart for every sample has one such batch for each of its ``samples``.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import networkx as nx
 from pydantic import ConfigDict, Field, model_validator
 
 from dfopt.documents.architecture import Architecture
-from dfopt.documents.axes import groups
-from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.base import Named
 from dfopt.documents.communication import CollectiveKind as CollectiveKind
 from dfopt.documents.communication import Communication as Communication
 from dfopt.documents.dtypes import Dtype, Dtypes, Trained, Words, check_word_bytes, words_of
 from dfopt.documents.ends import Input as Input
 from dfopt.documents.ends import Output as Output
-from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
-from dfopt.documents.modules import Module
-from dfopt.documents.passes import Pass, with_passes
+from dfopt.documents.kernel import Kernel as Kernel
+from dfopt.documents.kernel import Tensor as Tensor
+from dfopt.documents.passes import with_passes
 from dfopt.documents.sections import LAYER, Layers, Section, add_repeat, layers_of, of_version_1, spelled_out
 from dfopt.documents.sequence_state import SequenceState as SequenceState
 from dfopt.documents.tokens import Tokens, of_evaluation, tokens_of
 from dfopt.documents.wiring import needed, reads, structure_issues, writes
 from dfopt.errors import GraphError
-from dfopt.units import Bytes
-
-Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
-Role = Literal[
-    "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
-    "norm", "optimizer", "router", "latent", "fused_activation",
-]  # fmt: skip
-Count = Field(ge=1, le=10**15)
-_COPIED = "share of its weight, table or gradient that all chips of the second axis have, which add up its gradients"
-
-
-class Kernel(Part):
-    """One operation of the graph.
-
-    ``op`` is ``gemm`` (activation times weight), ``matmul`` (two activations), ``elementwise``
-    (one or more inputs, ``flop_per_element`` operations per output element) or
-    ``weight_update`` (the matrix product whose output is a weight gradient).
-    """
-
-    RENAMED: ClassVar = {"phase": "pass"}
-
-    name: str = Field(min_length=1, max_length=200)
-    op: Op
-    outer: int = Field(default=1, ge=1, le=10**15, description="independent matrices, such as attention heads")
-    samples: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**9,
-        description="of a matmul or an elementwise kernel: so many times as many, one for every sample; heads are split"
-        " over chips (outer), samples are not; none = 1",
-    )
-    m: int = Count
-    k: int = Field(default=1, ge=1, le=10**15, description="contraction of a matrix product")
-    n: int = Count
-    stream: Literal["n", "k", "none"] | None = Field(
-        default=None, description="axis that is cut into tiles and streamed; default n, for weight_update k"
-    )
-    pass_: Pass = Field(default="forward", alias="pass")
-    role: Role | None = Field(
-        default=None, description="its part in a layer, for libraries that do several at once; backward kernels too"
-    )
-    density: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="share of a matrix of a matmul or an elementwise kernel that a mask leaves: as whole elements",
-    )
-    masked: Literal[1, 2] | None = Field(
-        default=None, description="the operand of a matmul that density is of; none = its output"
-    )
-    flop_per_element: int = Field(default=1, ge=1, le=10**6, description="of an elementwise kernel")
-    normalizes: bool = Field(default=False, description="needs the whole m axis (layer norm, softmax): not split by m")
-    accumulates_into: str | None = Field(
-        default=None, description="kernel to whose output this one's is added; partial sums travel with its collective"
-    )
-    stage_with: str | None = Field(default=None, description="kernel that must sit in the same pipeline stage")
-    distributed: bool = Field(
-        default=False,
-        description="spread evenly over the tensor-parallel chips by the workload itself (a block-cyclic matrix):"
-        " no sharding is chosen, and what it communicates is listed under communications",
-    )
-    communications: tuple[Communication, ...] = Field(
-        default=(), max_length=16, description="collectives of every evaluation, whatever the sharding"
-    )
-    dram_bytes_per_chip: Bytes = Field(default=0.0, description="extra DRAM traffic per evaluation, such as a KV cache")
-    dram_bytes: Bytes = Field(
-        default=0.0, ge=0, description="extra DRAM traffic per evaluation, over tensor-parallel chips, such as lookups"
-    )
-    resident_bytes: Bytes = Field(
-        default=0.0,
-        ge=0,
-        description="DRAM that its data holds for the whole step, on all chips that it is spread over: embedding"
-        " tables, the matrix of an LU; of a backward kernel, the gradient of such data",
-    )
-    resident_over: tuple[Literal["shards", "copies"], ...] | None = Field(
-        default=None,
-        description="what that is spread over; others hold it whole. shards: the chips that share a kernel; copies: the"
-        " data-parallel ones, which fetch rows from each other; none = shards, and copies if communications go there",
-    )
-    resident_optimizer_bytes: Bytes | None = Field(
-        default=None,
-        ge=0,
-        description="DRAM that the optimizer holds for it when training, spread as it is: 4 B per row under row-wise"
-        " Adagrad; none = as much for a parameter as for one of the weights",
-    )
-    output_class: Literal["activations", "logits"] | None = Field(
-        default=None, description="what its output is, for a graph with dtypes; none = activations"
-    )
-    experts: Experts | None = Field(default=None, description="whose weights or gradients a gemm or weight_update has")
-    states: tuple[SequenceState, ...] | None = Field(
-        default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
-    )
-    copied: float | None = Field(default=None, gt=0, le=1, description=_COPIED)
-    output_saved: bool | None = Field(
-        default=None,
-        description="true: its output is kept for the backward pass, also where no kernel that is drawn reads it there;"
-        " of a kernel that is evaluated again while its layer's backward pass runs. false: for that time only; none ="
-        " where a tensor brings it there",
-    )
-    mask_bytes: float | None = Field(
-        default=None, gt=0, description="B per element of its output: a mask, kept as that; backward: as its layer runs"
-    )
-    layer: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=200,
-        description="kind of layer that it belongs to, of a graph with sections; none = layer. Backward kernels stay"
-        " with their forward ones",
-    )
-    module: Module | None = Field(
-        default=None, description="module whose scheme on the second axis of chips it has; none = the residual stream"
-    )
-
-    @property
-    def matrices(self) -> int:
-        """Independent matrices: ``outer`` of every sample."""
-        return self.outer * (self.samples or 1)
-
-    @property
-    def streamed(self) -> str:
-        """The axis that is cut into tiles: ``n``, ``k`` or ``none``."""
-        return self.stream or ("k" if self.op == "weight_update" else "n")
-
-    @property
-    def spread_over(self) -> tuple[str, ...]:
-        """What its resident data is spread over, as degrees of a plan."""
-        return self.resident_over if self.resident_over is not None else ("shards", "copies")[: 1 + self._fetches]
-
-    @property
-    def _fetches(self) -> bool:
-        return any(axis.splits == "batch" for one in self.communications for axis in groups()[one.over][0])
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.op == "elementwise" and self.k != 1:
-            raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
-        if (self.samples or 1) > 1 and self.op not in ("matmul", "elementwise"):
-            message = f"found {self.samples} of a {self.op} kernel, whose matrix is that of all samples"
-            raise problem(message, "leave it out: n holds the tokens of all samples", "$.samples")
-        if self.density is not None and self.op not in ("matmul", "elementwise"):
-            message = f"found {self.density:g} of a {self.op} kernel: weights and their gradients are whole"
-            raise problem(message, "leave it out, or write op: matmul", "$.density")
-        if self.masked is not None and (self.density is None or self.op != "matmul"):
-            raise problem(f"found {self.masked}, but no matmul with a density", "leave it out", "$.masked")
-        if self.experts is not None and self.op not in ("gemm", "weight_update"):
-            raise problem(f"found experts of a {self.op}", "only a gemm or a weight_update has them", "$.experts")
-        for place, state in enumerate(self.states or ()):
-            if self.outer % state.heads:
-                message = f"found {state.heads}, expected a divisor of outer, {self.outer} of {self.name!r}"
-                raise problem(message, "heads of a state are shared by groups of them", f"$.states[{place}].heads")
-            if self.pass_ != "forward":
-                message = f"found one of {self.name!r}, which is no kernel of a forward pass"
-                raise problem(message, "nothing is kept for the next step by what trains", f"$.states[{place}]")
-        if self.copied is not None and self.op not in ("gemm", "weight_update") and not self.resident_bytes:
-            raise problem(f"found {self.copied:g} of a {self.op}", "only weights and gradients have one", "$.copied")
-        if "copies" in (self.resident_over or ()) and not self._fetches:
-            message = "spread over copies, but no communication of the kernel fetches what another copy holds"
-            remedy = "list one, such as an all_to_all over all, or leave copies out: then each holds it whole"
-            raise problem(message, remedy, "$.resident_over")
-        return self
-
-
-class Tensor(Part):
-    """What one kernel produces and another consumes.
-
-    ``bytes`` defaults to the whole output of ``src``. ``operand`` tells which input of a
-    ``matmul`` or ``weight_update`` it is: 1 is the ``k x n`` side, 2 the ``m x k`` side; the default is decided by
-    size, then by order. Several that state their bytes may be parts of the operand of a ``gemm``.
-
-    What several kernels read of an output is stored once if it is the same ``part`` and as large: without names, parts
-    of one size are the same.
-    """
-
-    src: str
-    dst: str
-    bytes: Bytes | None = None
-    operand: Literal[1, 2] | None = None
-    direction: Literal["forward", "backward"] = Field(
-        default="forward", description="of a carried tensor: to the next repeat, or (gradients) to the previous one"
-    )
-    part: str | None = Field(
-        default=None, min_length=1, max_length=200, description="of the output of src, where others are as large"
-    )
 
 
 class Graph(Named):
@@ -224,49 +37,70 @@ class Graph(Named):
     the model has it. Kinds are DAGs of their own, which no tensor connects: those of ``carried`` go from a layer to
     the next one, of whatever kind; all else that passes between kinds goes through DRAM. ``repeat: N`` is short for one
     section of one layer.
+
+    Attributes
+    ----------
+    sections : e.g. [{layers: [dense], repeat: 3}, {layers: [moe], repeat: 58}]
+        Layers of the model in order, as patterns that repeat. ``repeat: N`` is short for one section of N equal layers.
+        None: the kernels are the whole model.
+    word_bytes : bytes, e.g. 2
+        Size of one element of all data, in a graph without ``dtypes``.
+    dtypes : e.g. {weights: fp8, kv: fp8}
+        Data types of weights, activations, caches and logits. Classes that you leave out have bf16. None: all elements
+        have ``word_bytes``.
+    main_gradients : e.g. fp32
+        Data type in which training stores the gradients of weights. None: the type of activations.
+    trained : e.g. {reduced: fp32, moments: fp32}
+        Data types of reduced gradients, main weights and optimizer moments in training. None: as the activations and
+        the assumptions say.
+    architecture : e.g. {norm: rmsnorm, bias: none}
+        Facts about the model that other tools' files need and that no cost depends on. None: unknown.
+    microbatch : samples, e.g. 4
+        Samples that one evaluation of the graph processes.
+    batch : samples, e.g. 2304
+        Samples of one step, over all data-parallel replicas.
+    tokens : e.g. {processed: 2048}
+        Tokens that one evaluation processes and, in serving, produces. None: one token per sample.
+    variant : e.g. "recompute: attention"
+        Name of this way to compute the model, where dfopt searches several, such as ways of activation recomputation.
+        None: there is only one.
+    recomputed : e.g. {layer: layer_recomputed}
+        For each kind of layer, the kind that computes the same with activation recomputation. A plan then chooses how
+        many layers of a stage use it. None: a plan has no such choice.
+    kernels : e.g. [{name: FFN0, op: gemm, m: 4096, k: 1024, n: 2048}]
+        Kernels of the workload, each kind of layer once.
+    tensors : e.g. [{src: Q, dst: QK}]
+        Tensors between kernels of the same kind of layer.
+    carried : e.g. [{src: Add_1, dst: Norm_0}]
+        Tensors that one layer hands to the next one. At stage boundaries they pass between pipeline stages.
+    inputs : e.g. [{dst: Q}]
+        Tensors that kernels read from DRAM. An empty list means none. None: all operands that no other kernel provides,
+        except for kernels that state their own DRAM traffic.
+    outputs : e.g. [{src: Add_1}]
+        Tensors that kernels write to DRAM. An empty list means none. None: all outputs that no other kernel takes,
+        except for weight updates, accumulating kernels and kernels that state their own DRAM traffic.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/graph/3"
     EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/graph/1", "dfopt/graph/2")
     model_config = ConfigDict(json_schema_extra=add_repeat)
 
-    sections: tuple[Section, ...] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=10000,
-        description="layers of the model in their order; none = one, drawn",
-    )
-    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element, of a graph that states no dtypes")
-    dtypes: Dtypes | None = Field(
-        default=None, description="types of its data by class; those left out are bf16. none = word_bytes for all"
-    )
-    main_gradients: Dtype | None = Field(
-        default=None, description="type in which gradients of parameters are held; none = that of activations"
-    )
-    trained: Trained | None = Field(default=None, description="types of what its training has beside that")
-    architecture: Architecture | None = Field(default=None, description="of what no cost depends on; none = not known")
-    microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
-    batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
-    tokens: Tokens | None = Field(default=None, description="of one evaluation; none = one of every sample")
-    variant: str | None = Field(default=None, max_length=200, description="which of several ways to compute the same")
-    recomputed: dict[str, str] | None = Field(default=None, description="kind of layer -> the same, computed again")
+    sections: tuple[Section, ...] | None = Field(default=None, min_length=1, max_length=10000)
+    word_bytes: int = Field(default=2, ge=1, le=16)
+    dtypes: Dtypes | None = None
+    main_gradients: Dtype | None = None
+    trained: Trained | None = None
+    architecture: Architecture | None = None
+    microbatch: int = Field(default=1, ge=1, le=10**9)
+    batch: int = Field(default=1, ge=1, le=10**12)
+    tokens: Tokens | None = None
+    variant: str | None = Field(default=None, max_length=200)
+    recomputed: dict[str, str] | None = None
     kernels: tuple[Kernel, ...] = Field(min_length=1, max_length=20000)
     tensors: tuple[Tensor, ...] = Field(default=(), max_length=200000)
-    carried: tuple[Tensor, ...] = Field(
-        default=(), max_length=1000, description="tensors from one repeat to the next; they also cross pipeline stages"
-    )
-    inputs: tuple[Input, ...] | None = Field(
-        default=None,
-        max_length=100000,
-        description="what comes from DRAM; [] is nothing, left out every operand that no tensor and nothing carried"
-        " brings to a kernel which states no DRAM traffic of its own",
-    )
-    outputs: tuple[Output, ...] | None = Field(
-        default=None,
-        max_length=20000,
-        description="what goes to DRAM; [] is nothing, left out every output that no tensor and nothing carried takes"
-        " from a kernel which states no DRAM traffic of its own, is no weight update and accumulates into no other",
-    )
+    carried: tuple[Tensor, ...] = Field(default=(), max_length=1000)
+    inputs: tuple[Input, ...] | None = Field(default=None, max_length=100000)
+    outputs: tuple[Output, ...] | None = Field(default=None, max_length=20000)
 
     @model_validator(mode="before")
     @classmethod

@@ -9,6 +9,7 @@ from pydantic_core import core_schema
 
 from dfopt.documents.base import Document
 from dfopt.documents.descriptions import fields_of, prose_of
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.units import UnitJsonSchema
 
 __all__ = ["schema_json", "schema_of_forms"]
@@ -19,13 +20,15 @@ class _Described(UnitJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> dict[str, Any]:
         """Describe a part, and each of its fields with an example; see pydantic."""
-        made = super().model_schema(schema)
+        described = super().model_schema(schema)
         model: type[BaseModel] = schema["cls"]
-        made["description"] = prose_of(model.__doc__)
+        described["description"] = prose_of(model.__doc__)
         for field in fields_of(model):
-            if field.text and (there := made.get("properties", {}).get(field.name)) is not None:
-                there["description"] = " ".join(filter(None, (field.text, there.get("description"))))
-        return made
+            if field.text and (key := described.get("properties", {}).get(field.name)) is not None:
+                key["description"] = " ".join(filter(None, (field.text, key.get("description"))))
+                if field.written:
+                    key["examples"] = [load_strict(f"example: {field.written}")["example"]]
+        return described
 
 
 def schema_json(cls: type[Document]) -> dict[str, Any]:

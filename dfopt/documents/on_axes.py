@@ -19,6 +19,7 @@ from pydantic_core import CoreSchema
 
 from dfopt.documents.axes import Dims, groups, keys
 from dfopt.documents.base import Part, problem
+from dfopt.documents.descriptions import FieldDoc
 from dfopt.errors import did_you_mean
 
 
@@ -97,13 +98,27 @@ class OnAxes(Part):
         return {**said, **data}
 
     @classmethod
+    def axis_fields(cls) -> tuple[FieldDoc, ...]:
+        """Degree and network dims of every axis."""
+        degree, dims = ("None", "None") if cls._FREE[0] is None else ("1", "[]")
+        free = " None: dfopt chooses." if degree == "None" else ""
+        along = "Network dims, or parts of dims such as x[8], along which {} runs." + free
+        return tuple(
+            FieldDoc(key, "list of text", "", dims, (), "[node]", along.format(axis.title))
+            if of_dims
+            else FieldDoc(key, "whole number", "chips", degree, (), "8", axis.text + free)
+            for key, (axis, of_dims) in keys().items()
+        )
+
+    @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         made = handler.resolve_ref_schema(handler(schema))
-        names: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
-        degree: dict[str, Any] = {"type": "integer", "minimum": 1}
-        for key, (axis, dims) in keys().items():
-            said = f"network dims of {axis.title}" if dims else f"degree of {axis.title}"
-            made.setdefault("properties", {})[key] = {**(names if dims else degree), "description": said}
+        kinds: dict[str, Any] = {
+            "list of text": {"type": "array", "items": {"type": "string"}},
+            "whole number": {"type": "integer", "minimum": 1},
+        }
+        for field in cls.axis_fields():
+            made.setdefault("properties", {})[field.name] = {**kinds[field.type], "description": field.text}
         made["additionalProperties"] = False
         return made
 

@@ -25,6 +25,21 @@ class Segment(Part):
 
     As text ``SEQUENCESxNEW@CACHED``, of which the last logits are wanted unless ``:all`` or ``:none`` follow.
 
+    Attributes
+    ----------
+    sequences : sequences, e.g. 16
+        Number of sequences, or samples, of this shape.
+    new : tokens, e.g. 512
+        Tokens of each sequence that the evaluation processes.
+    cached : tokens, e.g. 4096
+        Tokens of each sequence before the new ones, whose keys and values are in the cache.
+    sees : depths, e.g. causal
+        Keys that a new token attends to. ``causal``: those before it and its own. ``full``: those of all tokens. A list
+        of depths, one per new token, is a draft tree: each token attends to the cached ones, its ancestors and itself.
+    logits : e.g. last
+        New tokens whose logits the model computes. ``last``: the last one of each sequence. ``all``: all of them.
+        ``none``: no token.
+
     Examples
     --------
     Four prompts of which 96 tokens are cached, and 32 are not:
@@ -36,15 +51,11 @@ class Segment(Part):
     (True, '4x32@96')
     """
 
-    sequences: int = Field(ge=1, le=10**9, description="sequences, or samples")
-    new: int = Field(ge=1, le=10**9, description="tokens of each that are processed")
-    cached: int = Field(default=0, ge=0, le=10**9, description="tokens of each before them, whose keys are there")
-    sees: Literal["causal", "full"] | tuple[int, ...] = Field(
-        default="causal",
-        description="keys that a new token attends to: causal, those before it and its own; full, those of all tokens;"
-        " or a tree, as the depth of every new token: the cached ones, its ancestors' and its own",
-    )
-    logits: Literal["last", "all", "none"] = Field(default="all", description="new tokens whose logits are wanted")
+    sequences: int = Field(ge=1, le=10**9)
+    new: int = Field(ge=1, le=10**9)
+    cached: int = Field(default=0, ge=0, le=10**9)
+    sees: Literal["causal", "full"] | tuple[int, ...] = "causal"
+    logits: Literal["last", "all", "none"] = "all"
 
     @model_validator(mode="before")
     @classmethod
@@ -155,6 +166,13 @@ Segments = Annotated[tuple[Segment, ...], BeforeValidator(_listed)]
 class Phase(Part):
     """One evaluation of a model: its segments, and whether a backward pass follows.
 
+    Attributes
+    ----------
+    segments : e.g. ["4x512@0", "16x1@4096"]
+        Groups of sequences that one evaluation processes together, each as SEQUENCESxNEW@CACHED.
+    backward : e.g. true
+        Whether a backward pass and an update of the weights follow.
+
     Examples
     --------
     >>> step = mixed(prefill(1, 512), decode(63, 4096))
@@ -165,7 +183,7 @@ class Phase(Part):
     """
 
     segments: Segments = Field(min_length=1, max_length=1000)
-    backward: bool = Field(default=False, description="whether a backward pass and an update of the weights follow")
+    backward: bool = False
 
     @property
     def tokens(self) -> int:

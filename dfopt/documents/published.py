@@ -42,27 +42,38 @@ class Counts(NamedTuple):
 class Published(Part):
     """Sizes of a model as its makers give them; none = they give none, or count what is not drawn here.
 
+    Attributes
+    ----------
+    parameters : parameters, e.g. 8030000000
+        Number of parameters of the whole model that its makers publish. None: they publish none.
+    active_parameters : parameters, e.g. 3000000000
+        Number of parameters that one token uses, as the makers publish it. None: they publish none.
+    active_with_embedding : e.g. true
+        Whether the published active parameters include the embedding table.
+    active_without_head : e.g. true
+        Whether the published active parameters leave out the matrix of the logits. None: they include it.
+    kv_bytes_per_token : bytes, e.g. 131072
+        Published size of the KV cache of one token over all layers, before any window drops tokens. None: not
+        published.
+    beside : e.g. [whisper-encoder]
+        Graphs of the zoo that are further parts of the same model, such as its encoder. Their counts are added before
+        the comparison.
+    source : e.g. model card
+        Publication in which the makers give these sizes.
+
     Examples
     --------
     >>> Published(parameters=8_030_000_000, kv_bytes_per_token=131072, source="model card").active_parameters is None
     True
     """
 
-    parameters: int | None = Field(default=None, ge=1, le=10**15, description="of the whole model")
-    active_parameters: int | None = Field(default=None, ge=1, le=10**15, description="that one token uses")
-    active_with_embedding: bool = Field(
-        default=False, description="whether those count the table too, of which a token looks up one row"
-    )
-    active_without_head: bool | None = Field(
-        default=None, description="whether those leave out the matrix of the logits, and are those of the layers alone"
-    )
-    kv_bytes_per_token: int | None = Field(
-        default=None, ge=0, le=10**12, description="kept of a token in all layers, as far as no window drops it"
-    )
-    beside: tuple[str, ...] = Field(
-        default=(), max_length=100, description="graphs that are parts of the same model, such as its encoder"
-    )
-    source: str = Field(default="", description="where they are published")
+    parameters: int | None = Field(default=None, ge=1, le=10**15)
+    active_parameters: int | None = Field(default=None, ge=1, le=10**15)
+    active_with_embedding: bool = False
+    active_without_head: bool | None = None
+    kv_bytes_per_token: int | None = Field(default=None, ge=0, le=10**12)
+    beside: tuple[str, ...] = Field(default=(), max_length=100)
+    source: str = ""
 
     @model_validator(mode="after")
     def _count_once(self) -> Self:

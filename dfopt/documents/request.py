@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
+from textwrap import fill
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import AXES, MODULES, keys
+from dfopt.documents.axes import MODULES, keys
 from dfopt.documents.base import Part, issues_of
 from dfopt.documents.descriptions import fields_of
 from dfopt.documents.mapping import Sharding
@@ -42,17 +43,33 @@ MetricName = Literal["step_time"]
 
 
 class Limit(Part):
-    """A metric that must not be exceeded."""
+    """A metric that must not be exceeded.
+
+    Attributes
+    ----------
+    metric : e.g. step_time
+        Metric that the limit is about. The only metric is the step time in seconds.
+    at_most : s, e.g. 0.05
+        Largest value of the metric that an answer may have.
+    """
 
     metric: MetricName
-    at_most: float = Field(gt=0, description="in the unit of the metric: seconds")
+    at_most: float = Field(gt=0)
 
 
 class Objective(Part):
-    """What is made least, and what must not be exceeded meanwhile."""
+    """What is made least, and what must not be exceeded meanwhile.
 
-    metric: MetricName = Field(default="step_time", description="step_time: seconds of one global batch")
-    limits: tuple[Limit, ...] = Field(default=(), max_length=16, description="mappings that break one are not answers")
+    Attributes
+    ----------
+    metric : e.g. step_time
+        Metric that dfopt makes smallest. The only metric is the step time: the seconds that one global batch takes.
+    limits : e.g. [{metric: step_time, at_most: 0.05}]
+        Limits that an answer must keep. A mapping that breaks one is no answer.
+    """
+
+    metric: MetricName = "step_time"
+    limits: tuple[Limit, ...] = Field(default=(), max_length=16)
 
     @property
     def ceiling(self) -> float:
@@ -61,114 +78,141 @@ class Objective(Part):
 
 
 class Request(OnAxes):
-    """What was asked for; none means free."""
+    """What was asked for; none means free.
 
-    schedule: Literal["1f1b", "interleaved", "gpipe"] | None = Field(
-        default=None,
-        description="order of microbatches in a pipeline that trains, instead of what the assumptions say: 1f1b with"
-        " every stage in one chunk of layers, interleaved in several, gpipe; none = 1f1b and interleaved are tried",
-    )
-    interleave: int | None = Field(default=None, ge=1, description="chunks of layers that a pipeline stage holds")
-    first_layers: int | None = Field(
-        default=None, ge=0, description="layers of the first stage of a pipeline, beside kernels that run once"
-    )
-    last_layers: int | None = Field(default=None, ge=0, description="of the last stage")
-    two_batch_overlap: bool | None = Field(
-        default=None,
-        description="true: only plans that take two microbatches at a time, of which one communicates while the other"
-        " computes; false: none of these",
-    )
-    zero: tuple[Literal[0, 1, 2, 3], ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
-        " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = all",
-    )
-    zero_replicas: tuple[Annotated[int, Field(ge=1)], ...] | Literal["all"] | None = Field(
-        default=None,
-        description="groups of copies that are tried, each of which shares out by itself and holds what the others do"
-        " (HSDP): 1 is all copies together, all every number that the dims can be cut into; none = 1",
-    )
-    recomputed: int | None = Field(
-        default=None,
-        ge=1,
-        description="layers of a stage that are computed again, of a graph that draws both kinds; none = all are tried",
-    )
-    sequence_parallelism: Literal["none", "allow", "force"] | None = Field(
-        default=None, description="instead of what the assumptions say of it"
-    )
-    tensor_overlap: Literal["none", "ring", "pipe", "any"] | None = Field(
-        default=None,
-        description="of collectives between chips that share a product, instead of what the assumptions say; any ="
-        " ring, which is never slower than pipe, and that than none; where exchanges are hidden as Calculon counts,"
-        " all of them are tried where that does not hold (and its pipe waits twice)",
-    )
-    gradient_overlap: Literal["none", "backward", "any"] | None = Field(
-        default=None,
-        description="whether copies add gradients up behind the backward pass, instead of what the assumptions say; any"
-        " = backward, which is never slower than none, or of each mapping the faster one where they count as Calculon",
-    )
-    parameter_overlap: Literal["none", "forward", "any"] | None = Field(
-        default=None,
-        description="whether weights that copies share out are brought together behind the first forward pass, instead"
-        " of what the assumptions say; any = forward, which is never slower than none",
-    )
-    point_to_point_overlap: Literal["none", "interleaved", "any"] | None = Field(
-        default=None,
-        description="whether stages of several chunks work while they send to each other, instead of what the"
-        " assumptions say; any = interleaved, which is never slower than none",
-    )
-    p_max: int | None = Field(
-        default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
-    )
-    formulation: Literal["auto", "assignment", "columns"] = Field(
-        default="auto",
-        description="of the intra-chip problem: columns (blocks of kernels: a path through the lattice of down-sets, or"
-        " blocks generated on demand), assignment (the paper's matrices), auto: columns, and the matrices where those"
-        " leave a gap that a MILP of that size may close",
-    )
-    gap: Ratio = Field(
-        default=0.0, ge=0.0, le=1.0, description="relative gap at which a solve may stop, such as 1%; 0 proves"
-    )
-    time_limit: Seconds = Field(default=60.0, ge=0.0, description="for everything; the best mapping found is returned")
-    solver: str = Field(default="highs", description="of the MILPs: highs, or pulp:NAME, such as pulp:CBC")
-    seed: int = Field(default=0, ge=0, description="of the solver")
-    top: int = Field(default=1, ge=1, description="best mappings kept, which are distinct")
-    distinct: Literal["plan", "sharding"] | None = Field(
-        default=None,
-        description="what tells the best mappings apart: plan (its microbatches and recomputation too), or sharding,"
-        " of one plan too; none = plan",
-    )
-    heat: Literal["ignore", "aware"] = Field(
-        default="ignore",
-        description="ignore: the judge says how hot the best mapping is, and throttles it; aware: partitions, operating"
-        " points and pauses are chosen anew so that a stack of dies keeps its limits",
-    )
-    sensitivity: bool = Field(default=False, description="what 10 % more of each resource would bring")
+    Attributes
+    ----------
+    schedule : e.g. 1f1b
+        Order of microbatches in a training pipeline. ``1f1b``: one forward and one backward pass in turn.
+        ``interleaved``: the same with several chunks of layers per stage. ``gpipe``: all forward passes first. None:
+        dfopt tries 1f1b and interleaved, or follows the assumption ``schedule``.
+    interleave : chunks, e.g. 2
+        Number of chunks of layers that each pipeline stage holds (virtual stages). None: dfopt tries all that fit.
+    first_layers : layers, e.g. 7
+        Number of layers in the first pipeline stage, next to kernels that run once such as the embedding. None: dfopt
+        chooses.
+    last_layers : layers, e.g. 6
+        Number of layers in the last pipeline stage, next to kernels that run once such as the logits. None: dfopt
+        chooses.
+    two_batch_overlap : e.g. true
+        Whether plans take two half-batches at a time, so that one communicates while the other computes. True: only
+        such plans. False: no such plans. None: dfopt tries both.
+    zero : e.g. [0, 1]
+        Levels of ZeRO that dfopt tries in training. ``0``: every data-parallel replica stores everything. ``1``:
+        replicas shard the optimizer state. ``2``: also gradients. ``3``: also weights. None: all levels.
+    zero_replicas : groups, e.g. [1, 4]
+        Numbers of groups of replicas that dfopt tries; each group shards its data within itself (HSDP). 1 is a single
+        group. ``all``: every number that the network allows. None: 1.
+    recomputed : layers, e.g. 3
+        Number of layers of a stage that use activation recomputation, where the graph has layers of both kinds. None:
+        dfopt tries all numbers.
+    sequence_parallelism : e.g. force
+        Whether tensor-parallel chips may split elementwise kernels along the tokens. ``none``: never. ``allow``: where
+        it is faster. ``force``: wherever possible, as Megatron-LM's --sequence-parallel does. None: as the assumptions
+        say.
+    tensor_overlap : e.g. any
+        Overlap of tensor-parallel collectives with the matrix products next to them. ``none``: no overlap. ``ring``:
+        tile by tile. ``pipe``: after waiting for the first tile. ``any``: the fastest of these. None: as the
+        assumptions say.
+    gradient_overlap : e.g. backward
+        Overlap of the gradient reduction with the backward pass. ``none``: the reduction follows the step.
+        ``backward``: the replicas add up each layer's gradients while earlier layers compute. ``any``: the faster of
+        the two. None: as the assumptions say.
+    parameter_overlap : e.g. forward
+        Overlap of the all-gather of updated weights that replicas shard (ZeRO). ``none``: it follows the step.
+        ``forward``: it runs during the next forward pass. ``any``: the faster of the two. None: as the assumptions say.
+    point_to_point_overlap : e.g. interleaved
+        Overlap of transfers between pipeline stages with compute. ``none``: stages wait. ``interleaved``: stages with
+        several chunks of layers compute meanwhile. ``any``: the faster of the two. None: as the assumptions say.
+    p_max : partitions, e.g. 4
+        Largest number of on-chip partitions of a stage. Under the assumption ``empty_partitions: forbid`` it is the
+        exact number. None: dfopt chooses.
+    formulation : e.g. columns
+        Formulation of the fusion problem on one chip. ``columns``: a path through blocks of kernels. ``assignment``: a
+        MILP with the matrices of the DFModel paper. ``auto``: ``columns``, then ``assignment`` if a gap remains that a
+        MILP of its size may close.
+    gap : e.g. 1%
+        Relative gap to the proven bound at which the search may stop. 0 asks for a proof of optimality.
+    time_limit : e.g. 60 s
+        Time for the whole search. When it ends, dfopt returns the best mapping so far with its gap.
+    solver : e.g. highs
+        Solver of the MILPs: highs, or another one through PuLP as pulp:NAME, such as pulp:CBC.
+    seed : no unit, e.g. 0
+        Seed of the random numbers of the solver.
+    top : mappings, e.g. 3
+        Number of best mappings that the answer keeps, which differ as ``distinct`` says.
+    distinct : e.g. sharding
+        Difference between the best mappings that the answer keeps. ``plan``: they differ in plan, microbatch size or
+        recomputation. ``sharding``: they may also differ in the sharding of one plan. None: ``plan``.
+    heat : e.g. aware
+        Treatment of heat on a stack of dies. ``ignore``: dfopt reports temperatures and throttles the fastest mapping.
+        ``aware``: it chooses partitions, clocks and pauses again so that the stack keeps its limits.
+    sensitivity : e.g. true
+        Whether dfopt also reports the speedup from 10 % more of each resource.
+    objective : e.g. {metric: step_time}
+        Metric that dfopt minimizes, and limits that an answer must keep.
+    ep : chips, e.g. 8
+        Degree of expert parallelism (EP). It is short for a module-wise parallel group (mp) of this size with
+        ``experts: outer``. 1 means no such group. None: dfopt chooses.
+    cp : chips, e.g. 4
+        Degree of context parallelism (CP). It is short for a module-wise parallel group (mp) of this size with ``mixer:
+        context``. 1 means no such group. None: dfopt chooses.
+    attention_dp : chips, e.g. 8
+        Degree of data parallelism of attention. It is short for a module-wise parallel group (mp) of this size with
+        ``mixer: n``. 1 means no such group. None: dfopt chooses.
+    modules : e.g. {mixer: n, experts: outer}
+        Schemes by which modules share their work over a module-wise parallel group (mp), where you fix them. Schemes
+        are ``n`` (sequences or tokens), ``outer`` (heads or experts), ``context`` (tokens of every sequence), ``m``
+        (features) and ``none``. Modules are ``stream``, ``mixer``, ``dense``, ``experts`` and ``ends``.
+    place : e.g. {experts: DDR}
+        Memory in which kinds of data lie, on chips with several memories. The kinds are ``weights``, ``experts``
+        (weights of routed experts), ``caches``, ``tables``, ``activations``, ``gradients`` and ``optimizer``. None:
+        dfopt chooses in serving, and uses the fastest memory in training.
+    offload : e.g. [optimizer, activations]
+        Kinds of training data that dfopt tries to place in slower memories of the chips. The kinds are ``weights``,
+        ``experts`` (weights of routed experts), ``caches``, ``tables``, ``activations``, ``gradients`` and
+        ``optimizer``; ``any`` stands for all that may lie there. None: only the kinds that ``place`` names.
+    pin_sharding : e.g. {FFN0: m}
+        Sharding of kernels that you fix, by kernel name. ``outer``: heads or other independent matrices. ``m``: output
+        features. ``k``: the contraction, followed by an all-reduce. ``k>n``: the contraction, followed by a
+        reduce-scatter along the tokens. ``n``: tokens. ``none``: every chip computes all of it. ``even``: the workload
+        itself spreads it. All other kernels stay free.
+    pin_partition : no unit, e.g. {FFN0: 2}
+        On-chip partition of kernels that you fix, by kernel name. All other kernels stay free.
+    """
+
+    schedule: Literal["1f1b", "interleaved", "gpipe"] | None = None
+    interleave: int | None = Field(default=None, ge=1)
+    first_layers: int | None = Field(default=None, ge=0)
+    last_layers: int | None = Field(default=None, ge=0)
+    two_batch_overlap: bool | None = None
+    zero: tuple[Literal[0, 1, 2, 3], ...] | None = Field(default=None, min_length=1)
+    zero_replicas: tuple[Annotated[int, Field(ge=1)], ...] | Literal["all"] | None = None
+    recomputed: int | None = Field(default=None, ge=1)
+    sequence_parallelism: Literal["none", "allow", "force"] | None = None
+    tensor_overlap: Literal["none", "ring", "pipe", "any"] | None = None
+    gradient_overlap: Literal["none", "backward", "any"] | None = None
+    parameter_overlap: Literal["none", "forward", "any"] | None = None
+    point_to_point_overlap: Literal["none", "interleaved", "any"] | None = None
+    p_max: int | None = Field(default=None, ge=1)
+    formulation: Literal["auto", "assignment", "columns"] = "auto"
+    gap: Ratio = Field(default=0.0, ge=0.0, le=1.0)
+    time_limit: Seconds = Field(default=60.0, ge=0.0)
+    solver: str = "highs"
+    seed: int = Field(default=0, ge=0)
+    top: int = Field(default=1, ge=1)
+    distinct: Literal["plan", "sharding"] | None = None
+    heat: Literal["ignore", "aware"] = "ignore"
+    sensitivity: bool = False
     objective: Objective = Objective()
-    ep: int | None = Field(
-        default=None, ge=1, description="expert parallelism: mp of this degree with experts: outer; 1 = no second axis"
-    )
-    cp: int | None = Field(
-        default=None, ge=1, description="context parallelism: mp of this degree with mixer: context; 1 = no mp"
-    )
-    attention_dp: int | None = Field(
-        default=None, ge=1, description="data parallelism of attention: mp of this degree with mixer: n; 1 = no mp"
-    )
-    modules: dict[Literal["stream", "mixer", "dense", "experts", "ends"], ModuleScheme] = Field(
-        default_factory=dict, description="module -> scheme on the second axis that is fixed, such as mixer: n"
-    )
-    place: dict[Item, str] | None = Field(
-        default=None, description="item -> memory of the chips that it lies in, such as experts: DDR"
-    )
-    offload: tuple[Item, ...] | Literal["any"] | None = Field(
-        default=None,
-        min_length=1,
-        description="of a graph that trains, what is tried in slower memories of the chips, such as optimizer,"
-        " activations; any = all that may lie there; none = only what place says",
-    )
-    pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
-    pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")
+    ep: int | None = Field(default=None, ge=1)
+    cp: int | None = Field(default=None, ge=1)
+    attention_dp: int | None = Field(default=None, ge=1)
+    modules: dict[Literal["stream", "mixer", "dense", "experts", "ends"], ModuleScheme] = Field(default_factory=dict)
+    place: dict[Item, str] | None = None
+    offload: tuple[Item, ...] | Literal["any"] | None = Field(default=None, min_length=1)
+    pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
+    pin_partition: dict[str, int] = Field(default_factory=dict)
 
     @field_validator("zero", "zero_replicas", mode="before")
     @classmethod
@@ -302,10 +346,11 @@ class Request(OnAxes):
     @classmethod
     def listed(cls, indent: str = "") -> str:
         """Every field with its default and what it means, a line each, for help texts."""
-        says = "degree of {0.title}, network dims that carry it"
-        lines = [f"* ``{axis.name}``, ``{axis.dims_key}`` (None): {says.format(axis)}" for axis in AXES.values()]
-        lines += [f"* ``{field.name}`` ({field.default}): {field.text}" for field in fields_of(cls)]
-        return f"\n{indent}".join(lines)
+        lines = [
+            fill(f"* ``{field.name}`` ({field.default}): {field.text}", 120 - len(indent), subsequent_indent="  ")
+            for field in fields_of(cls)
+        ]
+        return "\n".join(lines).replace("\n", f"\n{indent}")
 
     @classmethod
     def keywords(cls) -> dict[str, tuple[Any, Any]]:

@@ -48,6 +48,20 @@ class Routing(Part):
 
     Copies are added to it: ``power_law(1.2) + 32``.
 
+    Attributes
+    ----------
+    law : e.g. power_law
+        Distribution of tokens over experts. ``uniform``: every expert is equally likely. ``balanced``: every expert
+        gets the same number of tokens. ``power_law``: loads follow a power law with exponent ``alpha``. ``counts``:
+        loads are proportional to measured ``counts``.
+    alpha : no unit, e.g. 1.2
+        Exponent of the power law; larger values are more skewed. None: the law is another one.
+    counts : tokens, e.g. [30, 10, 10]
+        Tokens that each expert received in a measurement, in the order of the experts. Only their proportions matter.
+        None: the law is another one.
+    redundant : replicas, e.g. 32
+        Number of additional replicas of the most loaded experts, where experts are spread over several chips. None: 0.
+
     Examples
     --------
     >>> uniform, skewed = Routing(), Routing.model_validate("power_law(1.2)")
@@ -60,16 +74,9 @@ class Routing(Part):
     """
 
     law: Literal["uniform", "balanced", "power_law", "counts"] = "uniform"
-    alpha: float | None = Field(default=None, ge=0, le=100, description="of a power_law")
-    counts: tuple[float, ...] | None = Field(
-        default=None, min_length=1, max_length=10**5, description="tokens that each expert was sent, in their order"
-    )
-    redundant: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**6,
-        description="copies more of experts, of those that are sent the most, where experts lie on several chips",
-    )
+    alpha: float | None = Field(default=None, ge=0, le=100)
+    counts: tuple[float, ...] | None = Field(default=None, min_length=1, max_length=10**5)
+    redundant: int | None = Field(default=None, ge=1, le=10**6)
 
     @model_validator(mode="before")
     @classmethod

@@ -31,6 +31,13 @@ LAYER = "layer"
 class Section(Part):
     """A pattern of layers, and how often it repeats.
 
+    Attributes
+    ----------
+    layers : e.g. [local, local, global]
+        Kinds of layers of one repetition, in the order of their evaluation.
+    repeat : repetitions, e.g. 8
+        Number of times that the pattern of layers repeats.
+
     Examples
     --------
     Five local layers and a global one, eight times:
@@ -39,13 +46,8 @@ class Section(Part):
     48
     """
 
-    layers: tuple[str, ...] = Field(
-        default=(LAYER,),
-        min_length=1,
-        max_length=10000,
-        description="kinds of layers, in the order of their evaluation",
-    )
-    repeat: int = Field(default=1, ge=1, le=10**6, description="how often the pattern repeats")
+    layers: tuple[str, ...] = Field(default=(LAYER,), min_length=1, max_length=10000)
+    repeat: int = Field(default=1, ge=1, le=10**6)
 
     @property
     def count(self) -> int:
@@ -207,7 +209,7 @@ def repeated(count: int) -> tuple[Section, ...] | None:
 
 def add_repeat(schema: dict[str, Any]) -> None:
     """Name the short form of sections in the JSON Schema of a graph."""
-    about = "short for sections: [{repeat: N}], of a graph whose kernels are one layer"
+    about = "Number of equal layers, short for sections: [{repeat: N}]. The kernels then are one layer."
     schema["properties"]["repeat"] = {"type": "integer", "minimum": 1, "maximum": 10**6, "description": about}
 
 

@@ -15,6 +15,29 @@ class SequenceState(Part):
     Sequences of all microbatches have theirs at the same time. ``heads`` says what divides it: a chip holds those that
     its share of the kernel's ``outer`` belongs to, and all of a state of one head.
 
+    Attributes
+    ----------
+    name : e.g. keys
+        Name of the stored data, such as keys or values.
+    sequences : sequences, e.g. 16
+        Number of sequences that one evaluation works on.
+    heads : heads, e.g. 8
+        Number of heads that share the stored data, a divisor of ``outer`` of the kernel. Each chip stores the heads of
+        its own share.
+    bytes_per_token : bytes, e.g. 2048
+        Size of the data for each stored token, over all heads.
+    bytes_per_sequence : bytes, e.g. 1048576
+        Size of the data for each sequence that does not grow with its tokens, over all heads, such as a recurrent
+        state. Each evaluation writes it, and reads it unless the sequence starts there.
+    tokens : tokens, e.g. 4097
+        Tokens of each sequence that are stored after the evaluation.
+    reads : tokens, e.g. 4096
+        Tokens of each sequence that one evaluation reads.
+    writes : tokens, e.g. 1
+        Tokens of each sequence that one evaluation adds.
+    page : tokens, e.g. 16
+        Tokens that share one allocation of DRAM. A sequence occupies whole pages.
+
     Examples
     --------
     Keys of 8 heads for 16 sequences, behind whose 4096 tokens one more is put:
@@ -27,19 +50,14 @@ class SequenceState(Part):
     """
 
     name: str = Field(min_length=1, max_length=200)
-    sequences: int = Field(ge=1, le=10**9, description="in one evaluation")
-    heads: int = Field(default=1, ge=1, le=10**5, description="heads that it is of, a divisor of the kernel's outer")
-    bytes_per_token: int = Field(default=0, ge=0, le=10**12, description="of all heads, for each token that is held")
-    bytes_per_sequence: int = Field(
-        default=0,
-        ge=0,
-        le=10**15,
-        description="of all heads, whatever the tokens; written in each evaluation, and read but by the first tokens",
-    )
-    tokens: int = Field(default=0, ge=0, le=10**9, description="of a sequence that are held in the end")
-    reads: int = Field(default=0, ge=0, le=10**9, description="tokens of a sequence that an evaluation reads")
-    writes: int = Field(default=0, ge=0, le=10**9, description="tokens of a sequence that an evaluation adds")
-    page: int = Field(default=1, ge=1, le=10**6, description="tokens that are given DRAM together")
+    sequences: int = Field(ge=1, le=10**9)
+    heads: int = Field(default=1, ge=1, le=10**5)
+    bytes_per_token: int = Field(default=0, ge=0, le=10**12)
+    bytes_per_sequence: int = Field(default=0, ge=0, le=10**15)
+    tokens: int = Field(default=0, ge=0, le=10**9)
+    reads: int = Field(default=0, ge=0, le=10**9)
+    writes: int = Field(default=0, ge=0, le=10**9)
+    page: int = Field(default=1, ge=1, le=10**6)
 
     @property
     def held_bytes(self) -> int:

@@ -19,6 +19,14 @@ __all__ = ["Tokens", "asked", "of_evaluation", "phase_of", "segments_of", "seque
 class Tokens(Part):
     """Tokens of one evaluation of a graph.
 
+    Attributes
+    ----------
+    processed : tokens, e.g. 2048
+        Tokens that one evaluation of the graph processes.
+    produced : tokens, e.g. 16
+        Tokens that all sequences of one evaluation gain at least, in serving. Speculative decoding counts one per
+        sequence, whatever the model accepts. None: the graph does not serve.
+
     Examples
     --------
     A prompt of 512 tokens beside 16 decode steps:
@@ -27,14 +35,8 @@ class Tokens(Part):
     Tokens(processed=528, produced=17)
     """
 
-    processed: int = Field(ge=1, le=10**15, description="that are worked on")
-    produced: int | None = Field(
-        default=None,
-        ge=0,
-        le=10**15,
-        description="that its sequences gain at least, in serving: of a draft that is verified one, whatever is"
-        " accepted; none = it is no serving",
-    )
+    processed: int = Field(ge=1, le=10**15)
+    produced: int | None = Field(default=None, ge=0, le=10**15)
 
 
 def tokens_of(graph: Graph) -> Tokens:

@@ -61,7 +61,7 @@ def design_schema() -> dict[str, Any]:
     """
     whole, own = schema_json(Design), technology_schema(Technology)
     whole["$defs"] |= own.pop("$defs")
-    name = {"type": "string", "description": "a zoo name or a path"}
+    name = {"type": "string", "description": "Zoo name or path of the technology."}
     forms = [{**form, "required": ["name", *form["required"][2:]]} for form in own["anyOf"]]
     whole["properties"]["technology"] = {"anyOf": [name, *forms]}
     return whole

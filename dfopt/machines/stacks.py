@@ -234,8 +234,8 @@ def stack_schema() -> dict[str, Any]:
     whole = schema_json(Stack)
     top = {key: whole.pop(key) for key in ("$schema", "$id", "$defs")}
     derived = {
-        "part": {"type": "string", "description": "the stack that it is derived from: a zoo name or a path"},
-        "set": {"type": "object", "description": "path such as dies.dram.count -> value"},
+        "part": {"type": "string", "description": "Zoo name or path of the stack that this one changes."},
+        "set": {"type": "object", "description": "Changed values by path, such as dies.dram.count."},
     }
     loose = {**whole, "properties": {**whole["properties"], **derived}, "required": ["schema", "name", "part"]}
     return {"title": "Stack", **top, "anyOf": [whole, loose]}

@@ -146,18 +146,25 @@ def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str
     whole = schema_json(kind)
     top = {key: whole.pop(key) for key in ("$schema", "$id", "$defs")}
     number = {"type": "number", "exclusiveMinimum": 0}
-    steps = {"type": "object", "additionalProperties": number, "description": "path such as core.area_mm2 -> factor"}
+    steps = {"type": "object", "additionalProperties": number, "description": "Factors by path, such as core.area_mm2."}
     scaling = {
         "type": "object",
-        "properties": {"from": {"type": "string", "description": "a zoo name or a path"}, "steps": steps},
+        "properties": {
+            "from": {"type": "string", "description": "Zoo name or path of the technology."},
+            "steps": steps,
+        },
         "required": ["from"],
         "additionalProperties": False,
-        "description": "the technology that it is derived from, factor by factor",
+        "description": "Technology that this one scales, factor by factor.",
     }
     terms = {
-        "parts": {"type": "array", "items": {"type": "string"}, "description": "zoo names or paths, one per section"},
+        "parts": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Zoo names or paths of the parts, one per section.",
+        },
         "scaling": scaling,
-        "set": {"type": "object", "description": "path such as dram.frequency -> value"},
+        "set": {"type": "object", "description": "Changed values by path, such as dram.frequency."},
     }
     loose = {**whole, "properties": {**whole["properties"], **terms}, "required": ["schema", "name"]}
     return {"title": kind.__name__, **top, "anyOf": [whole, loose]}

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Final
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel, Role
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.kernel import Role
 from dfopt.documents.passes import Pass
 
 __all__ = ["SETS", "as_computed", "sets_of"]

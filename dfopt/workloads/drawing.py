@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from dfopt.documents.dtypes import Words
-from dfopt.documents.graph import Kernel, Role, SequenceState
+from dfopt.documents.graph import Kernel, SequenceState
+from dfopt.documents.kernel import Role
 from dfopt.documents.phase import Segment
 from dfopt.documents.routing import Routing
 from dfopt.workloads.backward import Gradient

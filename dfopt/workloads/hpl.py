@@ -41,7 +41,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
-from dfopt.documents.graph import Communication, Graph, Kernel, Op, Tensor
+from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.documents.kernel import Op
 from dfopt.workloads.checks import NOTHING_FROM_DRAM
 
 __all__ = ["HplParameters", "Parameters", "build"]
@@ -53,6 +54,21 @@ _MOST = 10**15  # what the field of a kernel's shape takes
 class HplParameters(Part):
     """What an HPL run is built from.
 
+    Attributes
+    ----------
+    n : rows, e.g. 1000000
+        Number of rows and columns of the matrix.
+    block : columns, e.g. 256
+        Number of columns of one panel, a divisor of ``n``.
+    drawn : groups, e.g. 32
+        Number of groups of consecutive steps that the graph contains. None: 32, or one per step if there are fewer.
+    first : steps, e.g. 4
+        Number of first steps to which the graph is limited, with ``encoding: dfmodel``. None: all steps.
+    encoding : e.g. exact
+        Kernels of the graph. ``exact``: those of the algorithm itself. ``dfmodel``: the kernels of DFModel's program.
+    word_bytes : bytes, e.g. 8
+        Size of one element of the matrix.
+
     Examples
     --------
     >>> p = HplParameters(n=4096, block=128)
@@ -60,16 +76,12 @@ class HplParameters(Part):
     (32, 32)
     """
 
-    n: int = Field(ge=2, le=10**9, description="rows of the matrix")
-    block: int = Field(ge=2, le=10**6, description="columns of a panel, a divisor of n")
-    drawn: int | None = Field(
-        default=None, ge=1, le=5000, description="groups of consecutive steps; 32, or one per step, if left out"
-    )
-    first: int | None = Field(
-        default=None, ge=1, le=5000, description="only the first so many steps, in DFModel's encoding; all if left out"
-    )
-    encoding: Literal["exact", "dfmodel"] = Field(default="exact", description="what is computed, or DFModel's kernels")
-    word_bytes: int = Field(default=8, ge=1, le=16, description="bytes per element")
+    n: int = Field(ge=2, le=10**9)
+    block: int = Field(ge=2, le=10**6)
+    drawn: int | None = Field(default=None, ge=1, le=5000)
+    first: int | None = Field(default=None, ge=1, le=5000)
+    encoding: Literal["exact", "dfmodel"] = "exact"
+    word_bytes: int = Field(default=8, ge=1, le=16)
 
     @property
     def steps(self) -> int:

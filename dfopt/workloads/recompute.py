@@ -20,7 +20,8 @@ import networkx as nx
 from pydantic import AfterValidator
 
 from dfopt.documents.base import problem
-from dfopt.documents.graph import Graph, Input, Kernel, Output, Role, Tensor
+from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+from dfopt.documents.kernel import Role
 from dfopt.documents.passes import way_of
 from dfopt.documents.sections import LAYER
 from dfopt.errors import did_you_mean

@@ -24,7 +24,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dfopt.documents.graph import Communication, Graph, Kernel, Op, Tensor
+from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.documents.kernel import Op
 from dfopt.documents.on_axes import Group
 from dfopt.documents.passes import Pass
 from dfopt.frontends.dfmodel.case import Data, Unsupported

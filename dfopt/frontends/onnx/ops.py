@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from dfopt.documents.graph import Role
+from dfopt.documents.kernel import Role
 from dfopt.frontends.onnx.cache import draw_cache
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import Node

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from dfopt.documents.experts import Experts
-from dfopt.documents.graph import Role
+from dfopt.documents.kernel import Role
 from dfopt.workloads.backward import Gradient
 from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.drawing import Drawing
@@ -23,6 +23,20 @@ ALONE: Final = Experts(count=1, chosen=1, touched=1.0)
 class Mlp(Block):
     """A multilayer perceptron.
 
+    Attributes
+    ----------
+    kind : e.g. mlp
+        Kind of the block: mlp, a multilayer perceptron for every token.
+    ffn : features, e.g. 14336
+        Number of features inside the MLP.
+    gated : e.g. true
+        Whether the MLP has a gate projection in addition to up and down projections.
+    bias : e.g. false
+        Whether the projections add a bias. It changes the parameter count only.
+    typed : e.g. weights
+        Class of data types that the weights have. ``weights``: that of matrix products. ``experts``: that of experts,
+        one of which every token uses.
+
     Examples
     --------
     >>> Mlp(kind="mlp", ffn=10).parameters(hidden=4)
@@ -30,13 +44,10 @@ class Mlp(Block):
     """
 
     kind: Literal["mlp"]
-    ffn: int = Field(ge=1, le=10**8, description="features inside")
-    gated: bool = Field(default=True, description="gate, up and down projection, or up and down only")
-    bias: bool = Field(default=False, description="projections have a bias; for the parameter count")
-    typed: Literal["weights", "experts"] = Field(
-        default="weights",
-        description="which class of data types its weights are of; of experts they are one that every token chooses",
-    )
+    ffn: int = Field(ge=1, le=10**8)
+    gated: bool = True
+    bias: bool = False
+    typed: Literal["weights", "experts"] = "weights"
 
     def parameters(self, hidden: int) -> int:
         """Parameters of the projections."""
