@@ -25,6 +25,28 @@ class EfficiencyRow(Part):
     unit, contraction (``k``). Rows of unit ``memory`` are about bytes: those that a partition moves to
     and from a memory, :func:`dfopt.physics.efficiency.bandwidth_share`.
 
+    Attributes
+    ----------
+    unit : e.g. matrix
+        Unit of the chip that the row is about. ``matrix``: matrix products. ``vector``: elementwise kernels.
+        ``memory``: transfers between the chip and one of its off-chip memories.
+    flop : e.g. 1 GFLOP
+        Least work of one chip's shard for which the row applies. None: shards of any size.
+    extent : elements, e.g. 128
+        Smallest extent (rows, columns and, on the matrix unit, contraction) of one chip's shard from which the row
+        applies. None: shards of any shape.
+    bytes : e.g. 100 MB
+        Least amount of data that a partition moves to and from a memory for which the row of unit memory applies. None:
+        any amount.
+    op : e.g. attention
+        Operation that the row is limited to. ``matmul``: a product of two activations that runs as a kernel of its own.
+        ``attention``: the same inside a fused attention kernel of a library. ``optimizer``: memory traffic of the
+        optimizer step. None: all operations of the unit.
+    memory : e.g. HBM
+        Name of the off-chip memory that the row is about, on a chip with several. None: each of them.
+    share : e.g. 0.7
+        Share of the peak rate, or of the memory bandwidth, that the shards of this row sustain.
+
     Examples
     --------
     >>> large = EfficiencyRow(unit="memory", bytes=100e6, share=0.9)
@@ -32,22 +54,13 @@ class EfficiencyRow(Part):
     (True, False)
     """
 
-    unit: Literal["matrix", "vector", "memory"] = Field(
-        description="vector: elementwise kernels; matrix: all others; memory: what any of them moves to and from one"
-    )
-    flop: Flop | None = Field(default=None, gt=0, description="for shards of this many FLOP or more")
-    extent: int | None = Field(default=None, ge=2, le=10**15, description="for shards of this smallest extent or more")
-    bytes: Bytes | None = Field(default=None, gt=0, description="of memory: for shards that move this much or more")
-    op: Literal["matmul", "attention", "optimizer"] | None = Field(
-        default=None,
-        description="of matrix: for products of two activations, as those of attention are: matmul = each a kernel of"
-        " its own, attention = of a library that does attention at once (execution: library); of memory: optimizer ="
-        " for its step (optimizer_step), which is one kernel over all parameters; none = for all",
-    )
-    memory: str | None = Field(
-        default=None, min_length=1, description="of memory: the name of one of several; none = of each of them"
-    )
-    share: Ratio = Field(gt=0, le=1, description="of the chip's peak, whatever the unit; of a memory's bandwidth")
+    unit: Literal["matrix", "vector", "memory"]
+    flop: Flop | None = Field(default=None, gt=0)
+    extent: int | None = Field(default=None, ge=2, le=10**15)
+    bytes: Bytes | None = Field(default=None, gt=0)
+    op: Literal["matmul", "attention", "optimizer"] | None = None
+    memory: str | None = Field(default=None, min_length=1)
+    share: Ratio = Field(gt=0, le=1)
 
     @property
     def conditions(self) -> bool:

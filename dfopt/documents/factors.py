@@ -19,6 +19,21 @@ class CollectiveFactor(Part):
     tensor of ``V`` bytes takes ``latency + scale * (1 + offset / n) * V / (bandwidth * efficiency * bandwidth_share)``,
     where bandwidth and efficiency are those of the dim's links. Such a formula holds for any number of chips.
 
+    Attributes
+    ----------
+    bandwidth_share : e.g. 0.8
+        Share of the link bandwidth that this collective sustains for large tensors.
+    latency : e.g. 10 us
+        Time of this collective for a very small tensor. None: the formula for the wiring gives it.
+    step_latency : e.g. 1 us
+        Time of each of the n - 1 steps of a ring over n chips, in addition to ``latency``. An all-reduce has twice as
+        many steps. None: ``latency`` holds for all chips of the dimension.
+    scale : no unit, e.g. 2.0
+        Number of times that the bytes of a tensor pass a link, for many chips. It replaces the formula for the wiring.
+        None: the formula counts.
+    offset : no unit, e.g. -1.0
+        Correction of ``scale`` for n chips: the factor is ``scale * (1 + offset / n)``. None: 0.
+
     Examples
     --------
     >>> CollectiveFactor(scale=2.0, offset=-1.0, latency=10e-6).of_fewer().latency
@@ -33,20 +48,11 @@ class CollectiveFactor(Part):
     1e-05
     """
 
-    bandwidth_share: Ratio = Field(default=1.0, gt=0, le=1, description="of the link's bandwidth, for large tensors")
-    latency: Seconds | None = Field(default=None, ge=0, description="of a vanishing tensor; none = by the formula")
-    step_latency: Seconds | None = Field(
-        default=None,
-        ge=0,
-        description="of each of the n - 1 steps of a ring over n chips (an all-reduce: twice as many), beside latency,"
-        " which then is for any number of chips; none = latency is for all chips of the dim",
-    )
-    scale: float | None = Field(
-        default=None, gt=0, description="times the tensor's bytes pass a link, of many chips; none = by the wiring"
-    )
-    offset: float | None = Field(
-        default=None, ge=-1, description="beside scale: so many n-th more, such as -1 for (n - 1) / n of them"
-    )
+    bandwidth_share: Ratio = Field(default=1.0, gt=0, le=1)
+    latency: Seconds | None = Field(default=None, ge=0)
+    step_latency: Seconds | None = Field(default=None, ge=0)
+    scale: float | None = Field(default=None, gt=0)
+    offset: float | None = Field(default=None, ge=-1)
 
     def of_fewer(self) -> CollectiveFactor:
         """The factor for a part of the dim.

@@ -19,11 +19,22 @@ __all__ = ["Hybrid", "hybrid_of"]
 
 
 class Hybrid(Part):
-    """Groups of copies, each of which holds all; what ZeRO shares out is shared out within one."""
+    """Groups of copies, each of which holds all; what ZeRO shares out is shared out within one.
 
-    replicas: int = Field(ge=2, description="groups, which add up what they have shared out")
-    over: Dims = Field(description="network dims, or parts of dims, along which the copies of a group lie")
-    across: Dims = Field(description="those along which the groups lie")
+    Attributes
+    ----------
+    replicas : groups, e.g. 4
+        Number of groups of data-parallel replicas. Each group stores everything once; the groups add up their shards
+        (HSDP).
+    over : e.g. [node]
+        Network dims, or parts of dims, along which the replicas of one group lie.
+    across : e.g. ["cluster[4@8]"]
+        Network dims, or parts of dims, along which the groups lie.
+    """
+
+    replicas: int = Field(ge=2)
+    over: Dims
+    across: Dims
 
 
 def hybrid_of(dims: Dims, replicas: int, size_of: Callable[[str], int]) -> Hybrid | None:

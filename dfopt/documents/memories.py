@@ -16,10 +16,18 @@ __all__ = ["Dram", "Memory", "MemoryReserve", "Sram", "check_order"]
 
 
 class Sram(Part):
-    """On-chip memory that holds weights and the buffers between fused kernels."""
+    """On-chip memory that holds weights and the buffers between fused kernels.
+
+    Attributes
+    ----------
+    capacity : e.g. 320 MB
+        Capacity of the on-chip memory of one chip.
+    bandwidth : e.g. 40 TB/s
+        Bandwidth of the on-chip memory of one chip for reads and writes together. None: no limit.
+    """
 
     capacity: Bytes = Field(gt=0)
-    bandwidth: Bandwidth | None = Field(default=None, gt=0, description="reads and writes; none: without limit")
+    bandwidth: Bandwidth | None = Field(default=None, gt=0)
 
     @property
     def words(self) -> str:
@@ -32,12 +40,25 @@ class Dram(Part):
     """Off-chip memory of one chip. ``capacity`` may be left out: then it is not a limit.
 
     Prices and powers here, of `NetworkDim` and of `Link` are per GB/s = 1e9 B/s of bandwidth, as their names say.
+
+    Attributes
+    ----------
+    bandwidth : e.g. 3.35 TB/s
+        Bandwidth of the off-chip memory of one chip, for reads and writes together.
+    capacity : e.g. 80 GB
+        Capacity of the off-chip memory of one chip. None: no limit.
+    usd_per_gb_s : USD per GB/s, e.g. 0.5
+        Price of the memory per GB/s (1e9 B/s) of its bandwidth. Write 0 if the price of the chip includes it. None:
+        unknown.
+    w_per_gb_s : W per GB/s, e.g. 0.03
+        Power of the memory per GB/s (1e9 B/s) of its bandwidth. Write 0 if the power of the chip includes it. None:
+        unknown.
     """
 
     bandwidth: Bandwidth = Field(gt=0)
     capacity: Bytes | None = Field(default=None, gt=0)
-    usd_per_gb_s: float | None = Field(default=None, ge=0, description="price in USD per GB/s; 0 = in that of the chip")
-    w_per_gb_s: float | None = Field(default=None, ge=0, description="power in W per GB/s; 0 = in that of the chip")
+    usd_per_gb_s: float | None = Field(default=None, ge=0)
+    w_per_gb_s: float | None = Field(default=None, ge=0)
 
     @property
     def words(self) -> str:
@@ -47,13 +68,29 @@ class Dram(Part):
 
 
 class Memory(Dram):
-    """One of several memories of a chip, a tier, with a name of its own."""
+    """One of several memories of a chip, a tier, with a name of its own.
 
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", description="what a placement calls it")
+    Attributes
+    ----------
+    name : e.g. HBM
+        Name of this memory, to which placements of data refer.
+    """
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$")
 
 
 class MemoryReserve(Part):
-    """Share of every memory of a chip that a model cannot use: framework, communication buffers, fragmentation."""
+    """Share of every memory of a chip that a model cannot use: framework, communication buffers, fragmentation.
+
+    Attributes
+    ----------
+    serving : e.g. 10 %
+        Share of each memory that a model cannot use when it serves, because of the framework, communication buffers and
+        fragmentation.
+    training : e.g. 5 %
+        Share of each memory that a model cannot use when it trains, because of the framework, communication buffers and
+        fragmentation.
+    """
 
     serving: Ratio = Field(default=0.0, ge=0, lt=1)
     training: Ratio = Field(default=0.0, ge=0, lt=1)

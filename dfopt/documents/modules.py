@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-from pydantic import Field
-
 from dfopt.documents.base import Part
 
 __all__ = ["MENU", "SCHEMES", "STREAM", "Module", "ModuleScheme", "Modules"]
@@ -36,6 +34,26 @@ SCHEMES: Final = get_args(ModuleScheme)
 class Modules(Part):
     """Scheme of every module over the second axis; none: the graph has no such module.
 
+    Attributes
+    ----------
+    stream : e.g. n
+        Scheme of the residual stream, that is of norms and sums. ``n``: each chip has some of the sequences.
+        ``context``: each chip has some tokens of every sequence. ``none``: every chip does the same work.
+    mixer : e.g. outer
+        Scheme of attention or its replacement. ``n``: each chip has some of the sequences. ``outer``: each chip has
+        some of the heads. ``context``: each chip has some tokens of every sequence. ``none``: every chip does the same
+        work. None: the graph has no mixer.
+    dense : e.g. m
+        Scheme of feed-forward networks that every token passes. ``n``: each chip has some of the tokens. ``m``: each
+        chip has some of the features. ``none``: every chip does the same work. None: the graph has no such network.
+    experts : e.g. outer
+        Scheme that the routed experts follow. ``n``: each chip has some of the tokens. ``outer``: each chip has some of
+        the experts. ``m``: each chip has some features of every expert. ``none``: every chip does the same work. None:
+        the graph has no experts.
+    ends : e.g. n
+        Scheme of logits, classifiers and input products. ``n``: each chip has some of the tokens. ``m``: each chip has
+        some of the features. ``none``: every chip does the same work. None: the graph has no such kernels.
+
     Examples
     --------
     Attention by sequences, experts by expert:
@@ -45,15 +63,11 @@ class Modules(Part):
     'n: stream mixer dense ends; outer: experts'
     """
 
-    stream: Literal["n", "context", "none"] = Field(default="none", description="the residual stream: norms and sums")
-    mixer: Literal["n", "outer", "context", "none"] | None = Field(
-        default=None, description="attention, or what stands for it"
-    )
-    dense: Literal["n", "m", "none"] | None = Field(
-        default=None, description="feed-forward that every token passes: an MLP, a router, shared experts apart"
-    )
-    experts: Literal["n", "outer", "m", "none"] | None = Field(default=None, description="routed experts")
-    ends: Literal["n", "m", "none"] | None = Field(default=None, description="logits, classifiers, input products")
+    stream: Literal["n", "context", "none"] = "none"
+    mixer: Literal["n", "outer", "context", "none"] | None = None
+    dense: Literal["n", "m", "none"] | None = None
+    experts: Literal["n", "outer", "m", "none"] | None = None
+    ends: Literal["n", "m", "none"] | None = None
 
     def of(self, module: str | None) -> ModuleScheme:
         """Scheme of a module; of none that of the residual stream."""

@@ -19,25 +19,57 @@ IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", 
 
 
 class Link(Part):
-    """A full-duplex link, such as one NVLink connection or one Ethernet port."""
+    """A full-duplex link, such as one NVLink connection or one Ethernet port.
 
-    bandwidth: Bandwidth = Field(gt=0, description="per link and direction")
-    latency: Seconds = Field(default=0.0, ge=0, description="of one hop; through a switch: chip to chip")
-    tier: Tier | None = Field(default=None, description="where the link runs")
-    packet_payload: Bytes | None = Field(
-        default=None, gt=0, description="most bytes of a message in one packet, for collective_model: two_stage"
-    )
-    packet_header: Bytes | None = Field(default=None, ge=0, description="bytes that each packet carries beside them")
-    usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of the link in USD per GB/s")
-    w_per_gb_s: float | None = Field(default=None, ge=0, description="power of the link in W per GB/s")
-    switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
-    switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
+    Attributes
+    ----------
+    bandwidth : e.g. 450 GB/s
+        Bandwidth of one link in one direction.
+    latency : e.g. 700 ns
+        Latency of one hop; through a switch, from chip to chip.
+    tier : e.g. node
+        Place where the link runs. ``package``: inside a package. ``node``: inside a node. ``rack``: inside a rack.
+        ``cluster``: between racks. None: unknown.
+    packet_payload : e.g. 256 B
+        Largest part of a message that one packet carries. The assumption ``collective_model: two_stage`` uses it. None:
+        messages have no packets.
+    packet_header : e.g. 16 B
+        Bytes that each packet carries in addition to its payload. None: 0.
+    usd_per_gb_s : USD per GB/s, e.g. 0.2
+        Price of the link per GB/s (1e9 B/s) of its bandwidth. None: unknown.
+    w_per_gb_s : W per GB/s, e.g. 0.05
+        Power of the link per GB/s (1e9 B/s) of its bandwidth. None: unknown.
+    switch_usd_per_gb_s : USD per GB/s, e.g. 1.5
+        Price of a switch per GB/s (1e9 B/s) of each of its ports. None: unknown.
+    switch_w_per_gb_s : W per GB/s, e.g. 0.1
+        Power of a switch per GB/s (1e9 B/s) of each of its ports. None: unknown.
+    """
+
+    bandwidth: Bandwidth = Field(gt=0)
+    latency: Seconds = Field(default=0.0, ge=0)
+    tier: Tier | None = None
+    packet_payload: Bytes | None = Field(default=None, gt=0)
+    packet_header: Bytes | None = Field(default=None, ge=0)
+    usd_per_gb_s: float | None = Field(default=None, ge=0)
+    w_per_gb_s: float | None = Field(default=None, ge=0)
+    switch_usd_per_gb_s: float | None = Field(default=None, ge=0)
+    switch_w_per_gb_s: float | None = Field(default=None, ge=0)
 
 
 class Slices(Part):
-    """Sizes of the dims of a network that can be had with one wiring, such as the slices of a pod of TPUs."""
+    """Sizes of the dims of a network that can be had with one wiring, such as the slices of a pod of TPUs.
 
-    topology: tuple[Wiring, ...] = Field(min_length=1, max_length=8, description="of each dim")
+    Attributes
+    ----------
+    topology : e.g. [ring, ring]
+        Wiring of each network dim of these slices. ``ring``: each chip has two neighbours in a closed ring. ``line``:
+        an open ring. ``switch``: every chip has one port to a switch. ``fully_connected``: every chip has a link to
+        every other one.
+    sizes : chips, e.g. [[4, 4], [4, 8]]
+        Sizes of the network dims of each slice that exists. A dim that a slice lacks has size 1.
+    """
+
+    topology: tuple[Wiring, ...] = Field(min_length=1, max_length=8)
     sizes: tuple[tuple[Annotated[int, Field(ge=1, le=10**7)], ...], ...] = Field(min_length=1, max_length=1000)
 
 
@@ -46,46 +78,72 @@ class NetworkDim(Part):
 
     ``link_bandwidth`` is per link and direction: a ring or line chip has two links (one at the ends of a line), a
     switch chip one port, a fully connected chip ``size - 1`` links. ``latency`` is per hop (through a switch: once).
+
+    Attributes
+    ----------
+    name : e.g. node
+        Name of this network dimension, to which plans refer.
+    topology : e.g. switch
+        Wiring of the chips along this dimension. ``ring``: each chip has two neighbours in a closed ring. ``line``: an
+        open ring. ``switch``: every chip has one port to a switch. ``fully_connected``: every chip has a link to every
+        other one.
+    size : chips, e.g. 8
+        Number of chips along this dimension. Every chip belongs to one group of this size.
+    link_bandwidth : e.g. 450 GB/s
+        Bandwidth of one link in one direction. A chip on a ring has two links, on a switch one port, and in a fully
+        connected group ``size - 1`` links.
+    efficiency : e.g. 0.8
+        Share of ``link_bandwidth`` that messages sustain. None: all of it.
+    latency : e.g. 700 ns
+        Latency of one hop; through a switch, from chip to chip.
+    tier : e.g. node
+        Place where the links of this dimension run. ``package``: inside a package. ``node``: inside a node. ``rack``:
+        inside a rack. ``cluster``: between racks. None: unknown.
+    in_network_reduction : e.g. true
+        Whether the switch itself adds and multicasts data, so that each chip sends a sum only once.
+    factors : e.g. {all_reduce: {bandwidth_share: 0.8, latency: 10 us}}
+        Measured figures of single collectives on this dimension, by kind: ``all_reduce``, ``all_gather``,
+        ``reduce_scatter``, ``all_to_all``, ``broadcast``, ``point_to_point``. Collectives that it leaves out follow the
+        formula.
+    packet_payload : e.g. 256 B
+        Largest part of a message that one packet carries. The assumption ``collective_model: two_stage`` uses it. None:
+        messages have no packets.
+    packet_header : e.g. 16 B
+        Bytes that each packet carries in addition to its payload. None: 0.
+    port_of : e.g. node
+        Name of another dimension whose links at a chip this one uses too, as the upper levels of a fat tree do. The two
+        dimensions are then never busy at the same time. None: links of its own.
+    processor_usage : share, e.g. 0.1
+        Share of a chip's compute rate that communication on this dimension occupies while it overlaps with a matrix
+        product. None: 0.
+    link_usd_per_gb_s : USD per GB/s, e.g. 0.2
+        Price of one link per GB/s (1e9 B/s) of its bandwidth. None: unknown.
+    link_w_per_gb_s : W per GB/s, e.g. 0.05
+        Power of one link per GB/s (1e9 B/s) of its bandwidth. None: unknown.
+    switch_usd_per_gb_s : USD per GB/s, e.g. 1.5
+        Price of a switch per GB/s (1e9 B/s) of each of its ports. None: unknown.
+    switch_w_per_gb_s : W per GB/s, e.g. 0.1
+        Power of a switch per GB/s (1e9 B/s) of each of its ports. None: unknown.
     """
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
     topology: Wiring
     size: int = Field(ge=1, le=10**7)
     link_bandwidth: Bandwidth = Field(gt=0)
-    efficiency: Ratio | None = Field(
-        default=None, gt=0, le=1, description="share of link_bandwidth that messages sustain; none = all of it"
-    )
+    efficiency: Ratio | None = Field(default=None, gt=0, le=1)
     latency: Seconds = Field(default=0.0, ge=0)
-    tier: Tier | None = Field(default=None, description="where the links of this dim run")
-    in_network_reduction: bool = Field(
-        default=False, description="of a switch: it adds and multicasts, so that each chip sends a sum only once"
-    )
-    factors: dict[CollectiveKind, CollectiveFactor] = Field(
-        default_factory=dict, description="measured figures of collectives on this dim; none = the formula's own"
-    )
-    packet_payload: Bytes | None = Field(
-        default=None, gt=0, description="for two_stage collectives: most message bytes in a packet; none = no packets"
-    )
-    packet_header: Bytes | None = Field(
-        default=None, ge=0, description="for two_stage collectives: bytes that each packet carries beside its payload"
-    )
+    tier: Tier | None = None
+    in_network_reduction: bool = False
+    factors: dict[CollectiveKind, CollectiveFactor] = Field(default_factory=dict)
+    packet_payload: Bytes | None = Field(default=None, gt=0)
+    packet_header: Bytes | None = Field(default=None, ge=0)
 
-    port_of: str | None = Field(
-        default=None,
-        description="another dim whose links at a chip messages of this one take, too, as those of the upper levels"
-        " of a fat tree do: the two are not used at the same time; none = links of its own",
-    )
-    processor_usage: float | None = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="share of a chip's compute that communication over it takes, where it overlaps with a product"
-        " (tensor_overlap); none = 0",
-    )
-    link_usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of a link in USD per GB/s")
-    link_w_per_gb_s: float | None = Field(default=None, ge=0, description="power of a link in W per GB/s")
-    switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
-    switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
+    port_of: str | None = None
+    processor_usage: float | None = Field(default=None, ge=0, lt=1)
+    link_usd_per_gb_s: float | None = Field(default=None, ge=0)
+    link_w_per_gb_s: float | None = Field(default=None, ge=0)
+    switch_usd_per_gb_s: float | None = Field(default=None, ge=0)
+    switch_w_per_gb_s: float | None = Field(default=None, ge=0)
 
     @property
     def sustained(self) -> float:

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from dfopt.documents.base import Named
+from dfopt.documents.base import Named, Part
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import ChipBody, Dram, Link
 from dfopt.documents.zoo import Kind
@@ -19,11 +19,17 @@ Size = Annotated[int, Field(ge=1, le=10**7)]  # of a network dim
 
 
 class ChipPart(ChipBody, Named):
-    """An accelerator; ``dram`` is the memory it comes with, if it comes with one."""
+    """An accelerator; ``dram`` is the memory it comes with, if it comes with one.
+
+    Attributes
+    ----------
+    dram : e.g. {bandwidth: 3.35 TB/s, capacity: 80 GB}
+        Off-chip memory in the package of the chip, which a system may replace. None: a system must give a memory.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/chip/1"
 
-    dram: Dram | None = Field(default=None, description="the memory of its package, unless a system gives another")
+    dram: Dram | None = None
 
 
 class MemoryPart(Dram, Named):
@@ -38,20 +44,38 @@ class LinkPart(Link, Named):
     SCHEMA: ClassVar[str] = "dfopt/link/1"
 
 
-class TopologyPart(Named):
-    """How chips are connected, before it is said by what links.
+class Topology(Part):
+    """Network dims by the wiring and the size of each, without links.
 
     ``topology`` is a named topology, or a list of one ring, line, switch or fully_connected for each size: the
     product of such dims. ``roles`` names the link that each dim takes, for systems that give links by role.
-    """
 
-    SCHEMA: ClassVar[str] = "dfopt/topology/1"
+    Attributes
+    ----------
+    topology : e.g. torus
+        Name of a topology, or a list with the wiring of each network dim (ring, line, switch or fully_connected).
+    sizes : chips, e.g. [4, 2]
+        Number of chips along each network dim.
+    names : e.g. [x, y]
+        Names of the network dims, to which plans refer. None: the names that the topology gives.
+    taper : no unit, e.g. [2.0]
+        Oversubscription of each level of a fat tree above the first. An empty list means 1.
+    roles : e.g. [scale_up, scale_out]
+        Role of the link that each network dim takes, for systems that give their links by role. None: systems give
+        links in order.
+    """
 
     topology: str | tuple[str, ...]
     sizes: tuple[Size, ...] = Field(min_length=1, max_length=8)
-    names: tuple[str, ...] | None = Field(default=None, description="of the dims; none = the topology's own")
-    taper: tuple[float, ...] = Field(default=(), description="of a fat_tree: oversubscription of levels but the first")
-    roles: tuple[str, ...] | None = Field(default=None, description="which link each dim takes, such as scale_up")
+    names: tuple[str, ...] | None = None
+    taper: tuple[float, ...] = ()
+    roles: tuple[str, ...] | None = None
+
+
+class TopologyPart(Topology, Named):
+    """How chips are connected, before it is said by what links."""
+
+    SCHEMA: ClassVar[str] = "dfopt/topology/1"
 
 
 PARTS: Final[dict[Kind, type[ChipPart | MemoryPart | LinkPart | TopologyPart | Stack]]] = {

@@ -25,8 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from pydantic import Field
-
 from dfopt.documents.base import Part
 from dfopt.errors import Issue, did_you_mean
 
@@ -47,19 +45,37 @@ TRAINED: Final[tuple[Item, ...]] = ("weights", "experts", "activations", "gradie
 class Placement(Part):
     """The memory of each item, by the name that the chip gives it; none: the fastest.
 
+    Attributes
+    ----------
+    weights : e.g. HBM
+        Name of the memory that stores the weights of all kernels except routed experts. None: the fastest memory.
+    experts : e.g. DDR
+        Name of the memory that stores the weights of routed experts. None: the fastest memory.
+    caches : e.g. DDR
+        Name of the memory that stores KV caches and recurrent states of sequences. None: the fastest memory.
+    tables : e.g. DDR
+        Name of the memory that stores embedding tables and other resident data of kernels. None: the fastest memory.
+    activations : e.g. DDR
+        Name of the memory that stores the activations which training keeps for the backward pass. None: the fastest
+        memory.
+    gradients : e.g. DDR
+        Name of the memory that stores the gradients of weights. None: the fastest memory.
+    optimizer : e.g. DDR
+        Name of the memory that stores the state of the optimizer, main weights included. None: the fastest memory.
+
     Examples
     --------
     >>> Placement(experts="DDR", caches="DDR").label
     'experts, caches in DDR'
     """
 
-    weights: str | None = Field(default=None, description="of all kernels but routed experts")
-    experts: str | None = Field(default=None, description="weights of routed experts")
-    caches: str | None = Field(default=None, description="what is kept for sequences")
-    tables: str | None = Field(default=None, description="tables and matrices, and what kernels move on their own")
-    activations: str | None = Field(default=None, description="of training, what the backward pass needs")
-    gradients: str | None = Field(default=None, description="of training, gradients of weights")
-    optimizer: str | None = Field(default=None, description="of training, the state of the optimizer")
+    weights: str | None = None
+    experts: str | None = None
+    caches: str | None = None
+    tables: str | None = None
+    activations: str | None = None
+    gradients: str | None = None
+    optimizer: str | None = None
 
     def of(self, item: Item | None) -> str | None:
         """The memory of an item; none for the fastest, where all lies that is no item."""

@@ -41,31 +41,55 @@ Peak = Annotated[
 
 
 class ChipBody(Part):
-    """A chip without its off-chip memory: what a part file of chips describes."""
+    """A chip without its off-chip memory: what a part file of chips describes.
+
+    Attributes
+    ----------
+    name : e.g. h100-sxm
+        Name of the chip, which tables show and calibrations refer to.
+    execution : e.g. dataflow
+        How the chip runs the kernels of a graph. ``dataflow``: several kernels may be fused into one on-chip partition.
+        ``kernel_by_kernel``: one kernel runs after another.
+    tiles : tiles, e.g. 132
+        Number of compute tiles that dfopt can assign to kernels, such as SMs, PCUs or cores.
+    peak : e.g. {bf16: 989 TFLOP/s, fp8: 1979 TFLOP/s}
+        Dense peak rate of the whole chip, either one rate for all data types or one for each. None: 2 x lanes x stages
+        x tiles x frequency.
+    lanes : lanes, e.g. 32
+        Width of the systolic array of one tile. None: the array is not described.
+    stages : stages, e.g. 6
+        Depth of the systolic array of one tile. None: the array is not described.
+    frequency : e.g. 1.6 GHz
+        Clock frequency of the compute tiles. None: not described.
+    compute_utilization : e.g. 0.9
+        Share of the peak rate that a kernel sustains under the assumption ``compute_model: fixed``.
+    efficiency : e.g. [{unit: matrix, share: 0.7}, {unit: vector, share: 0.1}]
+        Measured shares of the peak rate and of the memory bandwidth, by the size of a kernel. The first row of a unit
+        that fits a kernel counts, so list large kernels first. None: the chip has no such table.
+    sram : e.g. {capacity: 320 MB}
+        On-chip memory, which holds weights and the buffers between fused kernels.
+    memory_reserve : e.g. {serving: 0.1, training: 0.05}
+        Share of each memory that a model cannot use. It counts unless the assumptions give ``memory_reserve``. None:
+        all memory is usable.
+    price_usd : USD, e.g. 25000
+        Price of one chip of this kind. None: unknown, so a system has no price.
+    power_w : W, e.g. 700
+        Power of one chip under load. None: unknown, so a system has no power.
+    """
 
     name: str = Field(min_length=1)
-    execution: Literal["dataflow", "kernel_by_kernel"] = Field(
-        default="dataflow", description="whether kernels may be fused on the chip, or run one after another"
-    )
-    tiles: int = Field(ge=1, le=10**7, description="compute tiles that can be given to kernels (SMs, PCUs, cores)")
-    peak: Peak | None = Field(
-        default=None, description="one rate whatever the type, or one for each, such as {bf16: ..., fp8: ...}"
-    )
+    execution: Literal["dataflow", "kernel_by_kernel"] = "dataflow"
+    tiles: int = Field(ge=1, le=10**7)
+    peak: Peak | None = None
     lanes: int | None = Field(default=None, ge=1, le=10**6)
     stages: int | None = Field(default=None, ge=1, le=10**6)
     frequency: Hertz | None = Field(default=None, gt=0)
-    compute_utilization: Ratio = Field(default=0.9, gt=0, le=1, description="share of peak that a kernel sustains")
-    efficiency: tuple[EfficiencyRow, ...] | None = Field(
-        default=None,
-        max_length=1000,
-        description="shares of peak by the size of a kernel, for compute_model: efficiency, and of the bandwidth of"
-        " memories; of the rows of a unit the first that applies counts, so the largest kernels come first and a row"
-        " without conditions last",
-    )
+    compute_utilization: Ratio = Field(default=0.9, gt=0, le=1)
+    efficiency: tuple[EfficiencyRow, ...] | None = Field(default=None, max_length=1000)
     sram: Sram
-    memory_reserve: MemoryReserve | None = Field(default=None, description="for memory_reserve: none of assumptions")
-    price_usd: float | None = Field(default=None, ge=0, description="price of one chip in USD")
-    power_w: float | None = Field(default=None, ge=0, description="power of one chip under load in W")
+    memory_reserve: MemoryReserve | None = None
+    price_usd: float | None = Field(default=None, ge=0)
+    power_w: float | None = Field(default=None, ge=0)
 
     @property
     def peak_flops(self) -> float:
@@ -103,7 +127,22 @@ class ChipBody(Part):
         return self
 
 
-class Chip(ChipBody):
+class ChipForm(ChipBody):
+    """A chip with off-chip memories, or with those still missing that a system file gives beside it.
+
+    Attributes
+    ----------
+    dram : e.g. {bandwidth: 3.35 TB/s, capacity: 80 GB}
+        Off-chip memory of a chip that has one. None: ``memories`` lists them.
+    memories : e.g. [{name: HBM, bandwidth: 1.6 TB/s, capacity: 64 GB}, {name: DDR, bandwidth: 200 GB/s}]
+        Off-chip memories of a chip that has several, fastest first. None: the chip has only ``dram``.
+    """
+
+    dram: Dram | None = None
+    memories: tuple[Memory, ...] | None = Field(default=None, max_length=8)
+
+
+class Chip(ChipForm):
     """One accelerator: ``tiles`` compute tiles, each a systolic array of ``lanes x stages`` units.
 
     ``peak`` is the dense rate of the whole chip, for all types or by type. It may be left out
@@ -118,11 +157,6 @@ class Chip(ChipBody):
     >>> list(chip.tiers), chip.fastest.capacity
     (['HBM', 'DDR'], 64000000000.0)
     """
-
-    dram: Dram | None = Field(default=None, description="the off-chip memory, where there is one")
-    memories: tuple[Memory, ...] | None = Field(
-        default=None, max_length=8, description="the off-chip memories, fastest first, in place of dram"
-    )
 
     @property
     def tiers(self) -> dict[str, Dram]:
@@ -193,20 +227,36 @@ ChipStack = Annotated[Stack, WrapValidator(_at_stack)]
 
 
 class System(Named):
-    """A machine of ``chips`` equal chips on a product of network dimensions."""
+    """A machine of ``chips`` equal chips on a product of network dimensions.
+
+    Attributes
+    ----------
+    chip : e.g. {name: c, tiles: 4, peak: 1 TFLOP/s, sram: {capacity: 1 MB}, dram: {bandwidth: 1 GB/s}}
+        Chip of which the system has ``chips`` equal ones.
+    network : e.g. [{name: node, topology: switch, size: 8, link_bandwidth: 450 GB/s}]
+        Network dimensions between the chips, innermost first. Their sizes multiply to the number of chips. An empty
+        list is a single chip.
+    slices : e.g. [{topology: [ring, ring], sizes: [[4, 4], [4, 8]]}]
+        Sizes in which the maker sells the system, for machines such as TPU pods. None: any size, except that rings and
+        lines keep their own.
+    scale_out : e.g. {bandwidth: 50 GB/s, latency: 2 us}
+        Link from each chip to a switch between several systems of this kind. It makes systems larger than this one.
+        None: there are no larger systems.
+    collective_overhead : e.g. 5 us
+        Time that software takes to start a collective of any size.
+    stack
+        Description of the chip as a stack of dies, for heat and the effective DRAM bandwidth. None: dfopt computes
+        neither.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/system/1"
 
     chip: Chip
     network: tuple[NetworkDim, ...] = Field(default=(), max_length=8)
-    slices: tuple[Slices, ...] | None = Field(
-        default=None, max_length=8, description="sizes that its maker sells; none = any, but of rings and lines its own"
-    )
-    scale_out: Link | None = Field(
-        default=None, description="of each chip, to a switch between several of this system; none = there are no larger"
-    )
-    collective_overhead: Seconds = Field(default=0.0, ge=0, description="of software, to start collectives of any size")
-    stack: ChipStack | None = Field(default=None, description="the chip as a stack of dies; none = no physics of it")
+    slices: tuple[Slices, ...] | None = Field(default=None, max_length=8)
+    scale_out: Link | None = None
+    collective_overhead: Seconds = Field(default=0.0, ge=0)
+    stack: ChipStack | None = None
 
     @property
     def chips(self) -> int:

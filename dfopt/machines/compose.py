@@ -26,52 +26,44 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field, create_model
 
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Named
 from dfopt.documents.json_schema import schema_of_forms
 from dfopt.documents.network import Slices
-from dfopt.documents.parts import Size
+from dfopt.documents.parts import Topology
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import Chip, ChipBody, ChipStack, Dram, Link, Memory, NetworkDim, System
+from dfopt.documents.system import Chip, ChipForm, ChipStack, Dram, Link, Memory, NetworkDim, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
 from dfopt.machines.fields import with_fields
 from dfopt.machines.references import Resolver, folder_of
 from dfopt.machines.stacks import memory_issues, memory_of, stack_data
-from dfopt.machines.topologies import MOST, expand
+from dfopt.machines.topologies import expand
 from dfopt.units import Seconds
 
 __all__ = ["compose", "expand_system", "load_system", "system_schema"]
 
 
-class _Composed(Document):
-    """A system file that names parts, after its references are replaced; `_form_of` adds the parts."""
+class _Composed(Named):
+    """A system file that names parts, after its references are replaced; `_form_of` adds the parts.
+
+    Attributes
+    ----------
+    collective_overhead : e.g. 5 us
+        Time that software takes to start a collective of any size.
+    slices : e.g. [{topology: [ring, ring], sizes: [[4, 4], [4, 8]]}]
+        Sizes in which the maker sells the system, for machines such as TPU pods. None: any size, except that rings and
+        lines keep their own.
+    scale_out : e.g. {bandwidth: 50 GB/s, latency: 2 us}
+        Link from each chip to a switch between several systems of this kind, as a part or with its fields. None: there
+        are no larger systems.
+    """
 
     SCHEMA: ClassVar[str] = System.SCHEMA
 
-    name: str = Field(min_length=1, max_length=200)
-    description: str = ""
-    source: str = ""
     collective_overhead: Seconds = Field(default=0.0, ge=0)
     slices: tuple[Slices, ...] | None = None
     scale_out: Link | None = None
-
-
-class _ChipForm(ChipBody):
-    """A chip whose memory may be given beside it."""
-
-    dram: Dram | None = None
-    memories: tuple[Memory, ...] | None = None
-
-
-class _Wiring(Part):
-    """A topology with sizes; `_form_of` adds the links in the shape that the user gave them."""
-
-    topology: str | tuple[str, ...]
-    sizes: tuple[Size, ...] = Field(min_length=1, max_length=MOST)
-    names: tuple[str, ...] | None = None
-    taper: tuple[float, ...] = ()
-    roles: tuple[str, ...] | None = None
 
 
 def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> System:
@@ -276,11 +268,11 @@ def _form_of(data: Mapping[str, Any]) -> type[_Composed]:
 @cache
 def _form(by_shape: Any, wired: bool) -> type[_Composed]:
     """A model per shape, made once: a study composes hundreds of systems of the same few shapes."""
-    wiring = create_model("Wiring", __base__=_Wiring, links=(by_shape, ...))
+    wiring = create_model("Wiring", __base__=Topology, links=(by_shape, ...))
     return create_model(
         "Composed",
         __base__=_Composed,
-        chip=(_ChipForm, ...),
+        chip=(ChipForm, ...),
         memory=(Dram | None, None),
         memories=(tuple[Memory, ...] | None, None),
         stack=(ChipStack | None, None),

@@ -14,9 +14,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
-from pydantic import Field, create_model, model_validator
+from pydantic import create_model, model_validator
 
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Named, Part
 from dfopt.documents.graph import Graph
 from dfopt.documents.json_schema import schema_of_forms
 from dfopt.documents.kinds import is_model_config
@@ -40,17 +40,23 @@ __all__ = [
 ]
 
 
-class _Recipe(Document):
-    """A graph file that names a workload; `_recipe_of` adds the type of its parameters."""
+class _Recipe(Named):
+    """A graph file that names a workload; `_recipe_of` adds the type of its parameters.
+
+    Attributes
+    ----------
+    workload : e.g. transformer
+        Name of the builder that makes the graph from ``parameters``, such as transformer, decoder, stack or fft.
+    published : e.g. {parameters: 8030000000, source: model card}
+        Sizes of the model that its makers publish. `dfopt check` compares its own counts with them. None: it compares
+        nothing.
+    """
 
     SCHEMA: ClassVar[str] = Graph.SCHEMA
     EARLIER: ClassVar[tuple[str, ...]] = Graph.EARLIER
 
-    name: str = Field(min_length=1, max_length=200)
-    description: str = ""
-    source: str = ""
     workload: str
-    published: Published | None = Field(default=None, description="sizes that its makers give, to compare counts with")
+    published: Published | None = None
 
     @model_validator(mode="before")
     @classmethod
