@@ -24,243 +24,221 @@ CHANGED = " (changed)"
 
 
 class Assumptions(Document):
-    """Every convention that changes a number."""
+    """Every convention that changes a number.
+
+    Attributes
+    ----------
+    profile : e.g. default
+        Name of this set of assumptions, which results and reports show. Changed fields add the word "(changed)".
+    execution : e.g. library
+        Kernels that may share an on-chip partition. ``dataflow``: all kernels. ``library``: those that a GPU library
+        fuses, such as attention. ``kernel_by_kernel``: none. ``chip``: all or none, as the chip's own field says.
+        ``auto``: as ``chip``, but a library's kernels on chips that run kernel by kernel.
+    overlap : e.g. compute_memory
+        Overlap of compute, memory and network time within a partition. ``perfect``: the longest of the three counts.
+        ``none``: their sum counts. ``compute_memory``: network time is added to the longer of the other two. ``auto``:
+        ``perfect`` on dataflow chips, otherwise ``compute_memory``.
+    compute_model : e.g. fixed
+        Model of the compute rate of a kernel. ``fixed``: one share of the peak rate. ``efficiency``: a share from the
+        chip's table, by the size of the shard. ``cycle``: cycles of a systolic array of lanes x stages.
+    compute_utilization : e.g. 90 %
+        Share of the peak rate that kernels sustain under ``compute_model: fixed``. None: the chip's own share.
+    sharding_objective : e.g. joint
+        Way to search sharding and fusion. ``joint``: together, with one proof. ``seconds``: first the sharding with the
+        least compute and communication time, then its best fusion. ``bytes``: the same, but all collectives count alike
+        and ties prefer few layout conversions, then split kernels.
+    sharding_rules : e.g. exact
+        Layouts that a sharding needs, and whether chips may share a normalization. ``exact``: those that the
+        mathematics requires. ``dfmodel``: the rules of DFModel's program.
+    sequence_parallelism : e.g. allow
+        Whether tensor-parallel chips may split elementwise kernels along the tokens. ``none``: never. ``allow``: where
+        it is faster; products then reduce-scatter their sums, and one all-gather serves all readers. ``force``:
+        wherever possible, as Megatron-LM's --sequence-parallel does.
+    masked_scores : e.g. fused
+        Attention scores that a mask hides. ``fused``: dataflow chips and fused attention kernels of a library skip
+        them, all others compute, move and store them. ``skipped``: every chip skips them.
+    collective_model : e.g. exact
+        Model of the time of a collective. ``exact``: alpha-beta time of the best algorithm for the wiring.
+        ``two_stage``: the same algorithms with acknowledgements (two latencies per round) and packet headers.
+        ``dfmodel``: the table of DFModel's program.
+    all_reduce_passes : passes, e.g. 2
+        Number of times that an all-reduce moves its tensor under ``collective_model: dfmodel``. ``1``: once. ``2``:
+        twice, for reduce-scatter and all-gather.
+    all_to_all_messages : e.g. crossing
+        Messages of an all-to-all that load the middle of the network under ``collective_model: dfmodel``. ``crossing``:
+        those that cross it in one direction (c^2/4 of c chips). ``all``: all of them (c^2), as in DFModel's FFT runs of
+        Fig. 6.
+    all_to_all_dims : e.g. together
+        Use of several network dims by one all-to-all, except under ``collective_model: dfmodel``. ``together``: all
+        dims carry messages at the same time, and the slowest decides. ``in_turn``: one dim after the other.
+    stage_time : e.g. sum
+        Time of a pipeline stage from its compute, network and point-to-point times. ``sum``: they add up. ``max``: the
+        longest counts.
+    weights_from_dram : e.g. true
+        Whether a partition reads its weights from DRAM in every evaluation.
+    layer_boundary : e.g. dram
+        Path of the tensors between layers and of the inputs and outputs of the graph. ``dram``: they pass through DRAM.
+        ``free``: they cost nothing.
+    empty_partitions : e.g. allow
+        Whether on-chip partitions may stay empty. ``allow``: at most p_max partitions have kernels. ``forbid``: exactly
+        p_max have kernels, as in DFModel's Table VI.
+    forward_backward : e.g. separate
+        Whether forward and backward kernels may share an on-chip partition. ``separate``: never, and the forward pass
+        comes first. ``halves``: the forward pass has the first half of p_max partitions. ``shared``: without
+        restriction.
+    fanout : e.g. shared
+        Storage of a tensor that several kernels read. ``shared``: it is stored once. ``per_consumer``: each reader has
+        its own copy.
+    skew_buffers : e.g. depth
+        Number of tiles in the buffer between two kernels of a partition. ``depth``: their difference in level plus one.
+        ``double``: always two.
+    weight_tiling : e.g. reread
+        Traffic of a kernel whose weights do not fit on the chip and that runs alone, in f parts. ``reread``: its inputs
+        are read f times. ``reread_all``: its outputs are written f times too. ``free``: nothing is repeated.
+        ``forbid``: no such kernel is allowed.
+    gradients : e.g. exact
+        Cost of weight gradients in training. ``exact``: accumulators take SRAM and DRAM traffic, and replicas add them
+        up at the end of the step. ``dfmodel``: they are free, and their all-reduce is spread over the microbatches.
+    gradient_traffic : e.g. accumulated
+        DRAM traffic of a weight gradient in each evaluation, under ``gradients: exact``. ``accumulated``: it is read,
+        added to and written back in the type of activations. ``held``: the same in the type of ``main_gradients``.
+        ``written``: it is only written, as Calculon counts. None: ``accumulated``.
+    gradient_bandwidth : e.g. 1 GB/s
+        Rate at which replicas exchange gradients in each pass under ``gradients: dfmodel``, whatever the network.
+        DFModel's DLRM runs imply 1 GB/s. None: the rate follows from the network.
+    gradient_overlap : e.g. backward
+        Overlap of the gradient reduction with the backward pass, under ``gradients: exact``. ``backward``: the replicas
+        add up the gradients of each layer while earlier layers still compute. ``calculon``: the exposed time as
+        Calculon counts it. ``calculon_or_none``: the shorter of ``calculon`` and no overlap. None: the reduction
+        follows the step.
+    parameter_overlap : e.g. forward
+        Overlap of the all-gather of updated weights, with ``gradient_overlap: backward`` and an optimizer state that
+        replicas shard (ZeRO). ``forward``: layer by layer during the next forward pass, as Megatron-LM's
+        --overlap-param-gather does. None: the all-gather follows the step.
+    backward_gathers : e.g. layer
+        Repetition of all-gathers in the backward pass under sequence parallelism. ``layer``: once per layer and tensor.
+        ``kept``: never, since gathered tensors stay stored. ``kept_calculon``: as ``kept``, but once per layer where
+        recomputed kernels read the tensor. None: every partition that reads a tensor gathers it.
+    tensor_overlap : e.g. ring
+        Overlap of tensor-parallel collectives with the matrix products next to them. ``ring``: tile by tile while the
+        product computes. ``pipe``: the same after waiting for the first tile. ``pipe_twice``: waiting for it twice, as
+        Calculon counts. None: no overlap.
+    collective_work : e.g. every
+        Work of a chip for a collective in addition to network time. ``every``: it adds the reduced data, and reads and
+        writes the tensor. ``first``: the same, but recomputed communication costs network time only. ``first_adds``: as
+        ``first``, with the additions only. None: no work.
+    operand_traffic : e.g. own
+        DRAM traffic of tensors between kernels that run one by one. ``own``: each kernel writes all that it makes and
+        reads all that its sharding needs. ``own_tiled``: the same, but backward products move one tile of gathered or
+        reduced tensors. None: the stored size, written and read.
+    optimizer_step : e.g. adam
+        Time of the optimizer step in training, under ``gradients: exact``. ``adam``: 11 FLOP per parameter, and DRAM
+        traffic of state, gradient and weight. ``adam_once``: the state moves once and nothing else, as Calculon counts.
+        None: no time.
+    kernel_overhead : e.g. 5 us
+        Time to start a partition, such as a kernel launch. It is a part of the communication time of the partition and
+        overlaps as that does. None: 0.
+    step_overhead : e.g. 1 ms
+        Time that every step takes in addition, without any overlap. None: 0.
+    network_dims : e.g. parts
+        Use of a network dim by several kinds of parallelism. ``parts``: they may share it, each on groups of its chips.
+        ``whole``: a dim carries only one kind, as in DFModel. ``placed``: as ``parts``, and dfopt also searches the
+        placement of the groups on rings and lines.
+    schedule : e.g. one_f_one_b
+        Order of microbatches in a training pipeline. ``one_f_one_b``: 1F1B, which stores the activations of at most pp
+        microbatches and allows interleaving. ``gpipe``: all forward passes first, which stores the activations of all
+        microbatches.
+    bubble : e.g. one_f_one_b
+        Time in which a pipeline fills and drains. ``one_f_one_b``: pp - 1 times the slowest stage, divided by the
+        interleaving. ``interleaved``: DFModel's share (pp - 1) / (layers - 1). ``stages``: the times of the individual
+        stages, as the schedule has them.
+    point_to_point : e.g. per_microbatch
+        Transfers that pipeline stages make. ``per_microbatch``: every chunk of layers sends for every microbatch.
+        ``per_neighbour``: the same, but the last stage sends nothing on and the first nothing back. ``per_step``: one
+        hop per layer and step, as in DFModel.
+    point_to_point_parts : e.g. scattered
+        Transfers of a tensor that tensor-parallel chips all store. ``scattered``: each chip may send a part and the
+        next stage gathers, where that is faster (Megatron-LM's scatter-gather). ``calculon``: each sends a part, with
+        the collectives that Calculon counts. None: each sends the whole tensor.
+    point_to_point_overlap : e.g. interleaved
+        Overlap of transfers between pipeline stages with compute. ``hidden``: stages compute while they send.
+        ``exposed``: they wait. ``interleaved``: stages with several chunks of layers compute meanwhile, as Megatron-LM
+        does. None: ``hidden`` under ``overlap: perfect``, otherwise ``exposed``.
+    optimizer_bytes_per_parameter : e.g. 12 B
+        DRAM that the optimizer state takes per parameter in training. Adam with fp32 main weights takes 12 B.
+    training_memory : e.g. calculon
+        Memory that a chip needs for the layer at work in training, under ``gradients: exact``. ``calculon``: all that
+        its backward pass reads or makes, gradients of this layer in 4 B each, and those of other layers sharded like
+        the optimizer state. None: tensors that wait between partitions.
+    offload : e.g. calculon
+        Transfers of training data that lies in a slower memory. ``calculon``: both directions run at once, and the
+        optimizer state moves with every microbatch. None: both directions share one rate, and the optimizer state moves
+        once per step.
+    layers_exchanged : layers, e.g. 2
+        Layers whose sharded weights (ZeRO-3) or unreduced gradients (ZeRO-2 and 3) a chip stores in full at a time.
+        ``1``: only the layer at work. ``2``: also the layer that is prefetched. None: the weights of one layer, and no
+        gradients.
+    memory_reserve : e.g. 10 %
+        Share of each memory that a model cannot use, because of the framework, communication buffers and fragmentation.
+        Write 0 to use all memory. None: the share of the chip's file.
+    exchange_buffers : e.g. 2 GB
+        DRAM of each chip for buffers of the gradient reduction, in addition to the gradients, under ``gradients:
+        exact``. DeepSpeed needs ``reduce_bucket_size`` elements, and PyTorch DDP the size of the gradients. None: 0, as
+        in Megatron-LM.
+    tile_rows : rows, e.g. 64
+        Rows of one tile along the streamed axis. None: dfopt chooses; it uses one row unless times depend on it, as
+        under ``compute_model: cycle``.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/assumptions/2"
     EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/assumptions/1",)
 
     profile: str = "default"
-    execution: Literal["auto", "chip", "dataflow", "library", "kernel_by_kernel"] = Field(
-        default="auto",
-        description="which kernels may share a partition: all (dataflow), those that a kernel of a library does at once"
-        " (library, see dfopt.physics.library), none (kernel_by_kernel); chip: all or none, as the chip says; auto: the"
-        " same, but a library's where the chip runs kernel by kernel",
-    )
-    overlap: Overlap = Field(
-        default="auto",
-        description="partition time: perfect = max(compute, memory, network); none = their sum; compute_memory ="
-        " max(compute, memory) + network; auto = perfect on dataflow chips, compute_memory otherwise",
-    )
-    compute_model: Literal["fixed", "cycle", "efficiency"] = Field(
-        default="fixed",
-        description="fixed: one share of peak, tiles balanced perfectly; efficiency: the same with a share for each"
-        " kernel, by the size of its shard, from the chip's table; cycle: lanes x stages cycles",
-    )
-    compute_utilization: Ratio | None = Field(
-        default=None, gt=0, le=1, description="share of peak under the fixed model; none = the chip's own"
-    )
-    sharding_objective: Literal["joint", "seconds", "bytes"] = Field(
-        default="joint",
-        description="joint: sharding and fusion found together; seconds: a sharding of least compute and"
-        " communication, then the best fusion for it; bytes: the same with all collectives alike, then fewest"
-        " conversions, then split kernels",
-    )
-    sharding_rules: Literal["exact", "dfmodel"] = Field(
-        default="exact", description="which layouts a sharding needs and whether normalisations may be split"
-    )
-    sequence_parallelism: Literal["none", "allow", "force"] = Field(
-        default="allow",
-        description="allow: elementwise kernels may be split along the tokens (n), split contractions reduce-scattered"
-        " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again;"
-        " force: nothing that can be is done whole or all-reduced instead, as Megatron-LM's --sequence-parallel",
-    )
-    masked_scores: Literal["fused", "skipped"] = Field(
-        default="fused",
-        description="what a mask hides of attention's scores: fused = skipped on dataflow chips, and by one kernel of a"
-        " library for all of attention, which keeps no scores; else computed, moved and kept; skipped = nowhere",
-    )
-    collective_model: Literal["exact", "two_stage", "dfmodel"] = Field(
-        default="exact",
-        description="exact: alpha-beta time of the best algorithm per topology; two_stage: the same algorithms, but a"
-        " round waits for its acknowledgement (two latencies) and packet headers take bandwidth; dfmodel: its table",
-    )
-    all_reduce_passes: Literal[1, 2] = Field(default=2, description="of the dfmodel table only")
-    all_to_all_messages: Literal["crossing", "all"] = Field(
-        default="crossing",
-        description="of the dfmodel table only: messages of c chips that a cut carries, those that cross it one way"
-        " (c^2/4) or all (c^2), as in the version behind DFModel's FFT runs of Fig. 6",
-    )
-    all_to_all_dims: Literal["together", "in_turn"] = Field(
-        default="together",
-        description="of an all-to-all over several network dims, but for the dfmodel table: together = dims carry parts"
-        " of it at the same time, as direct messages do, and the slowest decides; in_turn = one dim after the other",
-    )
-    stage_time: Literal["sum", "max"] = Field(default="sum", description="of compute, network and point-to-point time")
-    weights_from_dram: bool = Field(default=True, description="whether a partition reads its weights from DRAM")
-    layer_boundary: Literal["dram", "free"] = Field(
-        default="dram",
-        description="whether tensors between layers and the graph's inputs and outputs pass through DRAM",
-    )
-    empty_partitions: Literal["allow", "forbid"] = Field(
-        default="allow", description="forbid: exactly p_max partitions, as in DFModel's Table VI"
-    )
-    forward_backward: Literal["separate", "halves", "shared"] = Field(
-        default="separate",
-        description="separate: no partition mixes them, forward first; halves: forward in the first half of p_max"
-        " partitions; shared: no rule",
-    )
-    fanout: Literal["shared", "per_consumer"] = Field(
-        default="shared", description="whether a tensor read by three kernels is stored once or three times"
-    )
-    skew_buffers: Literal["depth", "double"] = Field(
-        default="depth", description="tiles buffered inside a partition: level difference + 1, or always two"
-    )
-    weight_tiling: Literal["reread", "reread_all", "free", "forbid"] = Field(
-        default="reread",
-        description="a weighted kernel that does not fit runs alone in f weight parts; reread: its inputs are read f"
-        " times; reread_all: its outputs are written f times too (DFModel's latest version); free: neither",
-    )
-    gradients: Literal["exact", "dfmodel"] = Field(
-        default="exact",
-        description="exact: gradient accumulators take SRAM and DRAM traffic and are reduced at the end of the step;"
-        " dfmodel: free, and their all-reduce is spread over the microbatches",
-    )
-    gradient_traffic: Literal["accumulated", "held", "written"] | None = Field(
-        default=None,
-        description="of gradients: exact only, what an evaluation moves of a weight gradient: accumulated = read,"
-        " added to and written back, in the type of activations; held = the same in the type in which gradients are"
-        " held (main_gradients); written = written, as Calculon counts it; none = accumulated",
-    )
-    gradient_bandwidth: Bandwidth | None = Field(
-        default=None,
-        gt=0,
-        description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
-        " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
-    )
-    gradient_overlap: Literal["backward", "calculon", "calculon_or_none"] | None = Field(
-        default=None,
-        description="of gradients: exact, in layers that repeat: none = copies add them up after the step; backward ="
-        " those of a layer as soon as its last backward pass is done, while layers before it still compute, which that"
-        " does not slow down: see dfopt.physics.overlap; calculon = what that program counts as shown, of layers of one"
-        " kind, which may be more than is exchanged: see dfopt.physics.window; calculon_or_none = the less of the two",
-    )
-    parameter_overlap: Literal["forward"] | None = Field(
-        default=None,
-        description="of gradient_overlap: backward, where copies share out the optimizer's state (ZeRO 1, and 2 in one"
-        " microbatch): none = weights are brought together after the step; forward = layer by layer, while the first"
-        " forward pass of the next step computes, as in Megatron-LM (its overlap_param_gather)",
-    )
-    backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = Field(
-        default=None,
-        description="of sequence_parallelism allow: what the backward pass needs of saved tensors is gathered again by"
-        " every partition that reads them (none), or once in a layer for all of them, where the tensor is made (layer;"
-        " while they wait, memory holds it as it lies, as without);"
-        " kept = never: what the forward pass gathered is there, beside what chips hold of it, unless products hide"
-        " what they gather, and have a tile; mappings are scored with it, and searched where they do; kept_calculon ="
-        " the same, but once in a layer where its readers feed what is computed again, as that program has it",
-    )
-    tensor_overlap: Literal["ring", "pipe", "pipe_twice"] | None = Field(
-        default=None,
-        description="collectives between chips that share a product: none = before or behind it; ring = tile by tile,"
-        " while it computes, which slows it down as the dims say (processor_usage); pipe = the same, but it waits for"
-        " the first tile; pipe_twice = for that twice, as Calculon counts it (see dfopt.physics.tiled)",
-    )
-    collective_work: Literal["every", "first", "first_adds"] | None = Field(
-        default=None,
-        description="what a collective between chips that share a kernel takes of the chip beside the network: none ="
-        " nothing; every = it adds up what it reduces, and reads and writes its tensor (see dfopt.physics.beside);"
-        " first = the same, but of communications that are done again the network alone, as Calculon counts them;"
-        " first_adds = of these, it only adds up, as Calculon counts those that overlap with a product",
-    )
-    operand_traffic: Literal["own", "own_tiled"] | None = Field(
-        default=None,
-        description="DRAM traffic of a tensor between kernels: none = what its source holds of it, written and read;"
-        " own = kernel by kernel only, each writes all that it makes, partial sums too, and reads what its scheme needs"
-        " of an operand, all of what was gathered (see dfopt.physics.operands); own_tiled = the same, but products of"
-        " the backward pass move a tile of what is gathered or reduced, as Calculon counts those that overlap with it",
-    )
-    optimizer_step: Literal["adam", "adam_once"] | None = Field(
-        default=None,
-        description="of gradients: exact, when training: none = no time; adam = 11 FLOP for a parameter, its state read"
-        " and written, its gradient read, its weight written, shared out as the plan's zero says; adam_once = the state"
-        " is moved once and nothing else, as Calculon counts it",
-    )
-    kernel_overhead: Seconds | None = Field(
-        default=None,
-        ge=0,
-        description="s, of starting a partition: part of its communication time, hidden only where that is (overlap)",
-    )
-    step_overhead: Seconds | None = Field(
-        default=None, ge=0, description="s, once per step, hidden behind nothing; none = 0"
-    )
-    network_dims: Literal["parts", "whole", "placed"] = Field(
-        default="parts",
-        description="parts: a network dim may be shared by several parallelisms, each on groups of its chips;"
-        " whole: every dim carries one, as in DFModel; placed: parts, and on all rings and lines it is searched where"
-        " the chips of each lie: nested in every order, and around blocks of two dims. parts has that inside packages",
-    )
-    schedule: Literal["one_f_one_b", "gpipe"] = Field(
-        default="one_f_one_b",
-        description="order of microbatches in a pipeline that trains: one_f_one_b holds the activations of at most pp"
-        " of them, and may be interleaved over chunks of layers; gpipe holds all of them",
-    )
-    bubble: Literal["one_f_one_b", "interleaved", "stages"] = Field(
-        default="one_f_one_b",
-        description="(pp-1) times of the slowest stage over the plan's interleaving, or DFModel's (pp-1)/(layers-1);"
-        " stages: the own times of the others, as the schedule has them: see dfopt.physics.fill",
-    )
-    point_to_point: Literal["per_microbatch", "per_step", "per_neighbour"] = Field(
-        default="per_microbatch",
-        description="of layers that repeat: per_microbatch: every chunk of them hands on what one does in the middle of"
-        " the pipeline; per_neighbour: the same, but the last one sends nothing on and the first one nothing back;"
-        " per_step: one hop per layer, once per step, as DFModel has it",
-    )
-    point_to_point_parts: Literal["scattered", "calculon"] | None = Field(
-        default=None,
-        description="scattered: of a tensor that chips sharing kernels hold whole each may send its part to the next"
-        " stage, which gathers them, where that is faster (Megatron-LM's scatter-gather); calculon = each does, and the"
-        " two all-reduces of a layer that hands it on are reduce-scatters and all-gathers, with one of these more where"
-        " something is computed again; none = each sends all of it",
-    )
-    point_to_point_overlap: Literal["hidden", "exposed", "interleaved"] | None = Field(
-        default=None,
-        description="whether a stage works while it sends to the next one; none = hidden under overlap: perfect only;"
-        " interleaved = where it has several chunks of layers, of which another one computes meanwhile, as in"
-        " Megatron-LM (its overlap_p2p_comm)",
-    )
-    optimizer_bytes_per_parameter: Bytes = Field(
-        default=12.0, ge=0, description="DRAM held by the optimizer when training (Adam, FP32 master: 12 B)"
-    )
-    training_memory: Literal["calculon"] | None = Field(
-        default=None,
-        description="of gradients: exact, what a chip holds for one layer while it trains. none: what waits between"
-        " partitions, and gradients of all layers alike. calculon: everything that its backward pass reads or makes at"
-        " once; gradients of that layer in 4 B each, those of others shared out like the optimizer's state; and of"
-        " interleaved chunks more microbatches than there may be: see dfopt.physics.working",
-    )
-    offload: Literal["calculon"] | None = Field(
-        default=None,
-        description="of what lies in a slower memory while a graph trains: none = every pass of a layer moves what it"
-        " needs at one rate for both directions, the optimizer's step reads and writes its state there once; calculon ="
-        " both directions at once, and the state with every microbatch: see dfopt.physics.offload",
-    )
-    layers_exchanged: Literal[1, 2] | None = Field(
-        default=None,
-        description="layers that a chip has whole at a time of what copies share out: gathered weights under ZeRO-3,"
-        " and under 2 and 3 gradients that are not reduce-scattered yet. 2 = of one that computes and of one that is"
-        " sent meanwhile (prefetch); none = weights of one, and no gradients",
-    )
-    memory_reserve: Ratio | None = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="share of each memory of a chip that a model cannot use: framework, communication buffers,"
-        " fragmentation; none = the chip's own, which its file has for training and for serving; 0 = all is usable",
-    )
-    exchange_buffers: Bytes | None = Field(
-        default=None,
-        ge=0,
-        description="of gradients: exact, DRAM of each chip for buckets of gradients that copies add up, beside these:"
-        " none = 0, as in Megatron-LM, where they are parts of the gradients; DeepSpeed: reduce_bucket_size elements"
-        " (5e8), twice with overlap_comm; PyTorch's DDP: as much as the gradients, unless gradient_as_bucket_view",
-    )
-    tile_rows: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**9,
-        description="rows of one tile along the streamed axis; none = the optimizer's choice (one row, unless under"
-        " the cycle model times depend on it)",
-    )
+    execution: Literal["auto", "chip", "dataflow", "library", "kernel_by_kernel"] = "auto"
+    overlap: Overlap = "auto"
+    compute_model: Literal["fixed", "cycle", "efficiency"] = "fixed"
+    compute_utilization: Ratio | None = Field(default=None, gt=0, le=1)
+    sharding_objective: Literal["joint", "seconds", "bytes"] = "joint"
+    sharding_rules: Literal["exact", "dfmodel"] = "exact"
+    sequence_parallelism: Literal["none", "allow", "force"] = "allow"
+    masked_scores: Literal["fused", "skipped"] = "fused"
+    collective_model: Literal["exact", "two_stage", "dfmodel"] = "exact"
+    all_reduce_passes: Literal[1, 2] = 2
+    all_to_all_messages: Literal["crossing", "all"] = "crossing"
+    all_to_all_dims: Literal["together", "in_turn"] = "together"
+    stage_time: Literal["sum", "max"] = "sum"
+    weights_from_dram: bool = True
+    layer_boundary: Literal["dram", "free"] = "dram"
+    empty_partitions: Literal["allow", "forbid"] = "allow"
+    forward_backward: Literal["separate", "halves", "shared"] = "separate"
+    fanout: Literal["shared", "per_consumer"] = "shared"
+    skew_buffers: Literal["depth", "double"] = "depth"
+    weight_tiling: Literal["reread", "reread_all", "free", "forbid"] = "reread"
+    gradients: Literal["exact", "dfmodel"] = "exact"
+    gradient_traffic: Literal["accumulated", "held", "written"] | None = None
+    gradient_bandwidth: Bandwidth | None = Field(default=None, gt=0)
+    gradient_overlap: Literal["backward", "calculon", "calculon_or_none"] | None = None
+    parameter_overlap: Literal["forward"] | None = None
+    backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = None
+    tensor_overlap: Literal["ring", "pipe", "pipe_twice"] | None = None
+    collective_work: Literal["every", "first", "first_adds"] | None = None
+    operand_traffic: Literal["own", "own_tiled"] | None = None
+    optimizer_step: Literal["adam", "adam_once"] | None = None
+    kernel_overhead: Seconds | None = Field(default=None, ge=0)
+    step_overhead: Seconds | None = Field(default=None, ge=0)
+    network_dims: Literal["parts", "whole", "placed"] = "parts"
+    schedule: Literal["one_f_one_b", "gpipe"] = "one_f_one_b"
+    bubble: Literal["one_f_one_b", "interleaved", "stages"] = "one_f_one_b"
+    point_to_point: Literal["per_microbatch", "per_step", "per_neighbour"] = "per_microbatch"
+    point_to_point_parts: Literal["scattered", "calculon"] | None = None
+    point_to_point_overlap: Literal["hidden", "exposed", "interleaved"] | None = None
+    optimizer_bytes_per_parameter: Bytes = Field(default=12.0, ge=0)
+    training_memory: Literal["calculon"] | None = None
+    offload: Literal["calculon"] | None = None
+    layers_exchanged: Literal[1, 2] | None = None
+    memory_reserve: Ratio | None = Field(default=None, ge=0, lt=1)
+    exchange_buffers: Bytes | None = Field(default=None, ge=0)
+    tile_rows: int | None = Field(default=None, ge=1, le=10**9)
 
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:

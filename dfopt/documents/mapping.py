@@ -18,40 +18,87 @@ Sharding = Literal["outer", "m", "k", "k>n", "n", "none", "even"]
 
 
 class KernelMapping(Part):
-    """Where one kernel runs."""
+    """Where one kernel runs.
+
+    Attributes
+    ----------
+    name : e.g. FFN0
+        Name of the kernel in its graph.
+    sharding : e.g. m
+        Axis of the kernel that the tensor-parallel chips share. ``outer``: heads or other independent matrices. ``m``:
+        output features. ``k``: the contraction, followed by an all-reduce. ``k>n``: the contraction, followed by a
+        reduce-scatter along the tokens. ``n``: tokens. ``none``: every chip computes all of it. ``even``: the workload
+        itself spreads it.
+    stage : no unit, e.g. 0
+        Number of the pipeline stage. In a graph with repeated layers it is 0 for the layers, 1 for kernels before the
+        first layer and 2 for kernels after the last.
+    partition : no unit, e.g. 0
+        Number of the on-chip partition within the stage. Partitions run one after another; kernels of one partition are
+        fused.
+    tiles : tiles, e.g. 12
+        Number of compute tiles of the chip that the kernel gets.
+    """
 
     name: str
-    sharding: Sharding = Field(
-        default="none",
-        description="axis split over the tensor-parallel chips; k>n: by k, with the output reduce-scattered along n",
-    )
-    stage: int = Field(
-        default=0,
-        ge=0,
-        description="pipeline stage; of a repeated layer 0, whatever stage a repeat is in, of what runs before the"
-        " first repeat 1, after the last 2",
-    )
-    partition: int = Field(ge=0, description="on-chip partition of its stage; partitions run one after another")
-    tiles: int = Field(default=1, ge=1, description="compute tiles of the chip given to it")
+    sharding: Sharding = "none"
+    stage: int = Field(default=0, ge=0)
+    partition: int = Field(ge=0)
+    tiles: int = Field(default=1, ge=1)
 
 
 class Clock(Part):
-    """A partition that runs below the nominal frequency, to keep the chip cool."""
+    """A partition that runs below the nominal frequency, to keep the chip cool.
+
+    Attributes
+    ----------
+    stage : no unit, e.g. 0
+        Number of the pipeline stage to which the slower partition belongs.
+    partition : no unit, e.g. 0
+        Number of the partition that runs below the nominal frequency.
+    frequency : e.g. 80 %
+        Frequency of compute in this partition as a share of the nominal one. The memory keeps its own frequency.
+    """
 
     stage: int = Field(default=0, ge=0)
     partition: int = Field(ge=0)
-    frequency: Ratio = Field(gt=0, le=1, description="share of the nominal frequency of compute; memory keeps its own")
+    frequency: Ratio = Field(gt=0, le=1)
 
 
 class Pause(Part):
-    """Idle time at the end of every evaluation of a stage's kernels."""
+    """Idle time at the end of every evaluation of a stage's kernels.
+
+    Attributes
+    ----------
+    stage : no unit, e.g. 0
+        Number of the pipeline stage that pauses.
+    time : e.g. 2 ms
+        Idle time at the end of every evaluation of the stage, so that the chip cools.
+    """
 
     stage: int = Field(default=0, ge=0)
     time: Seconds = Field(gt=0)
 
 
 class Mapping(Document):
-    """A complete two-level mapping of a graph onto a system: a plan, and a place for each kernel."""
+    """A complete two-level mapping of a graph onto a system: a plan, and a place for each kernel.
+
+    Attributes
+    ----------
+    graph : e.g. gpt3-175b
+        Name of the graph that is mapped.
+    system : e.g. sn10-8-ring
+        Name of the system on which the graph runs.
+    plan : e.g. {microbatches: 16, layers_per_stage: 6}
+        Degrees of parallelism, the network dims that carry them, and the shape of the pipeline.
+    kernels
+        Place of every kernel: its sharding, pipeline stage, on-chip partition and compute tiles.
+    tile_count : tiles, e.g. 64
+        Number of tiles into which the streamed axis is cut.
+    clocks : e.g. [{partition: 0, frequency: 0.8}]
+        Partitions that run below the nominal frequency to keep the chip cool. None: all run at the nominal frequency.
+    pauses : e.g. [{time: 2 ms}]
+        Idle times of stages that keep the chip cool. None: no stage pauses.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/mapping/1"
 
@@ -59,9 +106,9 @@ class Mapping(Document):
     system: str
     plan: Plan
     kernels: tuple[KernelMapping, ...] = Field(min_length=1)
-    tile_count: int = Field(default=1, ge=1, description="tiles that the streamed axis is cut into")
-    clocks: tuple[Clock, ...] | None = Field(default=None, description="partitions below the nominal frequency")
-    pauses: tuple[Pause, ...] | None = Field(default=None, description="stages that wait to cool")
+    tile_count: int = Field(default=1, ge=1)
+    clocks: tuple[Clock, ...] | None = None
+    pauses: tuple[Pause, ...] | None = None
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Self:
@@ -89,7 +136,20 @@ class Mapping(Document):
 
 
 class Pins(Document, OnAxes):
-    """Choices made by hand; whatever is left out is optimised."""
+    """Choices made by hand; whatever is left out is optimised.
+
+    Attributes
+    ----------
+    p_max : partitions, e.g. 4
+        Largest number of on-chip partitions of a stage. None: dfopt chooses.
+    sharding : e.g. {FFN0: m}
+        Sharding of kernels that you fix, by kernel name. ``outer``: heads or other independent matrices. ``m``: output
+        features. ``k``: the contraction, followed by an all-reduce. ``k>n``: the contraction, followed by a
+        reduce-scatter along the tokens. ``n``: tokens. ``none``: every chip computes all of it. ``even``: the workload
+        itself spreads it. All other kernels stay free.
+    partition : no unit, e.g. {FFN0: 2}
+        On-chip partition of kernels that you fix, by kernel name. All other kernels stay free.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/pins/1"
 

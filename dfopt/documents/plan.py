@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -41,6 +41,43 @@ class Plan(Document, OnAxes):
     first ones, are of the kind that is computed again in the backward pass, of a graph that draws both
     (``Graph.recomputed``). ``tensor_overlap``: how products hide collectives, instead of what the assumptions say
     (:meth:`dfopt.documents.assumptions.Assumptions.hiding`).
+
+    Attributes
+    ----------
+    microbatches : microbatches, e.g. 16
+        Number of microbatches that one pipeline processes per step.
+    layers_per_stage : layers, e.g. 6
+        Number of layers in the heaviest pipeline stage.
+    interleave : chunks, e.g. 2
+        Number of chunks of consecutive layers that each pipeline stage holds (virtual stages of interleaved 1F1B). 1 is
+        no interleaving.
+    modules : e.g. {stream: n, mixer: n, dense: n, experts: outer, ends: n}
+        Scheme by which each module shares its work over the chips of a module-wise parallel group (mp), as for expert
+        parallelism. None: mp is 1.
+    first_layers : layers, e.g. 7
+        Number of layers in the first pipeline stage, which may have fewer because of the embedding. None:
+        ``layers_per_stage``.
+    last_layers : layers, e.g. 6
+        Number of layers in the last pipeline stage, which may have fewer because of the logits. None:
+        ``layers_per_stage``.
+    placement : e.g. {optimizer: DDR}
+        Memory in which each kind of data lies, on chips with several memories. None: all lies in the fastest one.
+    two_batch_overlap : e.g. true
+        Whether a pipeline takes two half-batches at a time, one of which communicates while the other computes. None:
+        one microbatch at a time.
+    zero : e.g. 1
+        Data that data-parallel replicas shard instead of storing a copy each (ZeRO level). ``1``: the optimizer state.
+        ``2``: also gradients. ``3``: also weights. None: nothing.
+    hybrid : e.g. {replicas: 4, over: [node], across: [cluster]}
+        Groups of data-parallel replicas that shard their data within a group only (HSDP). None: all replicas shard
+        together.
+    recomputed : layers, e.g. 3
+        Number of layers of every stage, its first ones, that use activation recomputation, where the graph has layers
+        of both kinds. None: as the graph says.
+    tensor_overlap : e.g. ring
+        Overlap of tensor-parallel collectives with the matrix products next to them, in place of the assumption of this
+        name. ``none``: no overlap. ``ring``: tile by tile. ``pipe``: after waiting for the first tile. ``pipe_twice``:
+        waiting twice, as Calculon counts. None: as the assumption says.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -49,29 +86,17 @@ class Plan(Document, OnAxes):
     microbatches: int = Field(default=1, ge=1)
     layers_per_stage: int = Field(default=1, ge=1)
     interleave: int = Field(default=1, ge=1)
-    modules: Modules | None = Field(default=None, description="schemes over the second axis; none where that is 1")
-    first_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
-    last_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
-    placement: Placement | None = Field(default=None, description="what lies in which memory; none: all in the fastest")
-    two_batch_overlap: Literal[True] | None = Field(
-        default=None, description="true: two microbatches at a time, each sends while the other computes"
-    )
+    modules: Modules | None = None
+    first_layers: int | None = Field(default=None, ge=0)
+    last_layers: int | None = Field(default=None, ge=0)
+    placement: Placement | None = None
+    two_batch_overlap: Literal[True] | None = None
 
-    zero: Literal[1, 2, 3] | None = Field(
-        default=None,
-        description="what copies of the batch share out, instead of each holding all: 1 the optimizer's state, 2"
-        " gradients too, 3 weights too; none: nothing",
-    )
+    zero: Literal[1, 2, 3] | None = None
 
-    hybrid: Hybrid | None = Field(
-        default=None, description="copies share things out in groups, which hold the same; none: all of them"
-    )
-    recomputed: int | None = Field(
-        default=None, ge=1, description="layers of every stage that are computed again; none: those that say so"
-    )
-    tensor_overlap: Literal["none", "ring", "pipe", "pipe_twice"] | None = Field(
-        default=None, description="how products hide the collectives of chips that share them; none: as is assumed"
-    )
+    hybrid: Hybrid | None = None
+    recomputed: int | None = Field(default=None, ge=1)
+    tensor_overlap: Literal["none", "ring", "pipe", "pipe_twice"] | None = None
 
     @cached_property
     def axes(self) -> tuple[Share, ...]:
@@ -293,5 +318,10 @@ class Plan(Document, OnAxes):
         return " ".join(parts)
 
 
+NOTATION: Final = {
+    "v": "interleave", "TBO": "two_batch_overlap", "ZeRO-": "zero", "R": "recomputed", "TP overlap ": "tensor_overlap",
+    "L": "layers_per_stage",
+}  # fmt: skip
+"""How words of a label begin, behind those of the axes, and the field that each shows."""
 _OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave", "recomputed")
 _BUT_STAGES = tuple(name for name in Plan.model_fields if name not in _OF_STAGES)

@@ -32,6 +32,32 @@ class Question(Document):
     In Python a graph, a system, a stack or assumptions may be documents, too. A file has their names or paths: a
     document in a question is left out of it.
 
+    Attributes
+    ----------
+    graph : e.g. llama-3.1-8b
+        Workload: a zoo name, the path of a graph file, or a Hugging Face config.json. None: the question does not name
+        it.
+    parameters : e.g. {phase: decode, batch: 128}
+        Parameters of the workload that you set. ``batch: max`` asks for the largest batch that fits. ``microbatch`` and
+        ``recompute`` take one value, a list, or ``all``.
+    system : e.g. h100-8
+        Machine: a zoo name, the path of a system file, or a design. None: the question does not name it.
+    chips : chips, e.g. 64
+        Number of chips, in place of the system's own number. None: the system's own.
+    nodes : nodes, e.g. 8
+        Number of nodes, in place of the system's own number. None: the system's own.
+    set : e.g. {network.cluster.size: 8}
+        Fields of the system or of the assumptions that you change, by their dotted paths.
+    stack : e.g. microbump-8
+        Stack of dies that the chip is, as a zoo name or a path; dfopt then reports heat. None: the system's own stack,
+        if any.
+    assumptions : e.g. calibrated
+        Profile of assumptions, or the path of assumptions or of a calibration. ``calibrated`` is the calibration of the
+        chip. ``auto`` uses that calibration where the chip has one for this phase, otherwise ``default``, which is
+        ideal. None: the question does not say.
+    options : e.g. {tp: 8, gap: 1%}
+        Choices that you fix and options of the search. All other choices are free.
+
     Examples
     --------
     >>> question = Question(graph="llama-3.1-8b", system="h100-8", parameters={"phase": "decode", "batch": 128})
@@ -41,28 +67,15 @@ class Question(Document):
 
     SCHEMA: ClassVar[str] = "dfopt/question/1"
 
-    graph: str | InstanceOf[Graph] | None = Field(default=None, description="zoo name or path of the workload")
-    parameters: dict[str, Any] = Field(
-        default_factory=dict,
-        description="parameters of the workload, such as phase: decode or batch: 128. batch: max is the largest batch"
-        " that fits. microbatch and recompute take one value, a list, or all",
-    )
-    system: str | InstanceOf[System] | InstanceOf[Design] | None = Field(
-        default=None, description="zoo name or path of the machine, or of a design that makes one"
-    )
-    chips: int | None = Field(default=None, ge=1, description="size of the machine, instead of its own")
-    nodes: int | None = Field(default=None, ge=1, description="its nodes, instead of its own")
-    set: dict[str, Any] = Field(
-        default_factory=dict,
-        description="changes of single fields, of the system (network.cluster.size: 8) or of the assumptions",
-    )
-    stack: str | InstanceOf[Stack] | None = Field(default=None, description="the chip as this stack of dies")
-    assumptions: str | InstanceOf[Assumptions] | InstanceOf[Calibration] | None = Field(
-        default=AUTO,
-        description="profile, or path of assumptions or of a calibration; calibrated: the calibration of the chip."
-        " auto: that where the chip has one for this phase, else default, which is ideal",
-    )
-    options: Request = Field(default=Request(), description="what is fixed, and how to search; the rest is free")
+    graph: str | InstanceOf[Graph] | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    system: str | InstanceOf[System] | InstanceOf[Design] | None = None
+    chips: int | None = Field(default=None, ge=1)
+    nodes: int | None = Field(default=None, ge=1)
+    set: dict[str, Any] = Field(default_factory=dict)
+    stack: str | InstanceOf[Stack] | None = None
+    assumptions: str | InstanceOf[Assumptions] | InstanceOf[Calibration] | None = AUTO
+    options: Request = Request()
 
     @field_serializer("graph", "system", "stack", "assumptions", mode="wrap", when_used="json")
     def _names_only(self, value: Any, handler: SerializerFunctionWrapHandler) -> str | None:
