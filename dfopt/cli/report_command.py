@@ -163,7 +163,7 @@ def _of_study(study: Study) -> tuple[list[Remark], list[str]]:
 
 def _names(study: Study) -> Iterator[tuple[Kind, str]]:
     """Every name of the zoo, or path, that a study mentions."""
-    from dfopt.documents.study import SystemEntry
+    from dfopt.documents.study_entries import SystemEntry
 
     shelves: tuple[Kind, ...] = ("chips", "memories", "stacks", "links", "topologies")
     for entry in study.graphs:

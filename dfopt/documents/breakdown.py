@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from pydantic import Field
-
 from dfopt.documents.base import Part
 
 __all__ = ["Breakdown", "LinkTime"]
@@ -32,6 +30,37 @@ class Breakdown(_Seconds):
     their FLOP); communication is exposed: what it makes the partition longer. The meaning of the parts is that of
     Calculon (Isaev et al., SC'23, section 4), where work and exposed communication add up in the same way.
 
+    Attributes
+    ----------
+    forward_s : s, e.g. 1.2
+        Time of the step that computes the forward pass, without communication.
+    backward_s : s, e.g. 2.4
+        Time of the step that computes the backward pass, weight gradients included, without communication.
+    recompute_s : s, e.g. 0.4
+        Time of the step that computes activations again for the backward pass, without communication.
+    optimizer_s : s, e.g. 0.02
+        Time of the step in which the optimizer updates the weights.
+    tensor_parallel_s : s, e.g. 0.3
+        Exposed time of communication between tensor-parallel chips, which share the work of a kernel.
+    exchange_s : s, e.g. 0.1
+        Exposed time of communication that kernels list themselves, for experts, contexts, tables or panels.
+    recomputed_communication_s : s, e.g. 0.05
+        Exposed time of communication that activation recomputation repeats.
+    pipeline_parallel_s : s, e.g. 0.02
+        Exposed time of transfers between pipeline stages.
+    data_parallel_s : s, e.g. 0.06
+        Exposed time of gradient reduction between data-parallel replicas.
+    overhead_s : s, e.g. 0.01
+        Exposed time of starting partitions, and the assumed overhead of a step.
+    bubble_s : s, e.g. 0.1
+        Time in which the pipeline fills and drains, or a stage waits for a slower one.
+    offload_forward_s : s, e.g. 0.03
+        Exposed time of the forward pass in which data moves between the memories of a chip.
+    offload_backward_s : s, e.g. 0.04
+        Exposed time of the backward pass in which data moves between the memories of a chip.
+    pause_s : s, e.g. 0.002
+        Time of pauses that a heat-aware mapping makes to cool the chip.
+
     Examples
     --------
     >>> parts = Breakdown(forward_s=1.0, backward_s=2.0, bubble_s=0.5)
@@ -39,22 +68,20 @@ class Breakdown(_Seconds):
     (3.5, ['forward', 'backward', 'bubble'])
     """
 
-    forward_s: float = Field(default=0.0, description="work of the forward pass")
-    backward_s: float = Field(default=0.0, description="work of the backward pass, gradients of weights among it")
-    recompute_s: float = Field(default=0.0, description="work that the backward pass does again")
-    optimizer_s: float = Field(default=0.0, description="work of the optimizer's step")
-    tensor_parallel_s: float = Field(default=0.0, description="exposed, between chips that share the work of a kernel")
-    exchange_s: float = Field(default=0.0, description="exposed, what kernels list: experts, contexts, tables, panels")
-    recomputed_communication_s: float = Field(default=0.0, description="exposed, of either kind, of what is done again")
-    pipeline_parallel_s: float = Field(default=0.0, description="exposed, between pipeline stages")
-    data_parallel_s: float = Field(default=0.0, description="exposed, gradients between copies of the batch")
-    overhead_s: float = Field(default=0.0, description="exposed, starting partitions, and what is assumed of a step")
-    bubble_s: float = Field(default=0.0, description="the pipeline fills and drains; a stage waits for a slower one")
-    offload_forward_s: float = Field(
-        default=0.0, description="exposed, of the forward pass: what moves between the memories of a chip"
-    )
-    offload_backward_s: float = Field(default=0.0, description="the same of the backward pass")
-    pause_s: float = Field(default=0.0, description="pauses of a heat-aware mapping")
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+    recompute_s: float = 0.0
+    optimizer_s: float = 0.0
+    tensor_parallel_s: float = 0.0
+    exchange_s: float = 0.0
+    recomputed_communication_s: float = 0.0
+    pipeline_parallel_s: float = 0.0
+    data_parallel_s: float = 0.0
+    overhead_s: float = 0.0
+    bubble_s: float = 0.0
+    offload_forward_s: float = 0.0
+    offload_backward_s: float = 0.0
+    pause_s: float = 0.0
 
 
 class LinkTime(_Seconds):
@@ -63,14 +90,27 @@ class LinkTime(_Seconds):
     Beside the exposed parts of `Breakdown` of the same names: what is longer here is hidden behind work. What a chip
     does for a collective (adding up, copying) is no time of a link. Gradients are those of the stage with most of them.
 
+    Attributes
+    ----------
+    tensor_parallel_s : s, e.g. 0.5
+        Time in which links carry communication between tensor-parallel chips, exposed or overlapped.
+    exchange_s : s, e.g. 0.1
+        Time in which links carry communication that kernels list themselves, exposed or overlapped.
+    recomputed_communication_s : s, e.g. 0.05
+        Time in which links carry communication that activation recomputation repeats, exposed or overlapped.
+    pipeline_parallel_s : s, e.g. 0.04
+        Time in which links carry transfers between pipeline stages, exposed or overlapped.
+    data_parallel_s : s, e.g. 0.2
+        Time in which links carry gradients between replicas, and weights that they shard, exposed or overlapped.
+
     Examples
     --------
     >>> LinkTime(tensor_parallel_s=2.0, data_parallel_s=0.5).parts
     {'tensor_parallel': 2.0, 'data_parallel': 0.5}
     """
 
-    tensor_parallel_s: float = Field(default=0.0, description="between chips that share the work of a kernel")
-    exchange_s: float = Field(default=0.0, description="what kernels list: experts, contexts, tables, panels")
-    recomputed_communication_s: float = Field(default=0.0, description="of either kind, of what is done again")
-    pipeline_parallel_s: float = Field(default=0.0, description="between pipeline stages")
-    data_parallel_s: float = Field(default=0.0, description="gradients between copies of the batch, and weights")
+    tensor_parallel_s: float = 0.0
+    exchange_s: float = 0.0
+    recomputed_communication_s: float = 0.0
+    pipeline_parallel_s: float = 0.0
+    data_parallel_s: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.mapping import Mapping
@@ -13,26 +13,71 @@ HeatName = Literal["ignore", "throttle", "aware"]
 
 
 class HeatAnswer(Part):
-    """One way to deal with heat, as the judge sees it on the stack. Temperatures in degC, times in seconds."""
+    """One way to deal with heat, as the judge sees it on the stack. Temperatures in degC, times in seconds.
+
+    Attributes
+    ----------
+    name : e.g. throttle
+        Way to deal with heat. ``ignore``: the fastest mapping, whatever its temperature. ``throttle``: the same mapping
+        at a lower clock. ``aware``: partitions, clocks and pauses chosen for the limits.
+    mapping
+        Mapping to which the figures of this answer belong.
+    step_time_s : seconds, e.g. 820.4
+        Step time at the clocks of the mapping, with the effective bandwidth of the DRAM.
+    interval_s : seconds, e.g. 0.05
+        Time between two microbatches, pauses included.
+    pause_s : seconds, e.g. 0.002
+        Idle time in each interval that keeps the chip within its limits.
+    lowest_frequency : share, e.g. 0.86
+        Lowest frequency of a partition, as a share of the nominal one.
+    partitions : partitions, e.g. 4
+        Number of on-chip partitions of the mapping.
+    logic_max_c : degC, e.g. 85.0
+        Temperature of the hottest point of the logic die.
+    dram_max_c : degC, e.g. 84.0
+        Temperature of the hottest point of the DRAM dies. None: the memory is outside of the stack.
+    refresh_rate : no unit, e.g. 1.0
+        Refresh rate of the DRAM, as a multiple of the normal rate.
+    power_w : W, e.g. 252.2
+        Heat of the stack of the hottest chip.
+    energy_per_step_j : joules, e.g. 21580.0
+        Energy of all chips for one step.
+    keeps_limits : e.g. true
+        Whether the answer keeps all limits of the stack.
+    violations : e.g. [the logic die reaches 105 degC]
+        Sentences that describe each broken limit.
+    """
 
     name: HeatName
     mapping: Mapping
-    step_time_s: float = Field(description="with the memory's effective bandwidth, at the clocks of the mapping")
-    interval_s: float = Field(description="between two microbatches, pauses included")
-    pause_s: float = Field(description="idle time of that, added to keep the limits")
-    lowest_frequency: float = Field(description="of a partition, as a share of the nominal frequency")
+    step_time_s: float
+    interval_s: float
+    pause_s: float
+    lowest_frequency: float
     partitions: int
     logic_max_c: float
-    dram_max_c: float | None = Field(default=None, description="none if the memory is beside the stack")
+    dram_max_c: float | None = None
     refresh_rate: float
-    power_w: float = Field(description="of the hottest chip's stack")
+    power_w: float
     energy_per_step_j: float
     keeps_limits: bool
     violations: tuple[str, ...] = ()
 
 
 class SlowedPartition(Part):
-    """A partition of the heat-aware mapping below the nominal frequency."""
+    """A partition of the heat-aware mapping below the nominal frequency.
+
+    Attributes
+    ----------
+    stage : no unit, e.g. 0
+        Number of the pipeline stage of the partition.
+    partition : no unit, e.g. 2
+        Number of the on-chip partition within its stage.
+    frequency : share, e.g. 0.86
+        Frequency of the partition, as a share of the nominal one.
+    kernels : e.g. [FFN0, FFN1]
+        Names of the kernels of the partition.
+    """
 
     stage: int
     partition: int
@@ -67,16 +112,42 @@ def status_name(status: str) -> str:
 
 
 class HeatProof(Part):
-    """What the optimiser showed of the heat-aware mapping, at the last leakage and refresh rate."""
+    """What the optimiser showed of the heat-aware mapping, at the last leakage and refresh rate.
+
+    Attributes
+    ----------
+    status : e.g. optimal_per_level
+        Proof for the heat-aware mapping. ``optimal_per_level``: no choice of partitions, clocks and pauses is faster
+        under this plan and sharding. ``gap_reached``: the search stopped at the requested gap. ``limit_with_solution``:
+        a limit on time or rounds ended it.
+    bound_s : seconds, e.g. 0.049
+        Proven bound: no choice of partitions and clocks has a shorter interval between microbatches.
+    interval_s : seconds, e.g. 0.05
+        Interval between microbatches that the optimizer computed.
+    gap : share, e.g. 0.02
+        Relative distance of ``interval_s`` to ``bound_s``.
+    blocks : blocks, e.g. 480
+        Number of blocks of kernels that the optimizer considered.
+    levels : levels, e.g. 5
+        Number of operating points of the stack.
+    columns : columns, e.g. 900
+        Number of pairs of block and operating point that the bound left for the MILP.
+    rounds : rounds, e.g. 4
+        Number of solves until leakage and temperatures agreed.
+    seconds : seconds, e.g. 3.5
+        Time that the optimizer took.
+    note : e.g. the temperatures settled after 4 rounds
+        Remark on how the optimizer ended.
+    """
 
     status: Literal["optimal_per_level", "gap_reached", "limit_with_solution"]
-    bound_s: float = Field(description="interval that no choice of blocks and levels beats, in seconds")
-    interval_s: float = Field(description="of the optimiser: the judge's agrees where the temperatures have settled")
+    bound_s: float
+    interval_s: float
     gap: float
-    blocks: int = Field(description="blocks of kernels that were considered")
+    blocks: int
     levels: int
-    columns: int = Field(description="blocks at levels that the bound left to the MILP")
-    rounds: int = Field(description="solves until leakage and temperatures agreed")
+    columns: int
+    rounds: int
     seconds: float
     note: str = ""
 
@@ -87,16 +158,29 @@ class HeatProof(Part):
 
 
 class ShadowPrice(Part):
-    """What a higher limit is worth: seconds of a step per kelvin."""
+    """What a higher limit is worth: seconds of a step per kelvin.
 
-    lp_logic_s_per_k: float = Field(description="by the duals of the LP relaxation, of the limit on the logic die")
-    lp_dram_s_per_k: float = Field(description="of the limit on the DRAM dies, or of the threshold of their refresh")
+    Attributes
+    ----------
+    lp_logic_s_per_k : seconds per kelvin, e.g. 6.9
+        Step time that a limit on the logic die one kelvin higher saves, by the duals of the LP relaxation.
+    lp_dram_s_per_k : seconds per kelvin, e.g. 0.4
+        Step time that one kelvin more on the DRAM dies saves, by the duals of the LP relaxation. It applies to their
+        limit or to the threshold of their refresh.
+    lp_power_s_per_w : seconds per watt, e.g. 0.1
+        Step time that one watt more of stack power saves, by the duals of the LP relaxation.
+    one_kelvin_more_s : seconds, e.g. 6.5
+        Step time saved by one kelvin more on both temperature limits, by a new search. None: not requested, or out of
+        time.
+    binding : e.g. [logic]
+        Limits that bind, the most expensive one first.
+    """
+
+    lp_logic_s_per_k: float
+    lp_dram_s_per_k: float
     lp_power_s_per_w: float = 0.0
-    one_kelvin_more_s: float | None = Field(
-        default=None,
-        description="step time gained by 1 K on both limits, solved anew; none if not asked, or out of time",
-    )
-    binding: tuple[str, ...] = Field(default=(), description="the rows that bind, the dearest first")
+    one_kelvin_more_s: float | None = None
+    binding: tuple[str, ...] = ()
 
 
 class HeatReport(Document):
@@ -105,6 +189,33 @@ class HeatReport(Document):
     ``ignore`` and ``throttle`` have one mapping, the fastest without heat at the memory's effective bandwidth.
     ``throttle`` runs it at the highest uniform level that keeps the limits, with pauses if even the lowest is too hot.
     ``aware`` chooses partitions, a level for each of them and pauses together.
+
+    Attributes
+    ----------
+    graph : e.g. gpt3-175b
+        Name of the graph that is mapped.
+    system : e.g. sn10-8-ring
+        Name of the system on which the graph runs.
+    stack : e.g. microbump-8
+        Name of the stack of dies that each chip is.
+    plan : e.g. TP8(ring) PP1 DP1
+        Label of the plan that all answers share.
+    limit_logic_c : degC, e.g. 85.0
+        Highest temperature that the logic die may reach. None: no limit.
+    limit_dram_c : degC, e.g. 85.0
+        Highest temperature that the DRAM dies may reach. None: no limit.
+    limit_power_w : W, e.g. 300.0
+        Highest power that the stack may dissipate. None: no limit.
+    answers
+        Answers to compare: ignoring heat, throttling, and heat-aware.
+    proof
+        Proof of the heat-aware answer. None: there is no heat-aware mapping.
+    price
+        Step time that higher limits would save. None: it was not computed.
+    slowed
+        Partitions of the heat-aware mapping that run below the nominal frequency.
+    note : e.g. no level keeps the limits
+        Remark on answers that are missing.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/heat/1"
@@ -117,7 +228,7 @@ class HeatReport(Document):
     limit_dram_c: float | None = None
     limit_power_w: float | None = None
     answers: tuple[HeatAnswer, ...]
-    proof: HeatProof | None = Field(default=None, description="none if there is no heat-aware mapping")
+    proof: HeatProof | None = None
     price: ShadowPrice | None = None
     slowed: tuple[SlowedPartition, ...] = ()
     note: str = ""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from pydantic import Field
-
 from dfopt.documents.base import Part
 
 __all__ = ["MemoryBreakdown"]
@@ -17,6 +15,26 @@ class MemoryBreakdown(Part):
     The meaning of the parts is that of Calculon (Isaev et al., SC'23, section 3), whose activations are ours and those
     of the layer at work.
 
+    Attributes
+    ----------
+    weights_b : bytes, e.g. 5500000000
+        Memory of a chip that weights, tables and resident matrices take.
+    activations_b : bytes, e.g. 47000000000
+        Memory of a chip that activations take between the forward pass and the backward pass.
+    checkpoints_b : bytes, e.g. 8000000000
+        Memory of a chip that the inputs of layers take from which all other activations are recomputed.
+    working_b : bytes, e.g. 1200000000
+        Memory of a chip that activations of the layer at work take, while they wait between partitions, are recomputed
+        or are sent.
+    activation_gradients_b : bytes, e.g. 400000000
+        Memory of a chip that gradients of activations of the layer at work take.
+    weight_gradients_b : bytes, e.g. 11000000000
+        Memory of a chip that gradients of parameters take.
+    optimizer_b : bytes, e.g. 4000000000
+        Memory of a chip that the optimizer state takes, main weights included.
+    caches_b : bytes, e.g. 2700000000
+        Memory of a chip that KV caches and recurrent states of sequences take.
+
     Examples
     --------
     >>> parts = MemoryBreakdown(weights_b=2.0, weight_gradients_b=4.0, optimizer_b=12.0)
@@ -24,19 +42,14 @@ class MemoryBreakdown(Part):
     (18.0, ['weights', 'weight_gradients', 'optimizer'])
     """
 
-    weights_b: float = Field(default=0.0, description="weights, tables and matrices")
-    activations_b: float = Field(default=0.0, description="what forward passes keep for their backward passes")
-    checkpoints_b: float = Field(
-        default=0.0, description="the same, where layers keep nothing but what all else is computed again from"
-    )
-    working_b: float = Field(
-        default=0.0,
-        description="activations of the layer at work: what waits between partitions, is computed again, or is sent",
-    )
-    activation_gradients_b: float = Field(default=0.0, description="of the layer at work")
-    weight_gradients_b: float = Field(default=0.0, description="gradients of parameters")
-    optimizer_b: float = Field(default=0.0, description="state of the optimizer, with main weights")
-    caches_b: float = Field(default=0.0, description="kept for the sequences of serving")
+    weights_b: float = 0.0
+    activations_b: float = 0.0
+    checkpoints_b: float = 0.0
+    working_b: float = 0.0
+    activation_gradients_b: float = 0.0
+    weight_gradients_b: float = 0.0
+    optimizer_b: float = 0.0
+    caches_b: float = 0.0
 
     @property
     def total(self) -> float:

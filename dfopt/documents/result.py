@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from collections.abc import Mapping as Mapping_
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import Part, digest_of, problem
+from dfopt.documents.base import digest_of, problem
 from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import STATUS_WORDS, HeatProof
@@ -17,6 +16,7 @@ from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
 from dfopt.documents.plan import Plan
+from dfopt.documents.plan_records import Alternative, GraphRecord, PlanRecord, Provenance, Sensitivity
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
@@ -27,149 +27,6 @@ from dfopt.interrupts import LIMIT, SIGNALS
 from dfopt.units import format as show_unit
 
 Status = Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
-PlanStatus = Literal[
-    "solved", "pruned_by_bound", "pruned_per_level", "infeasible", "infeasible_per_level", "limit", "not_reached"
-]
-"""What ``_per_level`` ends holds for the sharding that was chosen for a plan; another one is not excluded."""
-
-
-class SolveRecord(Part):
-    """One solve: which problem, what the solver proved, how large it was. Times in seconds."""
-
-    problem: Literal["interchip", "intrachip", "joint"]
-    stage: int = 0
-    formulation: str
-    termination: str
-    objective: float | None = Field(description="none when the solve proved that nothing beats the best plan")
-    bound: float
-    gap: float | None
-    seconds: float
-    nodes: int = 0
-    rows: int = 0
-    columns: int = 0
-    nonzeros: int = 0
-    trace: tuple[tuple[float, float | None, float | None], ...] = Field(
-        default=(), description="(seconds, incumbent, bound) as the solve went on"
-    )
-    note: str = ""
-    kernel_prices: tuple[float, ...] = Field(
-        default=(),
-        description="seconds that each kernel of the stage is worth, such that no block is worth more than its time:"
-        " their sum proves the bound where blocks were generated on demand",
-    )
-    partition_price: float = Field(default=0.0, description="seconds that a partition is worth, with the above")
-
-
-class PlanRecord(Part):
-    """What is known of one plan: solved with a proof, pruned by a bound, or infeasible with a reason.
-
-    ``pruned_by_bound``: no mapping under the plan is better than the best; ``infeasible``: none fits.
-    ``pruned_per_level`` and ``infeasible_per_level``: the same of the sharding that is optimal for the inter-chip
-    problem; under another one a better mapping may exist. Values are in the unit of the objective.
-    """
-
-    plan: Plan
-    tile_count: int | None = Field(default=None, description="tiles of the streamed axis, where that is a choice")
-    status: PlanStatus
-    bound: float | None = Field(description="no mapping under this plan has a lower value; none if none is feasible")
-    level_bound: float | None = Field(default=None, description="the same with this plan's sharding; none if unknown")
-    value: float | None = None
-    gap: float | None = Field(default=None, description="relative distance of the value to level_bound")
-    seconds: float | None = Field(default=None, description="of earlier versions: what was spent on it")
-    solves: tuple[SolveRecord, ...] = ()
-    note: str = ""
-    variant: str | None = Field(default=None, description="of the graph that it is a plan of")
-    agreed: tuple[str, ...] = Field(
-        default=(),
-        description="kernels about whose outputs partitions had to agree before the bound was proven: a hint for the"
-        " check, from which nothing follows",
-    )
-
-    def model_post_init(self, context: Any, /) -> None:  # there may be a hundred thousand
-        self._intern()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_version_1(cls, data: Any) -> Any:
-        """Earlier results had one bound, of the sharding that was chosen, and said ``infeasible`` of that too."""
-        if not isinstance(data, dict) or "bound_s" not in data:
-            return data
-        kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
-        status = {"pruned_by_bound": "pruned_per_level", "infeasible": "infeasible_per_level"}
-        kept |= {"bound": 0.0, "level_bound": data["bound_s"], "value": data.get("step_time_s")}
-        return {**kept, "status": status.get(data.get("status", ""), data.get("status"))}
-
-
-class GraphRecord(Part):
-    """A graph all of whose plans were given up together, before any was listed.
-
-    All chips together have too much to do: its work, spread evenly over them, takes at least ``bound`` under any plan.
-    """
-
-    microbatch: int = Field(description="of the graph, or of one of the variants, that is meant")
-    variant: str | None = Field(default=None, description="of that graph")
-    status: Literal["pruned_by_bound", "limit"]
-    bound: float = Field(description="no mapping of it has a lower value")
-    note: str = ""
-
-
-class _Valued(Part):
-    """A part with a value of the objective."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_version_1(cls, data: Any) -> Any:
-        """Earlier results called it ``step_time_s``, the only objective."""
-        names = {"step_time_s": "value"}
-        return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
-
-
-DIFFERENT = {
-    "plan": "the best mappings are of different plans, microbatches or ways to compute again",
-    "sharding": "the best mappings are of different plans, microbatches, ways to compute again or shardings",
-}
-"""What `top` counts, by what is asked to be distinct, in the words of the proof."""
-
-
-def different(mapping: Mapping, variant: str | None, distinct: str) -> Hashable:
-    """What mappings that are different do not share: a plan has the number of its microbatches."""
-    schemes = tuple(kernel.sharding for kernel in mapping.kernels) if distinct == "sharding" else ()
-    return (mapping.plan, variant, *schemes)
-
-
-class Alternative(_Valued):
-    """One of the next best mappings, different from those before it."""
-
-    microbatch: int = Field(description="of the graph, or of one of the variants, that it maps")
-    variant: str | None = Field(default=None, description="of that graph")
-    value: float
-    mapping: Mapping
-
-
-class Sensitivity(_Valued):
-    """Value of the objective with 10 % more of one resource, partitions optimised anew on the winning plan.
-
-    ``proven``: optimal for the plan and its sharding.
-    """
-
-    resource: Literal["compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"]
-    value: float
-    speedup: float
-    proven: bool
-
-
-class Provenance(Part):
-    """Where the result came from, so that it can be repeated."""
-
-    dfopt: str
-    highs: str
-    solver: str = Field(default="highs", description="of the MILPs: highs, or pulp:NAME")
-    python: str
-    graph_digest: str
-    system_digest: str
-    assumptions_digest: str
-    variant_digests: tuple[str, ...] | None = Field(default=None, description="of variants; none: an earlier version's")
-    seed: int
 
 
 class Result(Sealed):
@@ -179,13 +36,78 @@ class Result(Sealed):
     is optimal for the inter-chip problem of their plan; ``gap`` and ``level_gap`` are the relative distances of
     ``value`` to them. ``status`` is ``optimal`` only when ``gap`` is 0: no mapping in the space is better.
     ``optimal_per_level`` says that ``level_gap`` is 0. In both cases the judge agrees with the value.
+
+    Attributes
+    ----------
+    status : e.g. optimal
+        Proof that the search reached. ``optimal``: no mapping in the space is faster. ``optimal_per_level``: no mapping
+        is faster with the sharding that is optimal for its plan; another sharding may be. ``gap_reached``: the search
+        stopped at the requested gap. ``limit_with_solution``: a limit, mostly the time limit, ended it.
+        ``interrupted_with_solution``: Ctrl-C ended it.
+    value : s, e.g. 5.033
+        Step time of the best mapping, which the search minimized.
+    bound : s, e.g. 5.033
+        Proven bound: no mapping in the space that was searched has a lower step time.
+    gap : share, e.g. 0.0
+        Relative distance of ``value`` to ``bound``. At 0 the mapping is proven optimal.
+    level_bound : s, e.g. 5.033
+        Proven bound for mappings with the sharding that is optimal for each plan.
+    level_gap : share, e.g. 0.0
+        Relative distance of ``value`` to ``level_bound``.
+    utilization : share, e.g. 0.52
+        Work of all kernels without recomputation, divided by step time x chips x peak rate.
+    plan : e.g. {microbatches: 16}
+        Plan of the best mapping: degrees of parallelism and the shape of the pipeline.
+    seconds : s, e.g. 2.3
+        Time that the whole search took.
+    proof : e.g. "of 18 plans: 2 solved, 16 excluded by a bound on every mapping"
+        Sentence that states the proven claim and its space of mappings.
+    mapping
+        Best mapping that was found.
+    score
+        Times, traffic and memory of the best mapping, as the judge computes them from scratch.
+    heat
+        Proof of a heat-aware mapping. The other bounds of the result ignore heat. None: heat was ignored.
+    alternatives
+        Next best mappings, if ``top`` asked for several. None: there are none.
+    plans
+        Record of every plan: solved, pruned or infeasible.
+    apart : e.g. [{microbatch: 2, status: pruned_by_bound, bound: 6.1}]
+        Graphs, such as other microbatch sizes, whose plans were all excluded together and are not listed. None: there
+        are none.
+    missing : e.g. ["sensitivity: the time limit came"]
+        Steps after the search that failed, with the reason. None: all succeeded.
+    space
+        Size of the space of mappings that was searched. None: an earlier version wrote the result.
+    matrices
+        Assignment matrices of the DFModel paper for each pipeline stage of the best mapping.
+    sensitivity
+        Speedups from 10 % more of each resource, if they were requested.
+    assumptions : e.g. {profile: ideal}
+        Assumptions under which times were computed.
+    p_max : partitions, e.g. 12
+        Largest number of on-chip partitions that the search allowed.
+    request : e.g. {gap: 1%, top: 3}
+        Choices that were fixed by hand, and options of the search.
+    question : e.g. {graph: llama-3.1-8b, system: h100-8}
+        Question with the names of documents instead of their contents. None: an earlier version wrote the result.
+    graph
+        Workload that the best mapping maps.
+    variants
+        Graphs of the same workload that were searched and lost, such as other microbatch sizes.
+    system
+        Machine on which the workload runs.
+    provenance
+        Versions and digests from which the result can be repeated.
+    seal : e.g. 0123456789abcdef
+        Digest of the whole result, which shows whether someone edited the file.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/result/6"
     EARLIER: ClassVar[tuple[str, ...]] = tuple(f"dfopt/result/{version}" for version in range(1, 6))
 
     status: Status
-    value: float = Field(description="of the objective: seconds of a step")
+    value: float
     bound: float
     gap: float
     level_bound: float
@@ -196,31 +118,23 @@ class Result(Sealed):
     proof: str
     mapping: Mapping
     score: Score
-    heat: HeatProof | None = Field(default=None, description="of a heat-aware mapping; the result's bounds ignore heat")
-    alternatives: tuple[Alternative, ...] | None = Field(default=None, description="the next best mappings asked for")
+    heat: HeatProof | None = None
+    alternatives: tuple[Alternative, ...] | None = None
     plans: tuple[PlanRecord, ...]
-    apart: tuple[GraphRecord, ...] | None = Field(
-        default=None, description="graphs whose plans are not listed: none of them is of interest"
-    )
-    missing: tuple[str, ...] | None = Field(
-        default=None, description="what a step after the search failed to add to the mapping that was found, and why"
-    )
-    space: Space | None = Field(default=None, description="of the plans that are listed")
+    apart: tuple[GraphRecord, ...] | None = None
+    missing: tuple[str, ...] | None = None
+    space: Space | None = None
     matrices: tuple[Matrices, ...]
     sensitivity: tuple[Sensitivity, ...] = ()
     assumptions: Assumptions
     p_max: int
     request: Request
-    question: Question | None = Field(default=None, description="what was asked, with names instead of documents")
+    question: Question | None = None
     graph: Graph
-    variants: tuple[Graph, ...] = Field(
-        default=(),
-        description="the workload as it lost: for other microbatch sizes, or computed in another way; their plans are"
-        " among the records",
-    )
+    variants: tuple[Graph, ...] = ()
     system: System
     provenance: Provenance
-    seal: str = Field(default="", description="digest of all the rest: a result that was edited says so")
+    seal: str = ""
 
     @model_validator(mode="after")
     def _has_scores(self) -> Self:

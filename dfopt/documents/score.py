@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memory_breakdown import MemoryBreakdown
+from dfopt.documents.physical_score import Bound, PhysicalScore
 from dfopt.units import format as show_unit
 
-Bound = Literal["compute", "memory", "network", "sram"]
 _RATES: Final = (
     "samples_per_s", "tokens_per_s", "produced_tokens_per_s", "utilization", "model_flop_utilization",
     "hardware_flop_utilization",
@@ -26,7 +26,41 @@ _RATES: Final = (
 
 
 class PartitionScore(Part):
-    """One on-chip partition of one stage of the mapping, for one microbatch and one layer."""
+    """One on-chip partition of one stage of the mapping, for one microbatch and one layer.
+
+    Attributes
+    ----------
+    stage : no unit, e.g. 0
+        Number of the pipeline stage of the partition.
+    partition : no unit, e.g. 0
+        Number of the on-chip partition within its stage.
+    kernels : e.g. [Q, K, QK]
+        Names of the kernels that are fused in the partition.
+    tiles : tiles, e.g. [40, 40, 52]
+        Compute tiles of each kernel, in the order of ``kernels``.
+    compute_s : seconds, e.g. 0.0004
+        Compute time of the partition for one microbatch and one layer.
+    memory_s : seconds, e.g. 0.0003
+        Time of its off-chip memory traffic for one microbatch and one layer.
+    network_s : seconds, e.g. 0.0001
+        Time of its communication for one microbatch and one layer, with the assumed overhead of starting a partition.
+    time_s : seconds, e.g. 0.0005
+        Time of the partition for one microbatch and one layer, after overlap.
+    bound_by : e.g. compute
+        Resource with the longest time in the partition. ``compute``: the compute rate. ``memory``: the off-chip memory.
+        ``network``: communication. ``sram``: the on-chip memory.
+    flop : FLOP, e.g. 1200000000000.0
+        Work of one chip in the partition for one microbatch and one layer.
+    dram_bytes : bytes, e.g. 400000000.0
+        Off-chip memory traffic of one chip in the partition for one microbatch and one layer.
+    sram_bytes : bytes, e.g. 90000000.0
+        On-chip memory of one chip that the partition occupies.
+    sram_s : seconds, e.g. 0.0002
+        Time of its on-chip memory traffic for one microbatch and one layer. None: the bandwidth of the SRAM has no
+        limit.
+    through : bytes, e.g. {HBM: 300000000.0, DDR: 100000000.0}
+        Part of ``dram_bytes`` that passes through each memory, by name. None: the chip has one memory.
+    """
 
     stage: int
     partition: int
@@ -34,16 +68,14 @@ class PartitionScore(Part):
     tiles: tuple[int, ...]
     compute_s: float
     memory_s: float
-    network_s: float = Field(description="communication, and the assumed overhead of starting the partition")
+    network_s: float
     time_s: float
     bound_by: Bound
     flop: float
     dram_bytes: float
-    sram_bytes: float = Field(description="that it holds")
-    sram_s: float | None = Field(default=None, description="of SRAM traffic; none where its bandwidth has no limit")
-    through: dict[str, float] | None = Field(
-        default=None, description="of dram_bytes, those of each memory of a chip that has several"
-    )
+    sram_bytes: float
+    sram_s: float | None = None
+    through: dict[str, float] | None = None
 
     @property
     def terms(self) -> dict[str, float]:
@@ -57,6 +89,35 @@ class StageScore(Part):
 
     ``holds`` are the stages of the mapping whose kernels it runs: its own, or of a folded graph the kinds of its
     layers. Layers that are counted take ``layer_time_s``, on average; the others take ``once_time_s`` together.
+
+    Attributes
+    ----------
+    stage : no unit, e.g. 0
+        Number of the pipeline stage.
+    layers : layers, e.g. 12
+        Number of layers that the stage runs.
+    layer_time_s : seconds, e.g. 0.004
+        Mean time of one layer for one microbatch.
+    once_time_s : seconds, e.g. 0.001
+        Time of all kernels that run once, such as the embedding or the logits, for one microbatch.
+    point_to_point_s : seconds, e.g. 0.0001
+        Time of transfers to other stages for one microbatch.
+    time_s : seconds, e.g. 0.05
+        Time of the stage for one microbatch.
+    offload_forward_s : seconds, e.g. 0.002
+        Time in which the forward pass waits for slower memories of the chip. None: the mapping uses none.
+    offload_backward_s : seconds, e.g. 0.002
+        Time in which the backward pass waits for slower memories of the chip. None: the mapping uses none.
+    holds : no unit, e.g. [0, 1]
+        Numbers of the mapping's stages, or kinds of layers, whose kernels this stage runs.
+    times : evaluations, e.g. [12, 1]
+        Number of times that the stage runs each entry of ``holds`` for one microbatch. None: the layers belong to the
+        first entry, and all others run once.
+    recomputed : layers, e.g. 3
+        Fewest layers that need activation recomputation for the stage to fit, where the plan chooses a number. None:
+        the plan chooses none.
+    states : bytes, e.g. {dram: {weights: 5500000000.0, optimizer: 4000000000.0}}
+        Bytes that one chip stores, by memory and by state: weights, gradients, optimizer, activations, tables.
     """
 
     stage: int
@@ -65,22 +126,12 @@ class StageScore(Part):
     once_time_s: float = 0.0
     point_to_point_s: float
     time_s: float
-    offload_forward_s: float | None = Field(
-        default=None, description="in which it waits for slower memories of a chip in its forward pass, if it uses any"
-    )
-    offload_backward_s: float | None = Field(default=None, description="the same in its backward pass")
+    offload_forward_s: float | None = None
+    offload_backward_s: float | None = None
     holds: tuple[int, ...] = ()
-    times: tuple[int, ...] | None = Field(
-        default=None, description="how often it runs each of those; none: the layers are of the first, others run once"
-    )
-    recomputed: int | None = Field(
-        default=None,
-        description="fewest layers that have to be computed again for the stage to fit, where a plan says how many are",
-    )
-    states: dict[str, dict[str, float]] = Field(
-        description="bytes that one chip holds, by memory and by state: weights, gradients, optimizer, activations,"
-        " tables; none of a state that it does not hold"
-    )
+    times: tuple[int, ...] | None = None
+    recomputed: int | None = None
+    states: dict[str, dict[str, float]]
 
     @model_validator(mode="before")
     @classmethod
@@ -113,102 +164,88 @@ class StageScore(Part):
         return math.fsum(size for held in self.states.values() for size in held.values())
 
 
-class PartitionPhysics(Part):
-    """One partition for one microbatch and one layer, on one chip; of several pipeline stages the slowest."""
-
-    stage: int
-    partition: int
-    frequency: float = Field(description="share of the nominal frequency of compute")
-    compute_s: float
-    memory_s: float
-    network_s: float
-    sram_s: float | None = None
-    time_s: float
-    bound_by: Bound
-    dram_bandwidth_b_per_s: float = Field(description="bytes / time of the memory's streams, all channels")
-    dram_binding: str = Field(description="what limits the memory for most of its time; none without traffic")
-    bursts_per_activate: float
-    read_share: float = Field(description="of the bytes")
-    energy_j: float = Field(description="of the work itself, without what flows as time goes by")
-
-
-class DieHeat(Part):
-    """One die of a chip in the steady state: its hottest cell and its mean."""
-
-    die: str
-    kind: Literal["logic", "dram", "passive"]
-    power_w: float
-    max_c: float
-    mean_c: float
-
-
-class TileHeat(Part):
-    """One tile of a floorplan in the steady state."""
-
-    die: str
-    tile: str
-    power_w: float
-    mean_c: float
-
-
-class ChipHeat(Part):
-    """A chip of one distinct pipeline stage in the steady state."""
-
-    stage: int
-    stage_time_s: float = Field(description="of one microbatch; it waits for the slowest stage")
-    power_w: float = Field(description="heat of the stack: without memory beside it")
-    refresh_rate: float = Field(description="of its DRAM, as a multiple of the normal rate")
-    refresh_kept: bool = Field(description="at this rate the DRAM is cool enough for a lower one, at which it is not")
-    dies: tuple[DieHeat, ...]
-    tiles: tuple[TileHeat, ...]
-
-
-class PhysicalScore(Part):
-    """The judge's figures on a stack. One step is one global batch; energies are those of all chips."""
-
-    stack: str
-    step_time_s: float
-    modelled_step_time_s: float = Field(description="with the bandwidth that the system states, whatever the heat")
-    slowdown: float = Field(description="step time / modelled step time")
-    interval_s: float = Field(description="between two microbatches: the time of the slowest stage")
-    frequency: float = Field(description="share of the nominal frequency that keeps the limits, of the whole chip")
-    throttled: bool
-    iterations: int
-    loop_gain: float = Field(description="further leakage per watt of leakage: below 1, or thermal runaway")
-    energy_per_step_j: float
-    energy_per_token_j: float
-    energy_j: dict[str, float] = Field(description="the energy of a step by component")
-    power_w: float = Field(description="heat of the hottest chip's stack in the steady state")
-    logic_max_c: float
-    dram_max_c: float | None = Field(default=None, description="none if the memory is beside the stack")
-    dram_bandwidth_b_per_s: float | None = Field(
-        default=None, description="of one layer and microbatch, all partitions; none without traffic"
-    )
-    refresh_rate: float
-    partitions: tuple[PartitionPhysics, ...]
-    chips: tuple[ChipHeat, ...]
-    runaway: bool = False
-    limits_broken: tuple[Literal["logic", "dram", "power", "runaway", "convergence", "capacity"], ...] = ()
-    violations: tuple[str, ...] = ()
-    notes: tuple[str, ...] | None = Field(default=None, description="what the figures are not confirmed for")
-
-    @property
-    def keeps_limits(self) -> bool:
-        """Whether it could run like this for ever."""
-        return not self.violations
-
-    @property
-    def hottest_chip(self) -> ChipHeat:
-        """The chip with the hottest cell."""
-        return max(self.chips, key=lambda chip: max(die.max_c for die in chip.dies))
-
-    def hottest_tiles(self, count: int = 5) -> tuple[TileHeat, ...]:
-        """The tiles with the highest means on the hottest chip, hottest first."""
-        return tuple(sorted(self.hottest_chip.tiles, key=lambda tile: -tile.mean_c)[:count])
-
-
 class Score(Document):
-    """The judge's figures for a mapping: one step is one global batch."""
+    """The judge's figures for a mapping: one step is one global batch.
+
+    Attributes
+    ----------
+    step_time_s : seconds, e.g. 5.033
+        Time of one step, which processes one global batch.
+    layer_time_s : seconds, e.g. 0.004
+        Mean time of one layer for one microbatch in the slowest pipeline stage.
+    pipeline_fill_s : seconds, e.g. 0.3
+        Time of a step in which the pipeline fills and drains.
+    point_to_point_s : seconds, e.g. 0.002
+        Time of a step for transfers between pipeline stages that do not overlap with work.
+    gradient_reduction_s : seconds, e.g. 0.06
+        Time that the step waits for replicas to add up gradients and to gather weights that they shard.
+    optimizer_step_s : seconds, e.g. 0.02
+        Time of the optimizer step after the gradient reduction. None: the assumptions give it no time.
+    gradient_link_s : seconds, e.g. 0.2
+        Time in which links carry gradients, whether the step waits or not. None: no reduction is overlapped.
+    flop_per_step : FLOP, e.g. 1200000000000000000.0
+        Work of all chips in one step, without activation recomputation.
+    utilization : share, e.g. 0.52
+        Work of all kernels without recomputation, divided by step time x chips x peak rate of each kernel's type.
+    model_flop_utilization : share, e.g. 0.66
+        MFU: FLOP of the forward pass's matrix products (three times that in training), divided by step time x chips x
+        peak rate. None: an earlier version wrote the score.
+    hardware_flop_utilization : share, e.g. 0.7
+        HFU: FLOP of all matrix products that run, recomputation included, divided by step time x chips x peak rate.
+        None: an earlier version wrote the score.
+    samples_per_s : samples per second, e.g. 48.0
+        Samples of the global batch divided by the step time.
+    tokens_per_s : tokens per second, e.g. 98400.0
+        Tokens that the step processes divided by the step time.
+    produced_tokens_per_s : tokens per second, e.g. 1847.0
+        Tokens that sequences gain in serving, divided by the step time. None: the graph does not serve.
+    bound_by : e.g. compute
+        Resource that bounds the largest share of the time of partitions. ``compute``: the compute rate. ``memory``: the
+        off-chip memory. ``network``: communication. ``sram``: the on-chip memory.
+    compute_share : share, e.g. 0.88
+        Share of the time of partitions in which compute takes the longest.
+    memory_share : share, e.g. 0.05
+        Share of the time of partitions in which the off-chip memory takes the longest.
+    network_share : share, e.g. 0.07
+        Share of the time of partitions in which communication takes the longest.
+    sram_share : share, e.g. 0.01
+        Share of the time of partitions in which the on-chip memory takes the longest. None: the bandwidth of the SRAM
+        has no limit.
+    stages
+        Times and stored bytes of each distinct pipeline stage.
+    partitions
+        Times and traffic of each on-chip partition.
+    collectives : no unit, e.g. {all_reduce.forward: 4}
+        Number of collectives of each kind and pass in one layer and microbatch.
+    price_usd : USD, e.g. 250000.0
+        Price of the whole system. None: a part has no price.
+    power_w : W, e.g. 5600.0
+        Power of the whole system. None: a part has no power.
+    energy_per_step_j : joules, e.g. 28000.0
+        Power of the system multiplied by the step time. None: a part has no power.
+    unpriced : e.g. {price_usd: a link has no price}
+        Reason why the price or the power of the system is unknown, with the known rest. None: both are known.
+    breakdown : e.g. {forward_s: 1.2, backward_s: 2.4}
+        Parts of the step time of the slowest pipeline stage, which add up to it. None: an earlier version wrote the
+        score.
+    stage_breakdowns : e.g. [{forward_s: 1.2, backward_s: 2.4}]
+        Parts of the step time of each pipeline stage. None: an earlier version wrote the score.
+    link_time : e.g. {tensor_parallel_s: 0.5}
+        Time in which links of the slowest stage are busy, exposed or overlapped. None: an earlier version wrote the
+        score.
+    link_latency_s : seconds, e.g. 0.01
+        Part of ``link_time`` that is latency, which no bandwidth shortens. None: an earlier version wrote the score.
+    memory : e.g. [{weights_b: 5500000000, caches_b: 2700000000}]
+        Memory of one chip of each pipeline stage, by use. None: an earlier version wrote the score.
+    formulas : e.g. {samples_per_s: samples of the global batch / step_time_s}
+        Formulas of the figures in words. None: an earlier version wrote the score.
+    violations : e.g. ["stage 0 holds 90 GB, the DRAM has 80 GB"]
+        Sentences that describe each limit that the mapping breaks.
+    notes : e.g. [fp8 products compute in bf16]
+        Sentences about substitutions in the figures, such as a wider type than you asked for. None: nothing.
+    physical
+        Times, heat and energy on the stack of dies. None: the system has no stack.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/score/1"
     LATER: ClassVar = (
@@ -221,65 +258,37 @@ class Score(Document):
     layer_time_s: float
     pipeline_fill_s: float
     point_to_point_s: float
-    gradient_reduction_s: float = Field(
-        description="in which copies of the batch add up gradients, and bring weights together that they share out; of"
-        " gradients added up behind the backward pass what the step waits for"
-    )
-    optimizer_step_s: float | None = Field(
-        default=None, description="of the optimizer, behind the reduction of gradients, if its step takes time"
-    )
-    gradient_link_s: float | None = Field(
-        default=None, description="in which they do so, whether the step waits or not, if something is hidden"
-    )
+    gradient_reduction_s: float
+    optimizer_step_s: float | None = None
+    gradient_link_s: float | None = None
     flop_per_step: float
-    utilization: float = Field(
-        description="FLOP of all kernels but of what is computed again / (step time x chips x peak of its type)"
-    )
-    model_flop_utilization: float | None = Field(
-        default=None,
-        description="MFU: FLOP of the forward pass's matrix products, three times when training, over the same",
-    )
-    hardware_flop_utilization: float | None = Field(
-        default=None, description="HFU: FLOP of all matrix products that run, over the same"
-    )
+    utilization: float
+    model_flop_utilization: float | None = None
+    hardware_flop_utilization: float | None = None
     samples_per_s: float
-    tokens_per_s: float = Field(description="that are processed")
-    produced_tokens_per_s: float | None = Field(default=None, description="that sequences gain at least, in serving")
+    tokens_per_s: float
+    produced_tokens_per_s: float | None = None
     bound_by: Bound
     compute_share: float
     memory_share: float
     network_share: float
-    sram_share: float | None = Field(default=None, description="none where the bandwidth of SRAM has no limit")
+    sram_share: float | None = None
     stages: tuple[StageScore, ...]
     partitions: tuple[PartitionScore, ...]
     collectives: dict[str, int]
-    price_usd: float | None = Field(default=None, description="of the system; none if a part has no price")
-    power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
-    energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
-    unpriced: dict[str, str] | None = Field(
-        default=None, description="of price and power those that a part lacks: what the other parts have, and the part"
-    )
-    breakdown: Breakdown | None = Field(
-        default=None, description="of the step time, for its slowest stage; none in results of before"
-    )
-    stage_breakdowns: tuple[Breakdown, ...] | None = Field(
-        default=None, description="of the step time, for each of the stages; none in results of before"
-    )
-    link_time: LinkTime | None = Field(
-        default=None, description="in which links of the slowest stage are busy; none in results of before"
-    )
-    link_latency_s: float | None = Field(
-        default=None, description="of the sum of link_time, that of latencies: links of any bandwidth would take it too"
-    )
-    memory: tuple[MemoryBreakdown, ...] | None = Field(
-        default=None, description="what a chip of each of the stages holds; none in results of before"
-    )
-    formulas: dict[str, str] | None = Field(default=None, description="how figures follow from others, in words")
+    price_usd: float | None = None
+    power_w: float | None = None
+    energy_per_step_j: float | None = None
+    unpriced: dict[str, str] | None = None
+    breakdown: Breakdown | None = None
+    stage_breakdowns: tuple[Breakdown, ...] | None = None
+    link_time: LinkTime | None = None
+    link_latency_s: float | None = None
+    memory: tuple[MemoryBreakdown, ...] | None = None
+    formulas: dict[str, str] | None = None
     violations: tuple[str, ...] = ()
-    notes: tuple[str, ...] | None = Field(
-        default=None, description="what the figures take in place of what was asked for, such as a wider type"
-    )
-    physical: PhysicalScore | None = Field(default=None, description="on a stack of dies; none without a stack")
+    notes: tuple[str, ...] | None = None
+    physical: PhysicalScore | None = None
 
     @property
     def has_kinds(self) -> bool:

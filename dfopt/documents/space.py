@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from dfopt.documents.base import Part
 
 __all__ = ["Space"]
 
 
 class Space(Part):
-    """How many mappings the search covered, as powers of ten; limits such as SRAM exclude some of them."""
+    """How many mappings the search covered, as powers of ten; limits such as SRAM exclude some of them.
+
+    Attributes
+    ----------
+    plans : plans, e.g. 18
+        Number of plans that the search covered.
+    log10_shardings : no unit, e.g. 11.8
+        Number of shardings of one plan as a power of ten, at the degree of tensor parallelism with the most.
+    log10_stages : no unit, e.g. 2.1
+        Number of ways to distribute the kernels of one plan over pipeline stages, as a power of ten.
+    log10_fusions : no unit, e.g. 9.4
+        Number of ways to fuse the kernels of one stage into ordered partitions, as a power of ten.
+    tile_counts : no unit, e.g. 1
+        Number of tile counts that the search tried.
+    log10_total : no unit, e.g. 30.3
+        Number of mappings in the whole space, as a power of ten.
+    exact : e.g. true
+        Whether the counts are exact. False: they are lower limits, since an exact count would take too long.
+    """
 
     plans: int
-    log10_shardings: float = Field(description="of one plan, at the degree of tensor parallelism with the most")
-    log10_stages: float = Field(description="of one plan: kernels drawn once, over the pipeline stages")
-    log10_fusions: float = Field(description="of one stage: ordered partitions of its kernels into convex blocks")
+    log10_shardings: float
+    log10_stages: float
+    log10_fusions: float
     tile_counts: int
     log10_total: float
-    exact: bool = Field(description="false: at least so many, where counting them all would take too long")
+    exact: bool
 
     def __str__(self) -> str:
         counts = {"sharding": self.log10_shardings, "stage": self.log10_stages, "fusion": self.log10_fusions}

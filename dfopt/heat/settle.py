@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.documents.mapping import Clock, Mapping, Pause
-from dfopt.documents.score import PhysicalScore, Score
+from dfopt.documents.physical_score import PhysicalScore
+from dfopt.documents.score import Score
 from dfopt.errors import Infeasible
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import StageBlocks

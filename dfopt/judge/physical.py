@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from dfopt.documents.score import ChipHeat, PartitionPhysics, PhysicalScore, Score
+from dfopt.documents.physical_score import ChipHeat, PartitionPhysics, PhysicalScore
+from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.tokens import tokens_of
 from dfopt.judge import activity, network, streams, traffic

@@ -11,19 +11,9 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
+from dfopt.documents.plan_records import DIFFERENT, Alternative, GraphRecord, PlanRecord, Provenance, Sensitivity
 from dfopt.documents.request import Request
-from dfopt.documents.result import (
-    DIFFERENT,
-    LOOSE,
-    TOO_WIDE,
-    Alternative,
-    GraphRecord,
-    PlanRecord,
-    Provenance,
-    Result,
-    Sensitivity,
-    Status,
-)
+from dfopt.documents.result import LOOSE, TOO_WIDE, Result, Status
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
 from dfopt.documents.tokens import drawn

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import GraphRecord, PlanRecord
+from dfopt.documents.plan_records import GraphRecord, PlanRecord
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.mapping import Mapping, Sharding
-from dfopt.documents.result import SolveRecord
+from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables

@@ -12,7 +12,8 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import ENDED, NEAR, TOO_MANY, PlanRecord, Result
+from dfopt.documents.plan_records import PlanRecord
+from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.search.hiding import Hiding

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.documents.plan_records import GraphRecord, PlanRecord, different
 from dfopt.documents.request import Request
-from dfopt.documents.result import GraphRecord, PlanRecord, Result, different
+from dfopt.documents.result import Result
 
 __all__ = ["Kept", "proven_gap"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord
+from dfopt.documents.plan_records import PlanRecord
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
 from dfopt.interrupts import interruptible, shielded

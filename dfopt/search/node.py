@@ -9,7 +9,8 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import LOOSE, NEAR, TOO_MANY, TOO_WIDE, GraphRecord, SolveRecord
+from dfopt.documents.plan_records import GraphRecord, SolveRecord
+from dfopt.documents.result import LOOSE, NEAR, TOO_MANY, TOO_WIDE
 from dfopt.interrupts import LIMIT
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Bools

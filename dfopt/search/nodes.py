@@ -13,7 +13,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import SolveRecord
+from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip

@@ -9,8 +9,9 @@ from typing import TypeVar, cast
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
+from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.request import Request
-from dfopt.documents.result import Result, Sensitivity
+from dfopt.documents.result import Result
 from dfopt.errors import DfoptError, NoSolution
 from dfopt.interrupts import FIRST_AFTER, LIMIT, SIGNALS, cause, interruptible, wall_limit
 from dfopt.judge import evaluate

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from dfopt.documents.plan import Plan
+from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
-from dfopt.documents.result import SolveRecord
 from dfopt.fusion.certificates import Certificate
 from dfopt.milp import Solution, TracePoint
 

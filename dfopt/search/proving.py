@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Result, SolveRecord
+from dfopt.documents.plan_records import SolveRecord
+from dfopt.documents.result import Result
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.certificates import Certificate, certified

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from dfopt.documents.result import Sensitivity
+from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
 from dfopt.search.branching import Search

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import SolveRecord
+from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import SolveRecord, different
+from dfopt.documents.plan_records import SolveRecord, different
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
 from dfopt.fusion import intrachip

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.plan_records import DIFFERENT, different
 from dfopt.documents.request import Request
-from dfopt.documents.result import DIFFERENT, OF_EARLIER, Result, different
+from dfopt.documents.result import OF_EARLIER, Result
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
-from dfopt.documents.score import PhysicalScore, Score
+from dfopt.documents.physical_score import PhysicalScore
+from dfopt.documents.score import Score
 from dfopt.show.grid import Facts, Grid, Kind, Shown
 from dfopt.show.html import Cell
 from dfopt.show.omissions import Judged, left_out

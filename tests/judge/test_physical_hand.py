@@ -11,8 +11,8 @@ from stack_cases import LEVELS, T0, TIMINGS, memory, stack
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import Clock, Mapping, Pause
+from dfopt.documents.physical_score import PhysicalScore
 from dfopt.documents.plan import Plan
-from dfopt.documents.score import PhysicalScore
 from dfopt.documents.stack import Limits, LogicEnergies, Stack
 from dfopt.documents.stack_dram import RefreshStep
 from dfopt.documents.stack_parts import Bond, Die, HtcPackage, Leakage, TileGrid

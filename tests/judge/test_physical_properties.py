@@ -13,8 +13,9 @@ from stack_cases import HOT, LEVELS, T0, dies, memory, stack
 from test_judge_properties import World, worlds
 
 from dfopt.documents.graph import Graph
+from dfopt.documents.physical_score import PhysicalScore
 from dfopt.documents.plan import Plan
-from dfopt.documents.score import PhysicalScore, Score
+from dfopt.documents.score import Score
 from dfopt.documents.stack import Limits, LogicEnergies, Stack
 from dfopt.documents.stack_parts import HtcPackage, Leakage, Tile
 from dfopt.judge import evaluate

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from plot_cases import overlapping
 
 import dfopt as df
-from dfopt.documents.score import ChipHeat, DieHeat, PhysicalScore, TileHeat
+from dfopt.documents.physical_score import ChipHeat, DieHeat, PhysicalScore, TileHeat
 from dfopt.errors import PlanError
 from dfopt.machines.stacks import load_stack, with_stack
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from dfopt.documents.physical_score import ChipHeat, PhysicalScore, TileHeat
 from dfopt.documents.result import Result
-from dfopt.documents.score import ChipHeat, PhysicalScore, TileHeat
 from dfopt.documents.stack import Stack
 from dfopt.errors import PlanError
 from dfopt.show.plots.style import Axes, axes, colour_bar, drawn, head, on
@@ -32,7 +32,7 @@ def temperature(
 
     Examples
     --------
-    >>> from dfopt.documents.score import TileHeat
+    >>> from dfopt.documents.physical_score import TileHeat
     >>> from dfopt.machines.stacks import load_stack
     >>> stack = load_stack("ddr5")
     >>> tiles = [TileHeat(die=die, tile=tile.name, power_w=1.0, mean_c=60.0) for die, tile in stack.tiles]

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from dfopt.documents.result import GraphRecord, PlanRecord, Result
+from dfopt.documents.plan_records import GraphRecord, PlanRecord
+from dfopt.documents.result import Result
 from dfopt.show import plots
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.report.page import Section, draw

@@ -1,0 +1,277 @@
+"""What a result records of the search: plans, graphs given up together, next best mappings, sensitivities, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from dfopt.documents.base import Part
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.plan import Plan
+
+PlanStatus = Literal[
+    "solved", "pruned_by_bound", "pruned_per_level", "infeasible", "infeasible_per_level", "limit", "not_reached"
+]
+"""What ``_per_level`` ends holds for the sharding that was chosen for a plan; another one is not excluded."""
+
+
+class SolveRecord(Part):
+    """One solve: which problem, what the solver proved, how large it was. Times in seconds.
+
+    Attributes
+    ----------
+    problem : e.g. joint
+        Problem that this solve was about. ``interchip``: sharding and pipeline stages. ``intrachip``: fusion on one
+        chip. ``joint``: both together.
+    stage : no unit, e.g. 0
+        Number of the pipeline stage that the problem is about.
+    formulation : e.g. columns
+        Formulation of the problem: columns, assignment, joint, or given if it was not solved again.
+    termination : e.g. optimal
+        Reason why the solve ended, such as optimal, gap_reached or limit_with_solution.
+    objective : s, e.g. 0.0041
+        Value of the best solution of this problem. None: the solve proved that nothing beats the best plan.
+    bound : s, e.g. 0.0041
+        Proven bound: no solution of this problem has a lower value.
+    gap : share, e.g. 0.0
+        Relative distance of ``objective`` to ``bound``. None: there is no solution.
+    seconds : s, e.g. 0.3
+        Time that the solve took.
+    nodes : nodes, e.g. 12
+        Number of nodes of the branch-and-bound tree.
+    rows : rows, e.g. 320
+        Number of constraints of the MILP.
+    columns : columns, e.g. 210
+        Number of variables of the MILP.
+    nonzeros : entries, e.g. 1400
+        Number of nonzero coefficients of the MILP.
+    trace : s, e.g. [[0.1, 0.005, 0.003], [0.3, 0.0041, 0.0041]]
+        Progress of the solve, as triples of elapsed time, best value and bound.
+    note : e.g. as near to the best as was asked for
+        Remark on how the solve ended.
+    kernel_prices : s, e.g. [0.001, 0.0005]
+        Dual values of the kernels of the stage. No block of kernels is worth more than its time, so their sum proves
+        the bound.
+    partition_price : s, e.g. 0.0001
+        Dual value of one partition, which belongs to ``kernel_prices``.
+    """
+
+    problem: Literal["interchip", "intrachip", "joint"]
+    stage: int = 0
+    formulation: str
+    termination: str
+    objective: float | None
+    bound: float
+    gap: float | None
+    seconds: float
+    nodes: int = 0
+    rows: int = 0
+    columns: int = 0
+    nonzeros: int = 0
+    trace: tuple[tuple[float, float | None, float | None], ...] = ()
+    note: str = ""
+    kernel_prices: tuple[float, ...] = ()
+    partition_price: float = 0.0
+
+
+class PlanRecord(Part):
+    """What is known of one plan: solved with a proof, pruned by a bound, or infeasible with a reason.
+
+    ``pruned_by_bound``: no mapping under the plan is better than the best; ``infeasible``: none fits.
+    ``pruned_per_level`` and ``infeasible_per_level``: the same of the sharding that is optimal for the inter-chip
+    problem; under another one a better mapping may exist. Values are in the unit of the objective.
+
+    Attributes
+    ----------
+    plan : e.g. {microbatches: 16}
+        Plan that the record is about.
+    tile_count : tiles, e.g. 64
+        Number of tiles of the streamed axis, where the search chooses it. None: it does not.
+    status : e.g. pruned_by_bound
+        Result of the search for this plan. ``solved``: a mapping was found and bounded. ``pruned_by_bound``: no mapping
+        of it can be better than the best. ``pruned_per_level``: no mapping with its chosen sharding can be better than
+        the best. ``infeasible``: no mapping fits. ``infeasible_per_level``: no mapping fits with its chosen sharding.
+        ``limit``: a limit ended its search. ``not_reached``: the search ended before it.
+    bound : s, e.g. 4.9
+        Proven bound: no mapping of this plan has a lower step time. None: no mapping of it fits.
+    level_bound : s, e.g. 5.0
+        Proven bound for the sharding that was chosen for this plan. None: unknown.
+    value : s, e.g. 5.033
+        Step time of the best mapping of this plan. None: there is none.
+    gap : share, e.g. 0.0
+        Relative distance of ``value`` to ``level_bound``. None: there is no mapping.
+    seconds : s, e.g. 0.8
+        Time that the search spent on this plan, in results of earlier versions. None: a present version wrote the
+        result.
+    solves
+        Records of the problems that were solved for this plan.
+    note : e.g. weights do not fit into DRAM
+        Reason for the status, or a remark on it.
+    variant : e.g. "recompute: full"
+        Variant of the graph to which the plan belongs. None: the graph has no variants.
+    agreed : e.g. [Q, K]
+        Kernels whose outputs the partitions had to agree on before the bound was proven. `dfopt check` uses them as a
+        hint.
+    """
+
+    plan: Plan
+    tile_count: int | None = None
+    status: PlanStatus
+    bound: float | None
+    level_bound: float | None = None
+    value: float | None = None
+    gap: float | None = None
+    seconds: float | None = None
+    solves: tuple[SolveRecord, ...] = ()
+    note: str = ""
+    variant: str | None = None
+    agreed: tuple[str, ...] = ()
+
+    def model_post_init(self, context: Any, /) -> None:  # there may be a hundred thousand
+        self._intern()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        """Earlier results had one bound, of the sharding that was chosen, and said ``infeasible`` of that too."""
+        if not isinstance(data, dict) or "bound_s" not in data:
+            return data
+        kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
+        status = {"pruned_by_bound": "pruned_per_level", "infeasible": "infeasible_per_level"}
+        kept |= {"bound": 0.0, "level_bound": data["bound_s"], "value": data.get("step_time_s")}
+        return {**kept, "status": status.get(data.get("status", ""), data.get("status"))}
+
+
+class GraphRecord(Part):
+    """A graph all of whose plans were given up together, before any was listed.
+
+    All chips together have too much to do: its work, spread evenly over them, takes at least ``bound`` under any plan.
+
+    Attributes
+    ----------
+    microbatch : samples, e.g. 2
+        Microbatch size of the graph whose plans were all excluded together.
+    variant : e.g. "recompute: full"
+        Variant of the excluded graph. None: the graph has no variants.
+    status : e.g. pruned_by_bound
+        Reason why its plans are not listed. ``pruned_by_bound``: none of its mappings can be better than the best.
+        ``limit``: a limit ended the search before.
+    bound : s, e.g. 6.1
+        Proven bound: no mapping of the graph has a lower step time.
+    note : e.g. too many plans to list
+        Remark on why its plans are not listed.
+    """
+
+    microbatch: int
+    variant: str | None = None
+    status: Literal["pruned_by_bound", "limit"]
+    bound: float
+    note: str = ""
+
+
+class _Valued(Part):
+    """A part with a value of the objective."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        """Earlier results called it ``step_time_s``, the only objective."""
+        names = {"step_time_s": "value"}
+        return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
+
+
+DIFFERENT = {
+    "plan": "the best mappings are of different plans, microbatches or ways to compute again",
+    "sharding": "the best mappings are of different plans, microbatches, ways to compute again or shardings",
+}
+"""What `top` counts, by what is asked to be distinct, in the words of the proof."""
+
+
+def different(mapping: Mapping, variant: str | None, distinct: str) -> Hashable:
+    """What mappings that are different do not share: a plan has the number of its microbatches."""
+    schemes = tuple(kernel.sharding for kernel in mapping.kernels) if distinct == "sharding" else ()
+    return (mapping.plan, variant, *schemes)
+
+
+class Alternative(_Valued):
+    """One of the next best mappings, different from those before it.
+
+    Attributes
+    ----------
+    microbatch : samples, e.g. 2
+        Microbatch size of the graph that the alternative maps.
+    variant : e.g. "recompute: full"
+        Variant of the graph that the alternative maps. None: the graph has no variants.
+    value : s, e.g. 5.2
+        Step time of the alternative.
+    mapping
+        Mapping to which this alternative belongs, with a place for every kernel.
+    """
+
+    microbatch: int
+    variant: str | None = None
+    value: float
+    mapping: Mapping
+
+
+class Sensitivity(_Valued):
+    """Value of the objective with 10 % more of one resource, partitions optimised anew on the winning plan.
+
+    ``proven``: optimal for the plan and its sharding.
+
+    Attributes
+    ----------
+    resource : e.g. compute
+        Resource of which the system gets 10 % more. ``compute``: the peak rate. ``dram_bandwidth``: the off-chip
+        bandwidth. ``link_bandwidth``: the bandwidth of all links. ``sram``: the on-chip capacity. ``sram_bandwidth``:
+        the on-chip bandwidth.
+    value : s, e.g. 4.7
+        Step time with 10 % more of the resource, after a new search for partitions under the same plan.
+    speedup : no unit, e.g. 1.07
+        Step time of the result divided by the step time with 10 % more of the resource.
+    proven : e.g. true
+        Whether the new partitions are proven optimal for the plan and its sharding.
+    """
+
+    resource: Literal["compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"]
+    value: float
+    speedup: float
+    proven: bool
+
+
+class Provenance(Part):
+    """Where the result came from, so that it can be repeated.
+
+    Attributes
+    ----------
+    dfopt : e.g. 1.0.0
+        Version of dfopt that wrote the result.
+    highs : e.g. 1.10.0
+        Version of the HiGHS solver.
+    solver : e.g. highs
+        Solver of the MILPs: highs, or another one through PuLP as pulp:NAME.
+    python : e.g. 3.11.9
+        Version of Python that ran the search.
+    graph_digest : e.g. 0123456789abcdef
+        Digest of the graph, by which a later check recognizes it.
+    system_digest : e.g. 0123456789abcdef
+        Digest of the system, by which a later check recognizes it.
+    assumptions_digest : e.g. 0123456789abcdef
+        Digest of the assumptions, by which a later check recognizes them.
+    variant_digests : e.g. [0123456789abcdef]
+        Digests of the variants of the graph. None: an earlier version wrote the result.
+    seed : no unit, e.g. 0
+        Seed of the random numbers of the solver.
+    """
+
+    dfopt: str
+    highs: str
+    solver: str = "highs"
+    python: str
+    graph_digest: str
+    system_digest: str
+    assumptions_digest: str
+    variant_digests: tuple[str, ...] | None = None
+    seed: int
