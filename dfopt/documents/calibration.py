@@ -19,7 +19,19 @@ __all__ = ["Calibration", "Evidence", "FittedNumber", "SourceError"]
 
 
 class FittedNumber(Part):
-    """A number that was fitted, and between what."""
+    """A number that was fitted, and between what.
+
+    Attributes
+    ----------
+    name : e.g. matrix
+        Name of the number that was fitted.
+    value : unit of the number, e.g. 0.71
+        Fitted value of the number.
+    least : unit of the number, e.g. 0.01
+        Smallest value that the fit allowed.
+    most : unit of the number, e.g. 1.0
+        Largest value that the fit allowed.
+    """
 
     name: str
     value: float
@@ -40,27 +52,84 @@ class FittedNumber(Part):
 
 
 class SourceError(Part):
-    """Relative errors of the rows of a source; ``left_out``: the mean where the numbers are fitted to the others."""
+    """Relative errors of the rows of a source; ``left_out``: the mean where the numbers are fitted to the others.
+
+    Attributes
+    ----------
+    source : e.g. megatron-table-1
+        Name of the source of the measurements.
+    rows : rows, e.g. 12
+        Number of measurements that the source has.
+    mean : share, e.g. 0.03
+        Mean of the relative errors |predicted / measured - 1| over the measurements of the source.
+    most : share, e.g. 0.08
+        Largest of the relative errors |predicted / measured - 1| over the measurements of the source.
+    bias : share, e.g. -0.01
+        Mean of the signed relative errors (predicted / measured - 1); negative values predict too little time.
+    left_out : share, e.g. 0.05
+        Mean relative error of the source if the numbers are fitted to all other sources. None: there is no other
+        source.
+    """
 
     source: str
     rows: int = Field(ge=1)
-    mean: float = Field(ge=0, description="of |predicted / measured - 1|")
+    mean: float = Field(ge=0)
     most: float = Field(ge=0)
     bias: float
     left_out: float | None = Field(default=None, ge=0)
 
 
 class Evidence(Part):
-    """A file that was read."""
+    """A file that was read.
+
+    Attributes
+    ----------
+    file : e.g. megatron.csv
+        Name of the file with measurements.
+    sha256 : e.g. 0123456789abcdef
+        SHA-256 digest of the file, by which a later run recognizes it.
+    rows : rows, e.g. 12
+        Number of measurements that were read from the file.
+    regime : e.g. sustained
+        Regime whose measurements were used: sustained runs or short bursts. None: all rows were used.
+    """
 
     file: str
     sha256: str
     rows: int = Field(ge=1)
-    regime: str | None = Field(default=None, description="of its rows those that were measured so; none = all")
+    regime: str | None = None
 
 
 class Calibration(Document):
     """What was fitted to measurements of a chip, as assumptions and as shares of its rates and of its network's.
+
+    Attributes
+    ----------
+    profile : e.g. a100-calibrated
+        Name of the calibration, which results show.
+    chip : e.g. a100-sxm
+        Name of the chip that was measured.
+    assumptions : e.g. {profile: a100-calibrated}
+        Assumptions under which the numbers were fitted, and which the calibration implies.
+    efficiency : e.g. [{unit: matrix, share: 0.7}, {unit: vector, share: 0.1}]
+        Fitted shares of the chip's peak rate and memory bandwidth, by the size of a kernel.
+    network : e.g. {node: 0.8, cluster: 0.7}
+        Fitted share of the link bandwidth for each network dim, by name.
+    factors : e.g. {node: {all_reduce: {bandwidth_share: 0.8}}}
+        Fitted figures of single collectives, by network dim and kind of collective. Kinds are ``all_reduce``,
+        ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``broadcast`` and ``point_to_point``. None: ``network`` says
+        it all.
+    fitted
+        Numbers that were fitted, with the range that the fit allowed.
+    taken_over
+        Numbers from the calibration of another chip, for effects that nobody measured on this one. None: there are
+        none.
+    errors
+        Prediction errors for each source of measurements.
+    evidence
+        Files of measurements that were read.
+    version : e.g. 1.0.0
+        Version of dfopt that made the calibration.
 
     Examples
     --------
@@ -81,17 +150,13 @@ class Calibration(Document):
     chip: str
     assumptions: Assumptions
     efficiency: tuple[EfficiencyRow, ...]
-    network: dict[str, Ratio] = Field(description="dim -> efficiency")
-    factors: dict[str, dict[CollectiveKind, CollectiveFactor]] | None = Field(
-        default=None, description="dim -> collective -> what was measured of it; none = nothing beyond efficiency"
-    )
+    network: dict[str, Ratio]
+    factors: dict[str, dict[CollectiveKind, CollectiveFactor]] | None = None
     fitted: tuple[FittedNumber, ...]
-    taken_over: tuple[FittedNumber, ...] | None = Field(
-        default=None, description="from the calibration of another chip, where nothing of this one was measured"
-    )
+    taken_over: tuple[FittedNumber, ...] | None = None
     errors: tuple[SourceError, ...]
     evidence: tuple[Evidence, ...]
-    version: str = Field(description="of dfopt")
+    version: str
 
     def numbers(self) -> dict[str, float]:
         """What was fitted or taken over, by name."""

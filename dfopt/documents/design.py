@@ -24,16 +24,30 @@ RETICLE_MM2 = 26.0 * 33.0  # the field of today's scanners (ASML NXE:3600D)
 
 
 class DesignBudgets(Part):
-    """What a chip with its package may take."""
+    """What a chip with its package may take.
+
+    Attributes
+    ----------
+    chip_area_mm2 : mm2, e.g. 800
+        Area of the whole chip, over all its dies.
+    package_area_mm2 : mm2, e.g. 2500
+        Area of the package; DRAM stacks take the area that the chip leaves free.
+    power : e.g. 700 W
+        Power that chip, DRAM and links may take together.
+    edge_mm : mm, e.g. 114
+        Length of the edge of the chip, which links need. None: that of a square, 4 sqrt(area).
+    dies : dies, e.g. 2
+        Number of equal dies that make up the chip. None: 1.
+    reticle_mm2 : mm2, e.g. 858
+        Area of the largest die that can be made. None: 26 mm x 33 mm.
+    """
 
     chip_area_mm2: Area
-    package_area_mm2: Area = Field(description="in mm2; DRAM stacks have what the chip leaves of it")
+    package_area_mm2: Area
     power: Watts = Field(gt=0)
-    edge_mm: float | None = Field(
-        default=None, gt=0, le=1e7, description="of the chip in mm; none = that of a square, 4 sqrt(area)"
-    )
-    dies: int | None = Field(default=None, ge=1, le=64, description="equal dies that make up the chip; none = 1")
-    reticle_mm2: Area | None = Field(default=None, description="the largest die; none = 26 mm x 33 mm")
+    edge_mm: float | None = Field(default=None, gt=0, le=1e7)
+    dies: int | None = Field(default=None, ge=1, le=64)
+    reticle_mm2: Area | None = None
 
     @property
     def edge(self) -> float:
@@ -57,15 +71,44 @@ class DesignShares(Part):
     One of a budget may be ``rest``. A component whose share of the area is ``auto`` is of every size that
     ``Design.choices`` allows; it takes the area, and where they are ``auto`` the perimeter and the power at nominal
     voltage, that this size needs.
+
+    Attributes
+    ----------
+    area : share, e.g. {core: 0.5, L2: 0.2, dram: rest}
+        Share of the chip area for each component, by name. ``rest`` takes the remainder. ``auto`` lets `dfopt explore`
+        choose the size.
+    power : share, e.g. {core: 0.6, dram: 0.2}
+        Share of the power for each component, by name. ``rest`` takes the remainder. ``auto`` gives a component of
+        chosen size as much as it needs.
+    perimeter : share, e.g. {dram: 0.5, between_packages: 0.3}
+        Share of the chip's edge for each component, by name. ``rest`` takes the remainder. ``auto`` gives a component
+        of chosen size as much as it needs.
     """
 
-    area: Shares = Field(description="of the chip")
+    area: Shares
     power: Shares
-    perimeter: Shares = Field(default_factory=dict, description="of the chip's edge, 4 sqrt(area)")
+    perimeter: Shares = Field(default_factory=dict)
 
 
 class Design(Named):
     """One point among the chips that a technology allows.
+
+    Attributes
+    ----------
+    technology
+        Technology of which the chip is made.
+    budgets : e.g. {chip_area_mm2: 800, package_area_mm2: 2500, power: 700 W}
+        Area, power and edge that the chip with its package may take.
+    shares : e.g. {area: {core: 0.5, dram: rest}, power: {core: 0.6}}
+        Share of each budget that every component gets. A component without a share gets nothing.
+    profile : e.g. default
+        Rules by which the chip is derived. ``default``: those of dfopt. ``deepflow``: those of the DeepFlow program,
+        which allow shares above 1.
+    template : e.g. {sram: L2}
+        Everything that a system of such chips needs in addition, such as its network. None: the design makes a chip
+        only.
+    choices : e.g. {stacks: {most: 6}}
+        Sizes of the components whose share of the area is ``auto``. None: as many as fit, in even steps.
 
     Examples
     --------
@@ -79,11 +122,9 @@ class Design(Named):
     technology: Technology
     budgets: DesignBudgets
     shares: DesignShares
-    profile: Literal["default", "deepflow"] = Field(
-        default="default", description="deepflow: derived with the habits of that program, shares above 1 among them"
-    )
-    template: Template | None = Field(default=None, description="what a system of such chips is beside them")
-    choices: DesignChoices | None = Field(default=None, description="sizes of components whose shares are auto")
+    profile: Literal["default", "deepflow"] = "default"
+    template: Template | None = None
+    choices: DesignChoices | None = None
 
     @property
     def chosen(self) -> tuple[str, ...]:

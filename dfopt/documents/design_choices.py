@@ -15,7 +15,17 @@ MOST_STACKS = 1000
 
 
 class _Steps(Part):
-    """``least``, and every ``step`` above it, up to ``most``."""
+    """``least``, and every ``step`` above it, up to ``most``.
+
+    Attributes
+    ----------
+    least : unit of the size, e.g. 1
+        Smallest size that the search tries.
+    most : unit of the size, e.g. 5
+        Largest size that the search may try.
+    step : unit of the size, e.g. 1
+        Difference between one size and the next one that the search tries.
+    """
 
     least: float
     most: float
@@ -38,7 +48,17 @@ class _Steps(Part):
 
 
 class StackSteps(_Steps):
-    """Numbers of stacks."""
+    """Numbers of stacks.
+
+    Attributes
+    ----------
+    least : stacks, e.g. 1
+        Smallest number of DRAM stacks that the search tries.
+    most : stacks, e.g. 6
+        Largest number of DRAM stacks that the search may try.
+    step : stacks, e.g. 1
+        Difference between one number of DRAM stacks and the next one that the search tries.
+    """
 
     least: Annotated[int, Field(ge=1, le=MOST_STACKS)] = 1
     most: Annotated[int, Field(ge=1, le=MOST_STACKS)]
@@ -46,7 +66,17 @@ class StackSteps(_Steps):
 
 
 class CapacitySteps(_Steps):
-    """Capacities, each rounded up to whole banks."""
+    """Capacities, each rounded up to whole banks.
+
+    Attributes
+    ----------
+    least : e.g. 10 MB
+        Smallest capacity of an SRAM level that the search tries.
+    most : e.g. 100 MB
+        Largest capacity of an SRAM level that the search may try.
+    step : e.g. 10 MB
+        Difference between one capacity of an SRAM level and the next one that the search tries.
+    """
 
     least: Annotated[Bytes, Field(gt=0)]
     most: Annotated[Bytes, Field(gt=0)]
@@ -54,7 +84,17 @@ class CapacitySteps(_Steps):
 
 
 class RateSteps(_Steps):
-    """Rates in each direction of all links of a role together, each rounded up to whole links."""
+    """Rates in each direction of all links of a role together, each rounded up to whole links.
+
+    Attributes
+    ----------
+    least : e.g. 100 GB/s
+        Smallest rate of all links of a role in one direction that the search tries.
+    most : e.g. 900 GB/s
+        Largest rate of all links of a role in one direction that the search may try.
+    step : e.g. 100 GB/s
+        Difference between one rate of all links of a role in one direction and the next one that the search tries.
+    """
 
     least: Annotated[Bandwidth, Field(gt=0)]
     most: Annotated[Bandwidth, Field(gt=0)]
@@ -62,7 +102,17 @@ class RateSteps(_Steps):
 
 
 class PowerSteps(_Steps):
-    """Budgets of power, in place of the one that the design has."""
+    """Budgets of power, in place of the one that the design has.
+
+    Attributes
+    ----------
+    least : e.g. 300 W
+        Smallest power budget that the search tries.
+    most : e.g. 700 W
+        Largest power budget that the search may try.
+    step : e.g. 100 W
+        Difference between one power budget and the next one that the search tries.
+    """
 
     least: Annotated[Watts, Field(gt=0)]
     most: Annotated[Watts, Field(gt=0)]
@@ -72,17 +122,28 @@ class PowerSteps(_Steps):
 class DesignChoices(Part):
     """Sizes that are searched; of a component that is not named here, as many as fit, in even steps.
 
+    Attributes
+    ----------
+    stacks : e.g. {most: 6}
+        Numbers of DRAM stacks that the search tries. None: as many as fit.
+    capacity : e.g. {L2: {least: 10 MB, most: 100 MB, step: 10 MB}}
+        Capacities of SRAM levels that the search tries, by the name of the level.
+    rate : e.g. {between_packages: {least: 100 GB/s, most: 900 GB/s, step: 100 GB/s}}
+        Rates of links that the search tries, by their role: ``in_package``, ``between_packages`` and ``between_dies``.
+    power : e.g. {least: 300 W, most: 700 W, step: 100 W}
+        Power budgets that the search tries. None: only the budget of the design.
+
     Examples
     --------
     >>> StackSteps(most=5, step=2).values, RateSteps(least=1e11, most=3e11, step=1e11).values
     ((1, 3, 5), (100000000000.0, 200000000000.0, 300000000000.0))
     """
 
-    stacks: StackSteps | None = Field(default=None, description="of dram")
-    capacity: dict[str, CapacitySteps] = Field(default_factory=dict, description="of SRAM levels")
-    rate: dict[LinkRole, RateSteps] = Field(default_factory=dict, description="of links by role")
+    stacks: StackSteps | None = None
+    capacity: dict[str, CapacitySteps] = Field(default_factory=dict)
+    rate: dict[LinkRole, RateSteps] = Field(default_factory=dict)
 
-    power: PowerSteps | None = Field(default=None, description="budgets of power")
+    power: PowerSteps | None = None
 
     @property
     def components(self) -> tuple[str, ...]:

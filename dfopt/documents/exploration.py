@@ -23,53 +23,111 @@ BudgetName = Literal["area", "package", "power", "edge"]
 
 
 class ExplorationRequest(Part):
-    """What was asked."""
+    """What was asked.
 
-    objective: ObjectiveName = Field(
-        default="time",
-        description="time of a step in s; energy: power of the system all that time, in J; cost: price of the system in"
-        " USD; time*cost in USD s",
-    )
-    heat: HeatMode | None = Field(
-        default=None, description="mapped without heat and throttled by the judge, or around heat; none = no heat"
-    )
-    stack: Stack | None = Field(default=None, description="with heat: what designs do not say of their stacks of dies")
-    gap: float = Field(default=0.01, ge=0, le=1, description="relative gap at which to stop; 0 proves the best design")
-    time_limit: Seconds = Field(default=300.0, ge=0, description="the best design so far is told with its gap")
-    seed: int = Field(default=0, ge=0, description="of the solver")
-    top: int = Field(default=1, ge=1, le=1000, description="best designs kept; the gap is that of the last of them")
-    sensitivity: bool = Field(default=True, description="what 10 % more of each budget would buy")
+    Attributes
+    ----------
+    objective : e.g. time
+        Quantity that the best design minimizes. ``time``: the step time in s. ``energy``: power of the system x step
+        time, in J. ``cost``: price of the system in USD. ``time*cost``: their product in USD s.
+    heat : e.g. throttle
+        Treatment of heat in the exploration. ``throttle``: map without heat, then lower the clock. ``aware``: choose
+        partitions, clocks and pauses for the limits. None: heat does not count.
+    stack
+        Stack of dies that supplies the properties which designs leave open, if heat counts. None: the designs say it
+        all.
+    gap : share, e.g. 0.01
+        Relative gap at which the search may stop. 0 asks for a proof that the design is the best.
+    time_limit : e.g. 300 s
+        Time for the whole exploration. When it ends, dfopt returns the best design so far with its gap.
+    seed : no unit, e.g. 0
+        Seed of the random numbers of the solver.
+    top : designs, e.g. 3
+        Number of best designs that the answer keeps. The gap then refers to the last of them.
+    sensitivity : e.g. true
+        Whether dfopt also reports the effect of 10 % more of each budget.
+    """
+
+    objective: ObjectiveName = "time"
+    heat: HeatMode | None = None
+    stack: Stack | None = None
+    gap: float = Field(default=0.01, ge=0, le=1)
+    time_limit: Seconds = Field(default=300.0, ge=0)
+    seed: int = Field(default=0, ge=0)
+    top: int = Field(default=1, ge=1, le=1000)
+    sensitivity: bool = True
 
 
 class WithoutHeat(Part):
-    """The design that is best as long as nobody asks how hot it gets, and what it does on its stack of dies."""
+    """The design that is best as long as nobody asks how hot it gets, and what it does on its stack of dies.
 
-    design: int = Field(default=0, ge=0, description="which of the designs")
-    best: dict[str, float] = Field(description="its sizes: stacks, bytes, B/s, or W")
-    predicted: float = Field(description="seconds of a step without heat")
-    judged: float | None = Field(description="seconds of a step on its stack; none where no level keeps the limits")
-    frequency: float = Field(description="share of the nominal clock that it is throttled to")
+    Attributes
+    ----------
+    design : no unit, e.g. 0
+        Position of the design in the list of designs.
+    best : stacks, B, B/s or W, e.g. {dram: 4, L2: 50000000.0}
+        Sizes of the components of the design, by name.
+    predicted : s, e.g. 0.05
+        Step time of the design if heat does not count.
+    judged : s, e.g. 0.06
+        Step time of the design on its stack of dies. None: no operating point keeps the limits.
+    frequency : share, e.g. 0.8
+        Share of the nominal clock to which the design is throttled.
+    """
+
+    design: int = Field(default=0, ge=0)
+    best: dict[str, float]
+    predicted: float
+    judged: float | None
+    frequency: float
 
 
 class DesignBox(Part):
     """Designs whose sizes are from ``low`` to ``high``, by component; none of their mappings is below ``bound``.
 
     A ``bound`` that is none says that no design of the box can be had: none fits the budgets, or no mapping fits it.
+
+    Attributes
+    ----------
+    design : no unit, e.g. 0
+        Position of the design in the list of designs.
+    low : stacks, B, B/s or W, e.g. {dram: 1}
+        Smallest sizes of the components in the box, by name.
+    high : stacks, B, B/s or W, e.g. {dram: 4}
+        Largest sizes of the components in the box, by name.
+    bound : s, J, USD or USD s, e.g. 0.05
+        Proven bound: no mapping of a design in the box has a lower value of the objective. None: no design of the box
+        is possible.
+    stage : e.g. plans
+        Stage of the search that bounded the box, in explorations of earlier versions. None: a present version wrote the
+        exploration.
     """
 
-    design: int = Field(default=0, ge=0, description="which of the designs")
-    low: dict[str, float] = Field(description="stacks, bytes, B/s, or W")
+    design: int = Field(default=0, ge=0)
+    low: dict[str, float]
     high: dict[str, float]
-    bound: float | None = Field(description="in the unit of the objective")
-    stage: str | None = Field(default=None, description="of earlier versions: how far it was bounded")
+    bound: float | None
+    stage: str | None = None
 
 
 class OtherDesign(Part):
-    """One of the next best designs, with its best mapping."""
+    """One of the next best designs, with its best mapping.
 
-    design: int = Field(default=0, ge=0, description="which of the designs")
-    best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
-    value: float = Field(description="of the objective")
+    Attributes
+    ----------
+    design : no unit, e.g. 0
+        Position of the design in the list of designs.
+    best : stacks, B or B/s, e.g. {dram: 3}
+        Sizes of the components of the design, by name.
+    value : s, J, USD or USD s, e.g. 0.052
+        Value of the objective for the best mapping of this design.
+    mapping
+        Best mapping of this design.
+    """
+
+    design: int = Field(default=0, ge=0)
+    best: dict[str, float]
+    value: float
     mapping: Mapping
 
 
@@ -78,22 +136,50 @@ class BudgetSensitivity(Part):
 
     More area of the chip comes with as much more area of the package, as much edge as a square has at least, and a
     larger reticle if it takes one.
+
+    Attributes
+    ----------
+    budget : e.g. area
+        Budget of which the design gets 10 % more. ``area``: the chip. ``package``: the package. ``power``: the power.
+        ``edge``: the perimeter of the chip.
+    more : mm2, W or mm, e.g. 80.0
+        Amount by which the budget grows: mm2 of chip or package, W, or mm of edge.
+    value : s, J, USD or USD s, e.g. 0.047
+        Value of the objective that the larger budget allows at least.
+    best : stacks, B or B/s, e.g. {dram: 5}
+        Sizes of the components with the larger budget, by name.
+    mapping
+        Mapping of the design with the larger budget.
     """
 
     budget: BudgetName
-    more: float = Field(gt=0, description="mm2 of chip or package, W, or mm of edge")
-    value: float = Field(description="of the objective")
-    best: dict[str, float] = Field(description="sizes: stacks, bytes, or B/s")
+    more: float = Field(gt=0)
+    value: float
+    best: dict[str, float]
     mapping: Mapping
 
 
 class Effort(Part):
-    """What the search took."""
+    """What the search took.
 
-    designs: int = Field(description="that the choices allow, those that do not fit the budgets among them")
+    Attributes
+    ----------
+    designs : designs, e.g. 240
+        Number of designs that the choices allow, including those that break a budget.
+    boxes : boxes, e.g. 31
+        Number of boxes of designs that the search examined.
+    bounds : bounds, e.g. {peak: 31, plans: 12}
+        Number of bounds that were computed, by the argument they rest on.
+    solves : solves, e.g. 4
+        Number of designs for which a complete search for a mapping ran.
+    seconds : s, e.g. 42.0
+        Time that the exploration took.
+    """
+
+    designs: int
     boxes: int
-    bounds: dict[str, int] = Field(description="that were computed, by stage")
-    solves: int = Field(description="systems that were given to the optimiser")
+    bounds: dict[str, int]
+    solves: int
     seconds: float
 
 
@@ -102,6 +188,55 @@ class Exploration(Sealed):
 
     No mapping of any design within the choices has a value of the objective below ``bound``: the least of the bounds of
     ``boxes``, which hold every design once, and of the best itself.
+
+    Attributes
+    ----------
+    status : e.g. gap_reached
+        Proof that the exploration reached. ``optimal``: no design is better. ``gap_reached``: it stopped at the
+        requested gap. ``exhausted``: it examined all designs, but bounds stay below the best. ``time_limit``: the time
+        limit ended it. ``interrupted``: Ctrl-C ended it.
+    value : s, J, USD or USD s, e.g. 0.05
+        Value of the objective for the best design.
+    bound : s, J, USD or USD s, e.g. 0.0495
+        Proven bound: no mapping of any design has a lower value of the objective.
+    gap : share, e.g. 0.01
+        Relative distance of ``value`` to ``bound``.
+    best_design : no unit, e.g. 0
+        Position of the best design in the list of designs.
+    best : stacks, B, B/s or W, e.g. {dram: 4, L2: 50000000.0}
+        Sizes of the components of the best design, by name.
+    result
+        Best mapping of the best design, with its score and proof.
+    without_heat
+        Design that is best if heat does not count, for comparison. None: heat was not requested.
+    others
+        Next best designs, the better ones first.
+    others_bound : s, J, USD or USD s, e.g. 0.051
+        Proven bound for all designs that are neither the best nor listed in ``others``. None: no other design is
+        possible.
+    boxes : e.g. [{low: {dram: 1}, high: {dram: 4}, bound: 0.05}]
+        Boxes of designs whose bounds prove the result. They contain every design once.
+    sensitivity
+        Effects of 10 % more of each budget, as far as the time sufficed.
+    energy_range
+        Explorations with the least and the most energy that sources give for the DRAM. None: not requested, or
+        interrupted.
+    effort
+        Work that the search took.
+    designs
+        Designs that were explored, one for each technology.
+    graph
+        Workload that the designs run.
+    assumptions : e.g. {profile: ideal}
+        Assumptions under which times were computed.
+    request : e.g. {objective: time, gap: 0.01}
+        Objective and options of the exploration.
+    version : e.g. 1.0.0
+        Version of dfopt that wrote the exploration.
+    asked : e.g. 0123456789abcdef
+        Digest of designs, graph, assumptions and request. None: an earlier version wrote the exploration.
+    seal : e.g. 0123456789abcdef
+        Digest of the whole exploration, which shows whether someone edited the file.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/exploration/1"
@@ -112,37 +247,39 @@ class Exploration(Sealed):
         return digest_of({str(n): document.model_dump(mode="json") for n, document in enumerate(asked)})
 
     status: ExplorationStatus
-    value: float = Field(description="of the objective, of the best design")
+    value: float
     bound: float
     gap: float
-    best_design: int = Field(default=0, ge=0, description="which of the designs is the best one")
-    best: dict[str, float] = Field(description="its sizes: stacks, bytes, B/s, or W")
-    result: Result = Field(description="the best mapping of the best design")
-    without_heat: WithoutHeat | None = Field(default=None, description="beside it, where heat was asked for")
-    others: tuple[OtherDesign, ...] = Field(default=(), description="the next best designs, the better first")
-    others_bound: float | None = Field(
-        default=None,
-        description="no design that is named neither best nor among the others is below; none: no other can be had",
-    )
+    best_design: int = Field(default=0, ge=0)
+    best: dict[str, float]
+    result: Result
+    without_heat: WithoutHeat | None = None
+    others: tuple[OtherDesign, ...] = ()
+    others_bound: float | None = None
     boxes: tuple[DesignBox, ...]
-    sensitivity: tuple[BudgetSensitivity, ...] = Field(default=(), description="as far as time sufficed")
-    energy_range: EnergyRange | None = Field(
-        default=None, description="the same at both ends of the energy of DRAM; none = not asked for, or interrupted"
-    )
+    sensitivity: tuple[BudgetSensitivity, ...] = ()
+    energy_range: EnergyRange | None = None
     effort: Effort
-    designs: tuple[Design, ...] = Field(min_length=1, description="one design, in each technology")
+    designs: tuple[Design, ...] = Field(min_length=1)
     graph: Graph
     assumptions: Assumptions
     request: ExplorationRequest
     version: str
-    asked: str | None = Field(default=None, description="digest of designs, graph, assumptions and request")
-    seal: str = Field(default="", description="digest of all the rest: an exploration that was edited says so")
+    asked: str | None = None
+    seal: str = ""
 
 
 class EnergyRange(Part):
     """The same designs with the least and the most energy that sources give for their DRAM, each with its own proof.
 
     Sources are in ``technology.dram.energy_range`` of each design.
+
+    Attributes
+    ----------
+    low
+        Exploration with the least energy that sources give for the DRAM.
+    high
+        Exploration with the most energy that sources give for the DRAM.
     """
 
     low: Exploration

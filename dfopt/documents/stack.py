@@ -18,52 +18,108 @@ from dfopt.units import Joules, JoulesPerByte, Kelvin, Metres, Ratio, Watts
 
 
 class LogicEnergies(Part):
-    """Energy on the logic die at nominal voltage; what is dynamic goes with the square of the voltage."""
+    """Energy on the logic die at nominal voltage; what is dynamic goes with the square of the voltage.
 
-    flop: Joules = Field(ge=0, description="one FLOP, operands from the nearest registers")
-    sram: JoulesPerByte = Field(ge=0, description="one byte read from or written to SRAM")
-    noc: JoulesPerByte = Field(default=0.0, ge=0, description="one byte across the on-chip network")
-    network: JoulesPerByte = Field(default=0.0, ge=0, description="one byte sent to another chip")
-    idle: Watts = Field(default=0.0, ge=0, description="clock and all else that does not stop, at nominal frequency")
+    Attributes
+    ----------
+    flop : e.g. 0.5 pJ
+        Energy of one FLOP on the logic die at nominal voltage, with operands from the nearest registers.
+    sram : e.g. 0.1 pJ/bit
+        Energy of one byte that is read from or written to SRAM, at nominal voltage.
+    noc : e.g. 0.05 pJ/bit
+        Energy of one byte that crosses the on-chip network, at nominal voltage.
+    network : e.g. 1 pJ/bit
+        Energy of one byte that is sent to another chip, at nominal voltage.
+    idle : e.g. 20 W
+        Power of the logic die that flows all the time at the nominal frequency, such as that of the clock.
+    """
+
+    flop: Joules = Field(ge=0)
+    sram: JoulesPerByte = Field(ge=0)
+    noc: JoulesPerByte = Field(default=0.0, ge=0)
+    network: JoulesPerByte = Field(default=0.0, ge=0)
+    idle: Watts = Field(default=0.0, ge=0)
 
 
 class Level(Part):
-    """One operating point: frequency and voltage as shares of the nominal ones."""
+    """One operating point: frequency and voltage as shares of the nominal ones.
+
+    Attributes
+    ----------
+    frequency : e.g. 0.8
+        Frequency of this operating point as a share of the nominal one.
+    voltage : e.g. 0.9
+        Voltage of this operating point as a share of the nominal one.
+    """
 
     frequency: Ratio = Field(gt=0, le=1)
     voltage: Ratio = Field(gt=0, le=1)
 
 
 class Limits(Part):
-    """What must not be exceeded."""
+    """What must not be exceeded.
 
-    logic: Kelvin | None = Field(default=None, gt=0, description="hottest point of the logic die")
-    dram: Kelvin | None = Field(default=None, gt=0, description="hottest point of the DRAM dies")
-    power: Watts | None = Field(default=None, gt=0, description="of the whole stack")
+    Attributes
+    ----------
+    logic : e.g. 105 degC
+        Highest temperature that the logic die may reach. None: no limit.
+    dram : e.g. 95 degC
+        Highest temperature that the DRAM dies may reach. None: no limit.
+    power : e.g. 300 W
+        Highest power that the whole stack may dissipate. None: no limit.
+    """
+
+    logic: Kelvin | None = Field(default=None, gt=0)
+    dram: Kelvin | None = Field(default=None, gt=0)
+    power: Watts | None = Field(default=None, gt=0)
 
 
 class Stack(Named):
-    """One chip as a stack of dies on a package, with the DRAM that belongs to it."""
+    """One chip as a stack of dies on a package, with the DRAM that belongs to it.
+
+    Attributes
+    ----------
+    side_x : e.g. 12 mm
+        Length of the stack along the x axis.
+    side_y : e.g. 10 mm
+        Length of the stack along the y axis.
+    dies : e.g. [{name: logic, kind: logic, thickness: 100 um}]
+        Dies of the stack, from the face far from the heat sink to the heat sink.
+    package : e.g. {mode: htc, htc_w_per_m2k: 20000}
+        Package that removes the heat of the stack.
+    ambient : e.g. 35 degC
+        Temperature of the air or the coolant.
+    far_htc_w_per_m2k : W per m2 K, e.g. 50
+        Heat transfer coefficient of the face far from the sink, through bumps and board.
+    dram
+        DRAM of the chip: channels, timings, refresh, buffers and energies.
+    logic : e.g. {flop: 0.5 pJ, sram: 0.1 pJ/bit}
+        Energies of the logic die.
+    levels : e.g. [{frequency: 1, voltage: 1}, {frequency: 0.8, voltage: 0.9}]
+        Operating points of the logic die, the nominal one first, in falling order of frequency.
+    limits : e.g. {logic: 105 degC, dram: 95 degC}
+        Temperatures and power that the stack may not exceed.
+    placement : e.g. contiguous
+        Position of the tiles of one kernel on the floorplan. ``contiguous``: next to each other along a snake.
+        ``interleaved``: spread evenly.
+    cells : cells, e.g. 16
+        Number of cells of the thermal grid along each side.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/stack/1"
 
     side_x: Metres = Field(gt=0, le=1)
     side_y: Metres = Field(gt=0, le=1)
-    dies: tuple[Die, ...] = Field(min_length=1, max_length=64, description="from the far face to the sink")
+    dies: tuple[Die, ...] = Field(min_length=1, max_length=64)
     package: Package
     ambient: Kelvin = Field(gt=0)
-    far_htc_w_per_m2k: float = Field(default=0.0, ge=0, le=1e6, description="through bumps and board, in W/(m2 K)")
+    far_htc_w_per_m2k: float = Field(default=0.0, ge=0, le=1e6)
     dram: DramStack
     logic: LogicEnergies
-    levels: tuple[Level, ...] = Field(
-        default=(Level(frequency=1.0, voltage=1.0),), min_length=1, max_length=32, description="nominal first"
-    )
+    levels: tuple[Level, ...] = Field(default=(Level(frequency=1.0, voltage=1.0),), min_length=1, max_length=32)
     limits: Limits = Limits()
-    placement: Literal["contiguous", "interleaved"] = Field(
-        default="contiguous",
-        description="of a kernel's tiles: side by side along a snake over the floorplan, or spread",
-    )
-    cells: int = Field(default=16, ge=4, le=256, description="cells of the thermal grid along each side")
+    placement: Literal["contiguous", "interleaved"] = "contiguous"
+    cells: int = Field(default=16, ge=4, le=256)
 
     @cached_property
     def layers(self) -> tuple[Die, ...]:

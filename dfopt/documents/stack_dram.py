@@ -16,29 +16,75 @@ from dfopt.units import Bytes, Joules, JoulesPerByte, Kelvin, Seconds, Watts
 
 
 class DramTimings(Part):
-    """Times of one channel; ``_S`` and ``_L`` are for commands to different and to the same bank group."""
+    """Times of one channel; ``_S`` and ``_L`` are for commands to different and to the same bank group.
 
-    tCK: Seconds = Field(gt=0, description="period of the command clock")
-    tBL: Seconds = Field(gt=0, description="data bus time of one burst")
-    tRCDRD: Seconds = Field(gt=0, description="activate to read")
-    tRCDWR: Seconds = Field(gt=0, description="activate to write")
-    tRP: Seconds = Field(gt=0, description="precharge")
-    tRAS: Seconds = Field(gt=0, description="activate to precharge")
-    tRC: Seconds | None = Field(default=None, gt=0, description="activate to activate of a bank; none = tRAS + tRP")
-    tRTP: Seconds = Field(ge=0, description="read to precharge")
-    tWR: Seconds = Field(ge=0, description="end of write data to precharge")
-    tCCD_S: Seconds = Field(gt=0, description="column command to column command")
+    Attributes
+    ----------
+    tCK : e.g. 1 ns
+        Period of the command clock.
+    tBL : e.g. 2 ns
+        Time for which one burst occupies the data bus of a channel.
+    tRCDRD : e.g. 14 ns
+        Time from an activate to a read command of the same bank.
+    tRCDWR : e.g. 14 ns
+        Time from an activate to a write command of the same bank.
+    tRP : e.g. 14 ns
+        Time that a precharge of a bank takes.
+    tRAS : e.g. 33 ns
+        Time from an activate to the precharge of the same bank.
+    tRC : e.g. 47 ns
+        Time from one activate to the next one of the same bank. None: tRAS + tRP.
+    tRTP : e.g. 5 ns
+        Time from a read command to the precharge of the same bank.
+    tWR : e.g. 15 ns
+        Time from the end of write data to the precharge of the same bank.
+    tCCD_S : e.g. 2 ns
+        Time between two column commands of different bank groups.
+    tCCD_L : e.g. 4 ns
+        Time between two column commands of the same bank group.
+    tRRD_S : e.g. 2 ns
+        Time between activates of two banks in different bank groups.
+    tRRD_L : e.g. 4 ns
+        Time between activates of two banks in the same bank group.
+    tFAW : e.g. 16 ns
+        Length of the window in which a channel may start at most four activates.
+    tWTR_S : e.g. 3 ns
+        Time from the end of write data to a read command of a different bank group.
+    tWTR_L : e.g. 8 ns
+        Time from the end of write data to a read command of the same bank group.
+    tRTW : e.g. 8 ns
+        Time from a read command to a write command. None: the time that the data bus needs.
+    CL : e.g. 14 ns
+        Time from a read command to its data.
+    CWL : e.g. 7 ns
+        Time from a write command to its data.
+    tRFC : e.g. 260 ns
+        Time that one refresh of all banks takes.
+    tREFI : e.g. 3.9 us
+        Time between two refreshes at the normal rate.
+    """
+
+    tCK: Seconds = Field(gt=0)
+    tBL: Seconds = Field(gt=0)
+    tRCDRD: Seconds = Field(gt=0)
+    tRCDWR: Seconds = Field(gt=0)
+    tRP: Seconds = Field(gt=0)
+    tRAS: Seconds = Field(gt=0)
+    tRC: Seconds | None = Field(default=None, gt=0)
+    tRTP: Seconds = Field(ge=0)
+    tWR: Seconds = Field(ge=0)
+    tCCD_S: Seconds = Field(gt=0)
     tCCD_L: Seconds = Field(gt=0)
-    tRRD_S: Seconds = Field(gt=0, description="activate to activate of another bank")
+    tRRD_S: Seconds = Field(gt=0)
     tRRD_L: Seconds = Field(gt=0)
-    tFAW: Seconds = Field(gt=0, description="window that holds four activates at most")
-    tWTR_S: Seconds = Field(ge=0, description="end of write data to read")
+    tFAW: Seconds = Field(gt=0)
+    tWTR_S: Seconds = Field(ge=0)
     tWTR_L: Seconds = Field(ge=0)
-    tRTW: Seconds | None = Field(default=None, ge=0, description="read to write command; none = what the bus allows")
-    CL: Seconds = Field(gt=0, description="read command to data")
-    CWL: Seconds = Field(gt=0, description="write command to data")
-    tRFC: Seconds = Field(gt=0, description="one all-bank refresh")
-    tREFI: Seconds = Field(gt=0, description="between refreshes at the normal rate")
+    tRTW: Seconds | None = Field(default=None, ge=0)
+    CL: Seconds = Field(gt=0)
+    CWL: Seconds = Field(gt=0)
+    tRFC: Seconds = Field(gt=0)
+    tREFI: Seconds = Field(gt=0)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -59,46 +105,105 @@ class DramTimings(Part):
 
 
 class RefreshStep(Part):
-    """Above a temperature, refreshes come ``rate`` times as often."""
+    """Above a temperature, refreshes come ``rate`` times as often.
+
+    Attributes
+    ----------
+    above : e.g. 85 degC
+        Temperature of the DRAM above which refreshes come more often.
+    rate : no unit, e.g. 2
+        Refresh rate above this temperature, as a multiple of the normal rate.
+    """
 
     above: Kelvin = Field(gt=0)
     rate: float = Field(gt=0, le=64)
 
 
 class DramBuffers(Part):
-    """What waits for the memory: by Little's law the bandwidth is at most what is in flight per latency."""
+    """What waits for the memory: by Little's law the bandwidth is at most what is in flight per latency.
 
-    requests: int = Field(ge=1, le=10**6, description="bursts that one channel can have outstanding")
-    round_trip: Seconds = Field(default=0.0, ge=0, description="on chip, beside the DRAM's own latency")
+    Attributes
+    ----------
+    requests : bursts, e.g. 64
+        Number of bursts that one channel may have outstanding.
+    round_trip : e.g. 100 ns
+        On-chip latency of an access, in addition to the latency of the DRAM.
+    """
+
+    requests: int = Field(ge=1, le=10**6)
+    round_trip: Seconds = Field(default=0.0, ge=0)
 
 
 class DramEnergies(Part):
-    """Energy of the commands of one channel, and of the way to the logic die."""
+    """Energy of the commands of one channel, and of the way to the logic die.
 
-    activate: Joules = Field(ge=0, description="one activate with its precharge")
+    Attributes
+    ----------
+    activate : e.g. 1 nJ
+        Energy of one activate together with its precharge.
+    read_burst : e.g. 200 pJ
+        Energy of reading one burst inside the DRAM.
+    write_burst : e.g. 200 pJ
+        Energy of writing one burst inside the DRAM.
+    refresh : e.g. 50 nJ
+        Energy of one refresh of all banks of a channel.
+    background : e.g. 50 mW
+        Power of one channel that flows all the time.
+    io : e.g. 0.3 pJ/bit
+        Energy of one byte on the wires between the DRAM and the logic die.
+    """
+
+    activate: Joules = Field(ge=0)
     read_burst: Joules = Field(ge=0)
     write_burst: Joules = Field(ge=0)
-    refresh: Joules = Field(ge=0, description="one all-bank refresh")
-    background: Watts = Field(ge=0, description="of one channel, whatever it does")
-    io: JoulesPerByte = Field(default=0.0, ge=0, description="drivers and wires to the logic die")
+    refresh: Joules = Field(ge=0)
+    background: Watts = Field(ge=0)
+    io: JoulesPerByte = Field(default=0.0, ge=0)
 
 
 class DramStack(Part):
     """All DRAM of one chip: ``channels`` alike, spread evenly over the DRAM dies and their floorplans.
 
     Of a stack without DRAM dies the memory is outside (DDR on the board, HBM beside the die): its heat goes elsewhere.
+
+    Attributes
+    ----------
+    channels : channels, e.g. 128
+        Number of equal DRAM channels of the chip.
+    capacity : e.g. 24 GB
+        Capacity of all channels together.
+    bank_groups : bank groups, e.g. 4
+        Number of bank groups of one channel.
+    banks_per_group : banks, e.g. 4
+        Number of banks in one bank group.
+    row : e.g. 1024 B
+        Size of one row (page) of a bank.
+    burst : e.g. 32 B
+        Data of one column access.
+    interleave : e.g. 256 B
+        Length of the range of consecutive addresses that one channel stores.
+    io_bits : bits, e.g. 128
+        Number of data connections of one channel.
+    timings
+        Timing parameters of one channel, named as in the JEDEC standards.
+    refresh : e.g. [{above: 85 degC, rate: 2}]
+        Refresh rates by temperature, in rising order. Below the first temperature the rate is normal.
+    buffers : e.g. {requests: 64}
+        Outstanding accesses, which limit the bandwidth together with the latency.
+    energies
+        Energies of the commands of one channel and of the wires to the logic die.
     """
 
     channels: int = Field(ge=1, le=10**5)
-    capacity: Bytes = Field(gt=0, description="of all channels together")
+    capacity: Bytes = Field(gt=0)
     bank_groups: int = Field(ge=1, le=64)
     banks_per_group: int = Field(ge=1, le=1024)
-    row: Bytes = Field(gt=0, description="bytes of one row (page) of a bank")
-    burst: Bytes = Field(gt=0, description="bytes of one column access")
-    interleave: Bytes = Field(gt=0, description="consecutive addresses that stay in one channel")
-    io_bits: int = Field(ge=1, le=10**5, description="data connections of one channel")
+    row: Bytes = Field(gt=0)
+    burst: Bytes = Field(gt=0)
+    interleave: Bytes = Field(gt=0)
+    io_bits: int = Field(ge=1, le=10**5)
     timings: DramTimings
-    refresh: tuple[RefreshStep, ...] = Field(default=(), description="ascending; below the first the rate is 1")
+    refresh: tuple[RefreshStep, ...] = ()
     buffers: DramBuffers
     energies: DramEnergies
 

@@ -13,24 +13,49 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.units import Kelvin, Metres, Watts
 
-Conductivity = Annotated[float, Field(gt=0, le=1e5, description="thermal conductivity in W/(m K)")]
-HeatCapacity = Annotated[float, Field(gt=0, le=1e9, description="volumetric heat capacity in J/(m3 K)")]
+Conductivity = Annotated[float, Field(gt=0, le=1e5)]
+HeatCapacity = Annotated[float, Field(gt=0, le=1e9)]
 TileKind = Literal["compute", "sram", "noc", "io", "dram"]
 
 
 class Tile(Part):
-    """A rectangle of a die's floorplan; power is uniform inside it."""
+    """A rectangle of a die's floorplan; power is uniform inside it.
+
+    Attributes
+    ----------
+    name : e.g. core0
+        Name of the tile, unique on its die.
+    kind : e.g. compute
+        Kind of circuit on the tile, which decides the power that it gets. ``compute``: compute units. ``sram``: on-chip
+        memory. ``noc``: the on-chip network. ``io``: links to other chips. ``dram``: banks of a DRAM die.
+    x : e.g. 0 mm
+        Distance of the left side of the tile from the corner of the stack.
+    y : e.g. 0 mm
+        Distance of the lower side of the tile from the corner of the stack.
+    width : e.g. 3 mm
+        Extent of the tile along the x axis.
+    height : e.g. 2 mm
+        Extent of the tile along the y axis.
+    """
 
     name: str = Field(min_length=1)
     kind: TileKind
-    x: Metres = Field(ge=0, description="distance of its left side from the corner of the stack")
+    x: Metres = Field(ge=0)
     y: Metres = Field(ge=0)
     width: Metres = Field(gt=0)
     height: Metres = Field(gt=0)
 
 
 class TileGrid(Part):
-    """A floorplan of equal tiles over the whole die, row by row from ``y = 0``."""
+    """A floorplan of equal tiles over the whole die, row by row from ``y = 0``.
+
+    Attributes
+    ----------
+    columns : tiles, e.g. 4
+        Number of equal tiles along the x axis of the die.
+    rows : tiles, e.g. 4
+        Number of equal tiles along the y axis of the die.
+    """
 
     columns: int = Field(ge=1, le=64)
     rows: int = Field(ge=1, le=64)
@@ -48,11 +73,21 @@ Floorplan = Annotated[
 
 
 class Leakage(Part):
-    """Static power of a die, spread over its area: ``power * exp(beta_per_k * (T - at))``."""
+    """Static power of a die, spread over its area: ``power * exp(beta_per_k * (T - at))``.
 
-    power: Watts = Field(ge=0, description="at the temperature `at` and nominal voltage")
+    Attributes
+    ----------
+    power : e.g. 10 W
+        Leakage power of the die at the temperature ``at`` and nominal voltage.
+    at : e.g. 85 degC
+        Temperature at which the die has this leakage power.
+    beta_per_k : 1 per kelvin, e.g. 0.015
+        Exponent by which leakage grows with temperature. At 0 it does not depend on temperature.
+    """
+
+    power: Watts = Field(ge=0)
     at: Kelvin = Field(gt=0)
-    beta_per_k: float = Field(default=0.0, ge=0, le=0.2, description="1/K; 0 = leakage does not depend on temperature")
+    beta_per_k: float = Field(default=0.0, ge=0, le=0.2)
 
 
 class Bond(Part):
@@ -60,20 +95,60 @@ class Bond(Part):
 
     ``pitch`` and ``signal_share`` tell how many vertical connections there are; the heat takes ``conductivity``,
     which is that of bond and fill together.
+
+    Attributes
+    ----------
+    kind : e.g. microbump
+        Kind of joint between a die and its neighbor on the side of the sink. ``microbump``: solder bumps. ``hybrid``:
+        hybrid bonding. ``adhesive``: glue. ``tim``: thermal interface material.
+    thickness : e.g. 20 um
+        Thickness of the joint between the dies.
+    conductivity : W per m K, e.g. 1.5
+        Thermal conductivity of bond and fill together.
+    heat_capacity : J per m3 K, e.g. 2200000.0
+        Heat capacity of the joint per volume.
+    pitch : e.g. 40 um
+        Distance between neighboring vertical connections. None: unknown, so dfopt does not count connections.
+    signal_share : share, e.g. 0.5
+        Share of the vertical connections that carry data.
     """
 
     kind: Literal["microbump", "hybrid", "adhesive", "tim"]
     thickness: Metres = Field(gt=0)
     conductivity: Conductivity
     heat_capacity: HeatCapacity = 2.2e6
-    pitch: Metres | None = Field(default=None, gt=0, description="of the vertical connections")
-    signal_share: float = Field(default=0.5, gt=0, le=1, description="share of the connections that carry data")
+    pitch: Metres | None = Field(default=None, gt=0)
+    signal_share: float = Field(default=0.5, gt=0, le=1)
 
 
 class Die(Part):
     """One die, or ``count`` equal ones on top of each other, numbered from the far side: ``dram0``, ``dram1``.
 
     ``logic`` holds the compute tiles, ``dram`` banks, ``passive`` neither (an interposer, a lid, a dummy die).
+
+    Attributes
+    ----------
+    name : e.g. dram
+        Name of the die in its stack. Several equal dies add a number, such as dram0 and dram1.
+    kind : e.g. dram
+        Kind of circuit on the die. ``logic``: compute tiles. ``dram``: memory banks. ``passive``: neither, as for an
+        interposer, a lid or a dummy die.
+    count : dies, e.g. 4
+        Number of equal dies on top of each other.
+    thickness : e.g. 50 um
+        Thickness of one die of this kind.
+    conductivity : W per m K, e.g. 120.0
+        Thermal conductivity of the die; silicon has about 120.
+    heat_capacity : J per m3 K, e.g. 1750000.0
+        Heat capacity of the die per volume.
+    source_thickness : e.g. 5 um
+        Thickness of the layer at the far face that produces the heat. None: the whole die does.
+    floorplan : e.g. {columns: 4, rows: 4}
+        Tiles of the die, as a list or as a grid of equal tiles. A passive die has no use for it.
+    leakage : e.g. {power: 10 W, at: 85 degC}
+        Leakage power of the die. None: the die has no leakage.
+    bond : e.g. {kind: microbump, thickness: 20 um, conductivity: 1.5}
+        Joint to the next die towards the sink. None: direct contact.
     """
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
@@ -82,12 +157,10 @@ class Die(Part):
     thickness: Metres = Field(gt=0)
     conductivity: Conductivity = 120.0
     heat_capacity: HeatCapacity = 1.75e6
-    source_thickness: Metres | None = Field(
-        default=None, gt=0, description="of the powered slab at the far face; none = the whole thickness"
-    )
-    floorplan: Floorplan = Field(default=TileGrid(columns=4, rows=4), description="of a passive die it says nothing")
+    source_thickness: Metres | None = Field(default=None, gt=0)
+    floorplan: Floorplan = TileGrid(columns=4, rows=4)
     leakage: Leakage | None = None
-    bond: Bond | None = Field(default=None, description="towards the sink; none = in direct contact")
+    bond: Bond | None = None
 
     @model_validator(mode="after")
     def _source_is_inside(self) -> Self:
@@ -122,7 +195,19 @@ class Die(Part):
 
 
 class Plate(Part):
-    """A square plate of the package: heat spreader or heat sink base. Copper unless said otherwise."""
+    """A square plate of the package: heat spreader or heat sink base. Copper unless said otherwise.
+
+    Attributes
+    ----------
+    side : e.g. 30 mm
+        Length of each side of the square plate.
+    thickness : e.g. 1 mm
+        Thickness of the plate of the package.
+    conductivity : W per m K, e.g. 400.0
+        Thermal conductivity of the plate; copper has about 400.
+    heat_capacity : J per m3 K, e.g. 3550000.0
+        Heat capacity of the plate per volume.
+    """
 
     side: Metres = Field(gt=0)
     thickness: Metres = Field(gt=0)
@@ -130,15 +215,27 @@ class Plate(Part):
     heat_capacity: HeatCapacity = 3.55e6
 
 
-_MODE: Any = Field(description="htc: a cold plate; hotspot or plates: spreader and sink")
-
-
 class HtcPackage(Part):
-    """A cold plate: a heat transfer coefficient on a plate of the size of the die, or on the last layer itself."""
+    """A cold plate: a heat transfer coefficient on a plate of the size of the die, or on the last layer itself.
 
-    mode: Literal["htc"] = _MODE
-    htc_w_per_m2k: float = Field(gt=0, le=1e9, description="heat transfer coefficient in W/(m2 K)")
-    plate_thickness: Metres | None = Field(default=None, gt=0, description="of a lid of the size of the die")
+    Attributes
+    ----------
+    mode : e.g. htc
+        Model of how the package removes heat: htc, hotspot or plates. ``htc`` is a cold plate with a heat transfer
+        coefficient; the other two have a heat spreader and a heat sink.
+    htc_w_per_m2k : W per m2 K, e.g. 20000
+        Heat transfer coefficient between the stack, or its lid, and the coolant.
+    plate_thickness : e.g. 1 mm
+        Thickness of a lid of the size of the die. None: no lid.
+    plate_conductivity : W per m K, e.g. 400.0
+        Thermal conductivity of the lid.
+    plate_heat_capacity : J per m3 K, e.g. 3550000.0
+        Heat capacity of the lid per volume.
+    """
+
+    mode: Literal["htc"]
+    htc_w_per_m2k: float = Field(gt=0, le=1e9)
+    plate_thickness: Metres | None = Field(default=None, gt=0)
     plate_conductivity: Conductivity = 400.0
     plate_heat_capacity: HeatCapacity = 3.55e6
 
@@ -148,11 +245,25 @@ class SinkPackage(Part):
 
     ``hotspot``: plates outside the die lumped into a few nodes, as HotSpot has it; ``plates``: both meshed. The
     lumped one reads 10 to 12 % less rise (HotSpot f18831e against our plates, ten cases).
+
+    Attributes
+    ----------
+    mode : e.g. hotspot
+        Model of how the package removes heat: htc, hotspot or plates. ``hotspot``: plates outside of the die are lumped
+        into a few nodes, as in HotSpot. ``plates``: both plates are meshed. The model htc is a cold plate.
+    r_convec_k_per_w : kelvin per watt, e.g. 0.1
+        Thermal resistance from the whole heat sink to the ambient.
+    c_convec_j_per_k : joules per kelvin, e.g. 140.4
+        Heat capacity of the moving air or water, which matters for transients only.
+    spreader : e.g. {side: 30 mm, thickness: 1 mm}
+        Heat spreader between the stack and the heat sink.
+    sink : e.g. {side: 60 mm, thickness: 6.9 mm}
+        Base plate of the heat sink.
     """
 
-    mode: Literal["hotspot", "plates"] = _MODE
-    r_convec_k_per_w: float = Field(gt=0, le=1e4, description="sink to ambient in K/W, over the whole sink")
-    c_convec_j_per_k: float = Field(default=140.4, gt=0, le=1e6, description="of the moving air; of transients only")
+    mode: Literal["hotspot", "plates"]
+    r_convec_k_per_w: float = Field(gt=0, le=1e4)
+    c_convec_j_per_k: float = Field(default=140.4, gt=0, le=1e6)
     spreader: Plate = Plate(side=30e-3, thickness=1e-3)
     sink: Plate = Plate(side=60e-3, thickness=6.9e-3)
 

@@ -5,220 +5,32 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.axes import AXES
-from dfopt.documents.base import Named, Part, problem
-from dfopt.documents.question import AUTO
+from dfopt.documents.base import Named, problem
 from dfopt.documents.request import Request
 from dfopt.documents.study_columns import ASKED, AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
+from dfopt.documents.study_entries import (
+    AssumptionsEntry,
+    AxisValue,
+    Claim,
+    Filter,
+    GraphEntry,
+    LimitsEntry,
+    PartChoice,
+    PartsEntry,
+    SystemEntry,
+    Systems,
+    Value,
+    Values,
+)
 from dfopt.documents.study_expressions import check_expression
 from dfopt.documents.zoo import matching
 from dfopt.errors import did_you_mean, json_path, repeated
-from dfopt.units import Ratio, Seconds
-from dfopt.units import format as show_unit
-
-Aggregate = Literal[
-    "mean", "geometric_mean", "median", "min", "max",
-    "mean_of_ratios", "geometric_mean_of_ratios", "min_of_ratios", "max_of_ratios", "argmax", "argmin",
-]  # fmt: skip
-Label = Annotated[str, Field(min_length=1, max_length=200)]
-LIMITS = ("time_limit", "gap", "p_max")  # options that limits give too
-TARGETS = ("graph", "system", "design", "assumptions", "options")
-Value = str | bool | int | float
-Values = Annotated[
-    tuple[Value, ...], BeforeValidator(lambda value: [value] if isinstance(value, str | int | float) else value)
-]
-
-
-class GraphEntry(Part):
-    """A graph of the study: a zoo name or a path, with some parameters of its workload replaced."""
-
-    graph: str = Field(
-        min_length=1,
-        description="zoo name, a pattern of zoo names such as qwen3-* or *, or path from the study's folder",
-    )
-    label: Label | None = Field(default=None, description="in the frame; none = the graph's name")
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    options: dict[str, Any] = Field(default_factory=dict, description="options of the study that this graph replaces")
-
-    @property
-    def name(self) -> str:
-        """What the frame calls it."""
-        return self.label or self.graph
-
-
-class SystemEntry(Part):
-    """A system given as a whole, or a design that makes one, with some fields replaced."""
-
-    system: str = Field(min_length=1, description="zoo name, or path from the study's folder; also of a design")
-    label: Label | None = Field(default=None, description="in the frame; none = the system's name")
-    set: dict[str, Any] = Field(
-        default_factory=dict, description="field such as chip.sram.capacity or design.budgets.power -> value"
-    )
-    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
-
-    @property
-    def name(self) -> str:
-        """What the frame calls it."""
-        return self.label or self.system
-
-
-class PartChoice(Part):
-    """A part of a system under a label: a name of the zoo of parts, or what a system file may say in its place."""
-
-    label: Label
-    use: str | dict[str, Any] | tuple[str | dict[str, Any], ...]
-
-
-Choice = Label | PartChoice
-
-
-class PartsEntry(Part):
-    """All systems that a choice of parts makes: chips x memories x stacks x links x topologies."""
-
-    chips: tuple[Choice, ...] = Field(min_length=1)
-    memories: tuple[Choice, ...] = Field(default=(), description="none = every chip's own")
-    stacks: tuple[Choice, ...] = Field(
-        default=(), description="chips as stacks of dies; their memory is the chip's where no memory is given"
-    )
-    links: tuple[Choice, ...] = Field(default=(), description="none = those that the topologies name")
-    topologies: tuple[Choice, ...] = Field(min_length=1)
-    set: dict[str, Any] = Field(default_factory=dict, description="field such as chip.sram.capacity -> value")
-    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
-
-
-# No keys of an entry, so that a place in the file is not taken for one of them.
-_WHOLE, _PARTS = "a whole system", "a product of parts"
-
-
-def _kind_of_systems(value: Any) -> str:
-    keys = value if isinstance(value, dict) else getattr(value, "model_fields_set", ())
-    return _PARTS if "chips" in keys or ("system" not in keys and "topologies" in keys) else _WHOLE
-
-
-Systems = Annotated[
-    Annotated[SystemEntry, Tag(_WHOLE)] | Annotated[PartsEntry, Tag(_PARTS)], Discriminator(_kind_of_systems)
-]
-
-
-class AssumptionsEntry(Part):
-    """A profile of assumptions with some fields replaced; several of them are an axis."""
-
-    profile: str = Field(
-        default=AUTO,
-        description="name, or file from the study's folder, of assumptions or of a calibration; calibrated: that of"
-        " each system's chip; auto: that where the chip has one for the phase, else default. Systems of a cell then"
-        " have its shares",
-    )
-    label: Label | None = Field(default=None, description="in the frame; none = the profile's name")
-    set: dict[str, Any] = Field(default_factory=dict, description="field -> value")
-    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
-
-    @property
-    def name(self) -> str:
-        """What the frame calls it."""
-        return self.label or self.profile
-
-
-class LimitsEntry(Part):
-    """Limits of a solve and of its mapping; several of them are an axis. What one leaves out is as in the options."""
-
-    label: Label | None = Field(default=None, description="in the frame; none = the limits in words")
-    time_limit: Seconds | None = Field(default=None, ge=0.1, description="of the solve of a cell")
-    gap: Ratio | None = Field(default=None, ge=0.0, le=1.0, description="relative gap at which a solve may stop")
-    p_max: int | None = Field(default=None, ge=1, description="on-chip partitions at most")
-    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The options that it sets, as in a file."""
-        return self.model_dump(mode="json", include=set(LIMITS))
-
-    @property
-    def name(self) -> str:
-        """What the frame calls it."""
-        words = [] if self.time_limit is None else [show_unit(self.time_limit, "time")]
-        words += [] if self.gap is None else [f"gap {show_unit(self.gap, 'ratio')}"]
-        words += [] if self.p_max is None else [f"p_max {self.p_max}"]
-        return self.label or ", ".join(words)
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.name:
-            raise problem("no limit and no label", f"give {', '.join(LIMITS)} or a label")
-        return self
-
-
-class AxisValue(Part):
-    """One value of a named axis: what the frame shows, and the fields it sets."""
-
-    label: Label | int | float
-    set: dict[str, Any] = Field(
-        default_factory=dict,
-        description="graph.PARAMETER, system.FIELD, design.FIELD, assumptions.FIELD or options.FIELD -> value",
-    )
-
-    @field_validator("set")
-    @classmethod
-    def _says_what_it_belongs_to(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for key in value:
-            target, _, field = key.partition(".")
-            if target not in TARGETS or not field:
-                message = f"found the field {key!r}, expected one of {', '.join(f'{t}.FIELD' for t in TARGETS)}"
-                raise problem(message, "say what it belongs to, as in system.chip.sram.capacity")
-        return value
-
-
-class Filter(Part):
-    """Cells that the study leaves out."""
-
-    drop: str = Field(description="condition over the axes")
-    because: str = ""
-
-
-class Claim(Part):
-    """A figure that follows from the frame, what a source says it is, and when it counts as reproduced.
-
-    ``value`` is aggregated over the cells of ``over`` and divided by the same over those of ``against``. A
-    ``mean_of_ratios`` divides the means of groups of cells equal in the columns ``match``, and takes the mean of the
-    quotients; so do the other aggregates ``of_ratios``. ``argmax`` and ``argmin`` tell the value of ``of`` in the
-    cell where ``value`` is extreme.
-    """
-
-    name: str = Field(min_length=1)
-    figure: str = Field(default="", description="where the source says so, such as Fig. 10")
-    paper: float | None = Field(default=None, description="what the source says")
-    value: str = Field(description="column, or arithmetic of columns")
-    over: str | None = Field(default=None, description="condition; none = all cells")
-    against: str | None = Field(default=None, description="condition; none = no division")
-    aggregate: Aggregate = "mean"
-    match: tuple[str, ...] = Field(default=(), description="of the aggregates of_ratios: columns equal in both cells")
-    of: str | None = Field(default=None, description="of argmax and argmin: the column to tell")
-    within: float | None = Field(default=None, ge=0, description="holds within this relative distance of paper")
-    at_least: float | None = None
-    at_most: float | None = None
-    reason: str = Field(default="", description="why it does not hold, where it does not")
-
-    @model_validator(mode="after")
-    def _says_what_it_needs(self) -> Self:
-        if self.within is not None and self.paper is None:
-            raise problem("within is a distance from paper, which is missing", "add paper, or use at_least, at_most")
-        if self.within is None and self.at_least is None and self.at_most is None:
-            raise problem("a claim that cannot fail says nothing", "add within, at_least or at_most")
-        ratios, extreme = self.aggregate.endswith("_of_ratios"), self.aggregate in ("argmax", "argmin")
-        if ratios and (self.against is None or not self.match):
-            raise problem(f"{self.aggregate} needs against and match", "say which cells are divided by which")
-        if self.match and not ratios:
-            raise problem("match belongs to an aggregate of_ratios", "leave it out", "$.match")
-        if extreme and (self.of is None or self.against is not None):
-            raise problem(f"{self.aggregate} needs of, and no against", "of names the column to tell")
-        if self.of is not None and not extreme:
-            raise problem("of belongs to aggregate: argmax or argmin", "leave it out", "$.of")
-        return self
 
 
 class Study(Named):
@@ -227,6 +39,32 @@ class Study(Named):
     The cells are the product graphs x systems x parameters x assumptions x limits x axes, less what the filters
     drop, and less systems, assumptions and limits that are for other graphs. Each parameter is an axis of its own;
     a named axis sets several fields at once, or fields of systems, assumptions and options.
+
+    Attributes
+    ----------
+    graphs : e.g. [{graph: gpt3-175b}]
+        Graphs of the study, which are one axis of its grid.
+    systems : e.g. [{system: h100-8}]
+        Systems of the study, given whole or as combinations of parts. They are one axis of its grid.
+    parameters : unit of the parameter, e.g. {batch: [8, 64]}
+        Values of workload parameters; each parameter is an axis of the grid.
+    assumptions : e.g. [{profile: ideal}]
+        Sets of assumptions, which are one axis of the grid.
+    limits : e.g. [{time_limit: 60 s, gap: 1%}]
+        Sets of limits of the search, which are one axis of the grid. An empty list means the limits of ``options``.
+    options : e.g. {tp: 8}
+        Choices that all cells fix, and options of the search.
+    axes : no unit, e.g. {degree: [{label: 4, set: {options.tp: 4}}]}
+        Further axes of the grid by name, each of whose values sets one or more fields.
+    filters : e.g. [{drop: batch > 64}]
+        Rules that leave cells out.
+    cost_counts : e.g. exact
+        Links and switches that the price counts. ``exact``: the cables of the network. ``dfmodel``: as DFModel's
+        program counts them.
+    seed : no unit, e.g. 0
+        Seed of the random numbers of the solver.
+    claims : e.g. [{name: speedup, value: tokens_per_s, at_least: 1}]
+        Claims that dfopt checks on the table of results.
 
     Examples
     --------
@@ -242,15 +80,13 @@ class Study(Named):
 
     graphs: tuple[GraphEntry, ...] = Field(min_length=1)
     systems: tuple[Systems, ...] = Field(min_length=1)
-    parameters: dict[str, Values] = Field(default_factory=dict, description="of workloads: name -> values, or one")
+    parameters: dict[str, Values] = Field(default_factory=dict)
     assumptions: tuple[AssumptionsEntry, ...] = Field(default=(AssumptionsEntry(),), min_length=1)
-    limits: tuple[LimitsEntry, ...] = Field(default=(), description="none = as the options say")
+    limits: tuple[LimitsEntry, ...] = ()
     options: Request = Request()
     axes: dict[str, tuple[AxisValue, ...]] = Field(default_factory=dict)
     filters: tuple[Filter, ...] = ()
-    cost_counts: Literal["exact", "dfmodel"] = Field(
-        default="exact", description="links and switches that the price counts: the cables, or as DFModel's program"
-    )
+    cost_counts: Literal["exact", "dfmodel"] = "exact"
     seed: int = Field(default=0, ge=0)
     claims: tuple[Claim, ...] = ()
 

@@ -16,21 +16,33 @@ from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts
 from dfopt.units import format as show_unit
 
 LinkRole = Literal["in_package", "between_packages", "between_dies"]
-Area = Annotated[float, Field(gt=0, le=1e7, description="in mm2")]
-BitArea = Annotated[float, Field(gt=0, le=1.0, description="of one bit in mm2")]
-BitPower = Annotated[float, Field(ge=0, le=1.0, description="leakage of one bit in W")]
-PerMm = Annotated[float, Field(gt=0, le=1e7, description="per mm of the chip's edge")]
+Area = Annotated[float, Field(gt=0, le=1e7)]
+BitArea = Annotated[float, Field(gt=0, le=1.0)]
+BitPower = Annotated[float, Field(ge=0, le=1.0)]
+PerMm = Annotated[float, Field(gt=0, le=1e7)]
 Cycle = Annotated[float, Field(gt=0, le=1e12)]
 Share = Annotated[Ratio, Field(gt=0, le=1)]
 
 
 class Supply(Part):
-    """The voltages of a circuit, in V; it runs at ``threshold_v + margin_v`` or more."""
+    """The voltages of a circuit, in V; it runs at ``threshold_v + margin_v`` or more.
+
+    Attributes
+    ----------
+    nominal_v : V, e.g. 0.75
+        Nominal voltage of the circuit.
+    threshold_v : V, e.g. 0.3
+        Threshold voltage, at which the clock frequency would be 0.
+    margin_v : V, e.g. 0.15
+        Voltage above the threshold that the circuit needs to work.
+    max_v : V, e.g. 1.1
+        Highest voltage that the circuit allows. None: no limit.
+    """
 
     nominal_v: float = Field(gt=0, le=100)
-    threshold_v: float = Field(ge=0, le=100, description="where the clock would be 0")
-    margin_v: float = Field(ge=0, le=100, description="above the threshold, at the lowest voltage that works")
-    max_v: float | None = Field(default=None, gt=0, le=100, description="none = no limit")
+    threshold_v: float = Field(ge=0, le=100)
+    margin_v: float = Field(ge=0, le=100)
+    max_v: float | None = Field(default=None, gt=0, le=100)
 
     @property
     def floor(self) -> float:
@@ -49,54 +61,126 @@ class Supply(Part):
 
 
 class CoreUnit(Part):
-    """One unit of compute, such as a tensor core; a chip is as many as fit."""
+    """One unit of compute, such as a tensor core; a chip is as many as fit.
+
+    Attributes
+    ----------
+    area_mm2 : mm2, e.g. 0.25
+        Area of one unit of compute.
+    flop_per_cycle : FLOP per cycle, e.g. 1024
+        Operations that one unit performs in a cycle, in its usual data type.
+    flop_per_cycle_by_type : FLOP per cycle, e.g. {fp8: 2048}
+        Operations that one unit performs in a cycle in other data types. None: other types have no rate of their own.
+    power : e.g. 200 mW
+        Dynamic power of one unit at nominal voltage and frequency.
+    static_power : e.g. 20 mW
+        Leakage power of one unit at nominal voltage. None: the dynamic power includes it.
+    frequency : e.g. 1.4 GHz
+        Clock frequency of the unit at nominal voltage.
+    supply : e.g. {nominal_v: 0.75, threshold_v: 0.3, margin_v: 0.15}
+        Voltages at which the unit works.
+    units_per_cluster : units, e.g. 4
+        Number of units that share one port to the memories.
+    utilization : e.g. 0.9
+        Share of the peak rate that the units sustain.
+    """
 
     area_mm2: Area
     flop_per_cycle: Cycle
-    flop_per_cycle_by_type: dict[Arithmetic, Cycle] | None = Field(default=None, description="in other types")
-    power: Watts = Field(gt=0, description="dynamic power at nominal voltage and frequency")
-    static_power: Watts | None = Field(default=None, ge=0, description="leakage; none = in the dynamic power")
-    frequency: Hertz = Field(gt=0, description="at nominal voltage")
+    flop_per_cycle_by_type: dict[Arithmetic, Cycle] | None = None
+    power: Watts = Field(gt=0)
+    static_power: Watts | None = Field(default=None, ge=0)
+    frequency: Hertz = Field(gt=0)
     supply: Supply
-    units_per_cluster: int = Field(ge=1, le=10**6, description="units that share a port to the memories")
-    utilization: Share = Field(default=1.0, description="share of peak that is sustained")
+    units_per_cluster: int = Field(ge=1, le=10**6)
+    utilization: Share = 1.0
 
 
 class SramLevel(Part):
-    """One level of the memories on the chip, made of equal banks."""
+    """One level of the memories on the chip, made of equal banks.
+
+    Attributes
+    ----------
+    name : e.g. L2
+        Name of this level, to which shares and templates refer.
+    bit_area_mm2 : mm2 per bit, e.g. 0.00000005
+        Area of one bit of the level.
+    energy : e.g. 0.1 pJ/bit
+        Energy of one byte that is read or written.
+    static_w_per_bit : W per bit, e.g. 0.000000001
+        Leakage power of one bit of the level.
+    bank : e.g. 64 kB
+        Capacity of one bank of the level.
+    overhead : e.g. 0.2
+        Share of the area of the level that holds neither bits nor links.
+    link_area_mm2 : mm2, e.g. 0.001
+        Area of the link from one bank to one cluster.
+    shared : e.g. true
+        Whether all clusters reach all banks. False: each cluster has banks of its own.
+    port : e.g. 64 B
+        Data that one bank delivers in a cycle of the cores. None: no limit.
+    utilization : e.g. 0.9
+        Share of the bandwidth of the level that is sustained.
+    """
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
     bit_area_mm2: BitArea
-    energy: JoulesPerByte = Field(gt=0, description="of an access")
+    energy: JoulesPerByte = Field(gt=0)
     static_w_per_bit: BitPower
-    bank: Bytes = Field(gt=0, description="capacity of a bank")
-    overhead: Ratio = Field(default=0.0, ge=0, lt=1, description="share of the area that holds neither bits nor links")
-    link_area_mm2: float = Field(default=0.0, ge=0, le=1e6, description="of one bank's link to one cluster, in mm2")
-    shared: bool = Field(default=True, description="whether all clusters reach all banks; false = each has its own")
-    port: Bytes | None = Field(default=None, gt=0, description="of a bank per cycle of the cores; none = no limit")
-    utilization: Share = Field(default=1.0, description="share of the bandwidth that is sustained")
+    bank: Bytes = Field(gt=0)
+    overhead: Ratio = Field(default=0.0, ge=0, lt=1)
+    link_area_mm2: float = Field(default=0.0, ge=0, le=1e6)
+    shared: bool = True
+    port: Bytes | None = Field(default=None, gt=0)
+    utilization: Share = 1.0
 
 
 class DramStacks(Part):
-    """Stacks of DRAM beside the chip, and their controllers on it."""
+    """Stacks of DRAM beside the chip, and their controllers on it.
 
-    stack: Bytes = Field(gt=0, description="capacity of a stack")
+    Attributes
+    ----------
+    stack : e.g. 24 GB
+        Capacity of one DRAM stack.
+    stack_area_mm2 : mm2, e.g. 110
+        Area of one DRAM stack on the package.
+    controller_area_mm2 : mm2, e.g. 10
+        Area of the controller of one DRAM stack on the chip.
+    links_per_stack : links, e.g. 1024
+        Number of data links of one DRAM stack.
+    links_per_mm : links per mm, e.g. 150
+        Number of links that fit on one mm of the edge of the chip.
+    frequency : e.g. 6.4 GHz
+        Bits per second of one link at nominal voltage.
+    supply : e.g. {nominal_v: 1.1, threshold_v: 0.4, margin_v: 0.3}
+        Voltages at which the links work.
+    energy : e.g. 3.5 pJ/bit
+        Energy of one byte that passes the links to the DRAM.
+    energy_range : J/B, e.g. [3 pJ/bit, 4 pJ/bit]
+        Least and most energy that sources give for one byte. None: the sources agree.
+    static_w_per_bit : W per bit, e.g. 0.00000000001
+        Power of one bit of the DRAM that flows all the time.
+    utilization : e.g. 0.9
+        Share of the DRAM bandwidth that is sustained.
+    usd_per_gb : USD per GB, e.g. 12
+        Price of the DRAM per GB (1e9 B) of its capacity. None: unknown.
+    on_die : e.g. true
+        Whether the DRAM dies are bonded onto the logic die. None: they stand next to it.
+    """
+
+    stack: Bytes = Field(gt=0)
     stack_area_mm2: Area
     controller_area_mm2: Area
     links_per_stack: int = Field(ge=1, le=10**7)
     links_per_mm: PerMm
-    frequency: Hertz = Field(gt=0, description="bits per second of a link at nominal voltage")
+    frequency: Hertz = Field(gt=0)
     supply: Supply
-    energy: JoulesPerByte = Field(gt=0, description="of a byte over the links")
-    energy_range: tuple[JoulesPerByte, JoulesPerByte] | None = Field(
-        default=None, description="least and most that sources give for the energy; none = they agree"
-    )
+    energy: JoulesPerByte = Field(gt=0)
+    energy_range: tuple[JoulesPerByte, JoulesPerByte] | None = None
     static_w_per_bit: BitPower
-    utilization: Share = Field(default=1.0, description="share of the bandwidth that is sustained")
-    usd_per_gb: float | None = Field(default=None, ge=0, description="price in USD per GB = 1e9 B of capacity")
-    on_die: bool | None = Field(
-        default=None, description="true: dies bonded onto the logic die, which no stack without DRAM dies has"
-    )
+    utilization: Share = 1.0
+    usd_per_gb: float | None = Field(default=None, ge=0)
+    on_die: bool | None = None
 
     @model_validator(mode="after")
     def _within_range(self) -> Self:
@@ -109,28 +193,63 @@ class DramStacks(Part):
 
 
 class ChipLinks(Part):
-    """Links between chips."""
+    """Links between chips.
+
+    Attributes
+    ----------
+    area_mm2 : mm2, e.g. 0.02
+        Area of one link on the chip.
+    links_per_mm : links per mm, e.g. 100
+        Number of links that fit on one mm of the edge of the chip.
+    frequency : e.g. 32 GHz
+        Bits per second of one link at nominal voltage.
+    supply : e.g. {nominal_v: 0.9, threshold_v: 0.3, margin_v: 0.2}
+        Voltages at which the links work.
+    energy : e.g. 1.3 pJ/bit
+        Energy of one byte that passes a link.
+    utilization : e.g. 0.8
+        Share of the bandwidth of the links that is sustained.
+    latency : e.g. 500 ns
+        Latency of one hop; through a switch, from chip to chip. None: 0.
+    """
 
     area_mm2: Area
     links_per_mm: PerMm
-    frequency: Hertz = Field(gt=0, description="bits per second of a link at nominal voltage")
+    frequency: Hertz = Field(gt=0)
     supply: Supply
-    energy: JoulesPerByte = Field(gt=0, description="of a byte over a link")
-    utilization: Share = Field(default=1.0, description="share of the bandwidth that is sustained")
-    latency: Seconds | None = Field(default=None, ge=0, description="of one hop; through a switch: chip to chip")
+    energy: JoulesPerByte = Field(gt=0)
+    utilization: Share = 1.0
+    latency: Seconds | None = Field(default=None, ge=0)
 
 
 class Technology(Named):
-    """What chips can be made of: a core, levels of SRAM, DRAM, and links inside and between packages."""
+    """What chips can be made of: a core, levels of SRAM, DRAM, and links inside and between packages.
+
+    Attributes
+    ----------
+    core
+        Unit of compute, such as a tensor core, of which a chip has as many as fit.
+    sram : e.g. [{name: L2, bit_area_mm2: 0.00000005, energy: 0.1 pJ/bit, static_w_per_bit: 0.000000001, bank: 64 kB}]
+        Levels of on-chip memory, from the cores outwards.
+    dram
+        Stacks of DRAM of the chip, and their controllers on the chip.
+    links
+        Links between dies, inside a package and between packages, by their role. Roles are ``in_package``,
+        ``between_packages`` and ``between_dies``.
+    wafer : e.g. {usd: 9346, defects_per_cm2: 0.09}
+        Wafer from which dies are cut. None: dies have no price.
+    package : e.g. {usd_per_mm2: 0.005, area_factor: 4}
+        Package on which dies and DRAM stacks stand. None: the technology has no package, so systems have no price.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/technology/1"
 
     core: CoreUnit
-    sram: tuple[SramLevel, ...] = Field(default=(), max_length=8, description="from the cores outwards")
+    sram: tuple[SramLevel, ...] = Field(default=(), max_length=8)
     dram: DramStacks
     links: dict[LinkRole, ChipLinks] = Field(default_factory=dict)
-    wafer: Wafer | None = Field(default=None, description="what the dies are cut from; none = they have no price")
-    package: Packaging | None = Field(default=None, description="what the dies and stacks stand on")
+    wafer: Wafer | None = None
+    package: Packaging | None = None
 
     @property
     def components(self) -> tuple[str, ...]:

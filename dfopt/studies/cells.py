@@ -15,7 +15,8 @@ from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
 from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
-from dfopt.documents.study import GraphEntry, Study, label_of_value
+from dfopt.documents.study import Study, label_of_value
+from dfopt.documents.study_entries import GraphEntry
 from dfopt.documents.study_expressions import names_in
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, PlanError, json_path, shown

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dfopt.documents.study import Claim, Study
+from dfopt.documents.study import Study
+from dfopt.documents.study_entries import Claim
 from dfopt.studies.selection import numbers, selected
 
 __all__ = ["Verdict", "judge", "verdicts"]

@@ -12,7 +12,8 @@ from typing import Any
 
 from dfopt.documents.result import Result
 from dfopt.documents.store import Record, Store, read_records
-from dfopt.documents.study import Study, SystemEntry
+from dfopt.documents.study import Study
+from dfopt.documents.study_entries import SystemEntry
 from dfopt.errors import PlanError
 from dfopt.processes.executor import INTERRUPTED, Executor, Processes
 from dfopt.studies.cells import expand

@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from dfopt.documents.design import Design
-from dfopt.documents.study import Choice, PartsEntry, SystemEntry, label_of
+from dfopt.documents.study import label_of
+from dfopt.documents.study_entries import Choice, PartsEntry, SystemEntry
 from dfopt.documents.system import System
 from dfopt.documents.zoo import beside
 from dfopt.errors import DocumentError, GraphError, Issue, PlanError, SystemSpecError, json_path

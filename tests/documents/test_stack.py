@@ -296,7 +296,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str, str, str]] = [
         SystemSpecError, "$.dies[0].floorplan[1].kind", "found 'dram' on a logic die, expected compute", "move it",
     ),
     ({"package.mode": "hotspt"}, DocumentError, "$.package.mode", "'htc', 'hotspot', 'plates'", "mean 'hotspot'"),
-    ({"package": {}}, DocumentError, "$.package.mode", "the key is missing", "htc: a cold plate"),
+    ({"package": {}}, DocumentError, "$.package.mode", "the key is missing", "htc, hotspot or plates"),
     ({"package": "htc"}, DocumentError, "$.package", "expected a mapping", ""),
     ({"package.spreader.side": "20 mm"}, SystemSpecError, "$.package.spreader.side", "expected 31.3 mm or", "larger"),
     ({"package.sink.side": "50 mm"}, DocumentError, "$.package.sink.side", "expected the 60 mm of the", "larger"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.documents.study import Claim
+from dfopt.documents.study_entries import Claim
 from dfopt.studies.claims import Verdict, judge
 
 A, B = "chip == 'a'", "chip == 'b'"
