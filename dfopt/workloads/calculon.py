@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Input, Kernel, Tensor
@@ -56,28 +56,27 @@ _KEPT: Final = ("QKV", "Query", "Key", "Value", "Scores", "Scores_Dropout", "MLP
 class CalculonParameters(PlainLayerParameters):
     """What Calculon's block is built from: multi-head attention over all scores.
 
+    Attributes
+    ----------
+    qkv : e.g. apart
+        Computation of queries, keys and values. ``apart``: one product each, whose gradients are added up. ``joined``:
+        a single product, as Calculon has it where products overlap with communication.
+    fused_activation : e.g. false
+        Whether the activation function is fused into the product before it, so that training stores neither its input
+        nor the gradient of its output. Time and traffic stay the same, as in Calculon.
+    qkv_input_kept : e.g. true
+        Whether training stores the input of queries, keys and values. False: it exists only during the backward pass of
+        a block, as Calculon assumes with ``activation_recompute: attn_only`` and without sequence parallelism.
+
     Examples
     --------
     >>> CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024).ffn_features
     3072
     """
 
-    qkv: Literal["apart", "joined"] = Field(
-        default="apart",
-        description="whether queries, keys and values are made by a product each, whose gradients are added up, or by"
-        " one, as Calculon has it where products overlap with their communication",
-    )
-    fused_activation: bool = Field(
-        default=False,
-        description="true: GeLU runs right behind the product in front of it, so that neither its input nor the"
-        " gradient of its output is kept; time and traffic are counted as without, as Calculon has it",
-    )
-    qkv_input_kept: bool = Field(
-        default=True,
-        description="false: what queries, keys and values are made of is there while a block's backward pass runs only,"
-        " as Calculon has it where attention is computed again (activation_recompute: attn_only) without sequence"
-        " parallelism, though nothing makes it again",
-    )
+    qkv: Literal["apart", "joined"] = "apart"
+    fused_activation: bool = False
+    qkv_input_kept: bool = True
 
     @model_validator(mode="after")
     def _all_scores(self) -> Self:

@@ -18,7 +18,6 @@ from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph
 from dfopt.documents.published import Counts
 from dfopt.workloads import stack
-from dfopt.workloads.blocks.ends import FOR_FILES
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.layer import LayerParameters
 from dfopt.workloads.recompute import checkpointed, without_full
@@ -33,51 +32,76 @@ class DecoderParameters(LayerParameters, ServingParameters):
     ``heads * head_dim`` may differ from ``hidden``, as it does in Qwen3, Gemma and Mistral Nemo. What is said to
     be for the parameter count changes nothing in the graph.
 
+    Attributes
+    ----------
+    heads : heads, e.g. 32
+        Number of query heads of each layer.
+    kv_heads : heads, e.g. 8
+        Number of heads of keys and of values, a divisor of ``heads`` (grouped-query attention). None: as many as query
+        heads.
+    rotary : e.g. true
+        Whether queries and keys have a rotary position embedding.
+    ffn : features, e.g. 14336
+        Features inside the MLP of each layer, or inside each expert.
+    experts : experts, e.g. 8
+        Number of experts in the MLP of every layer. None: 1, a dense MLP.
+    chosen : experts, e.g. 2
+        Number of experts that the router selects for every token.
+    gated_mlp : e.g. true
+        Whether the MLP has a gate projection in addition to up and down projections.
+    norm : e.g. rmsnorm
+        Normalization that the layers use. ``rmsnorm``: root mean square, without a bias. ``layernorm``: mean and
+        variance, with a bias.
+    post_norm : e.g. false
+        Whether a norm also follows attention and the MLP, as in Gemma 2.
+    vocab : tokens, e.g. 128256
+        Size of the vocabulary, which is the number of rows of the embedding.
+    tie_embeddings : e.g. false
+        Whether the logits use the matrix of the embedding.
+    learned_positions : positions, e.g. 1024
+        Rows of a learned position embedding. It changes the parameter count only.
+    bias : e.g. none
+        Projections that add a bias. It changes the parameter count only. ``none``: no projection. ``qkv``: those of
+        queries, keys and values. ``all``: all projections.
+    qk_norm : e.g. none
+        Normalization of queries and keys, which exports to other tools need and the graph leaves out. ``none``: no
+        normalization. ``head``: over each head. ``all``: over all heads together.
+    rotary_base : no unit, e.g. 500000.0
+        Base of the rotary position embedding (theta). Exports to other tools need it, and no cost depends on it. None:
+        unknown.
+    rotary_scaling : no unit, e.g. 8.0
+        Factor by which rotary positions are scaled for long contexts. Exports to other tools need it, and no cost
+        depends on it. None: unknown.
+    window : tokens, e.g. 4096
+        Tokens that local layers attend to at most. None: no layer is local.
+    global_every : layers, e.g. 6
+        Distance in layers from one layer with global attention to the next, in a model with a ``window``. 0 means no
+        layer is global. None: unknown, so samples must fit into the window.
+
     Examples
     --------
     >>> DecoderParameters(hidden=64, heads=8, kv_heads=2, head_dim=8, ffn=192, vocab=1000, seq=32).layers
     1
     """
 
-    heads: int = Field(ge=1, le=10**5, description="query heads")
-    kv_heads: int | None = Field(
-        default=None, ge=1, le=10**5, description="heads of K and of V, a divisor of heads; as many if left out"
-    )
-    rotary: bool = Field(default=True, description="rotary position embedding of Q and K")
-    ffn: int = Field(ge=1, le=10**8, description="features inside the MLP")
-    experts: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**6,
-        description="experts of every layer's MLP, with ffn features inside each; none = 1",
-    )
-    chosen: int = Field(default=1, ge=1, le=10**6, description="experts that a token is sent to")
-    gated_mlp: bool = Field(default=True, description="gate, up and down projection, or up and down only")
-    norm: Literal["rmsnorm", "layernorm"] = Field(default="rmsnorm", description="LayerNorm has a bias, RMSNorm none")
-    post_norm: bool = Field(default=False, description="a norm behind attention and behind the MLP too, as in Gemma 2")
-    vocab: int = Field(ge=1, le=10**9, description="rows of the embedding; for ends and the parameter count")
-    tie_embeddings: bool = Field(
-        default=False, description="logits with the embedding's matrix; for ends and the parameter count"
-    )
-    learned_positions: int = Field(
-        default=0, ge=0, le=10**9, description="rows of a learned position embedding; for the parameter count"
-    )
-    bias: Literal["none", "qkv", "all"] = Field(
-        default="none", description="projections with a bias; for the parameter count"
-    )
-    qk_norm: Literal["none", "head", "all"] = Field(default="none", description="for files of other tools: not drawn")
-    rotary_base: float | None = Field(default=None, gt=0, description=FOR_FILES)
-    rotary_scaling: float | None = Field(default=None, gt=0, description=FOR_FILES)
-    window: int | None = Field(
-        default=None, ge=1, le=10**8, description="tokens that local layers attend to; none if left out"
-    )
-    global_every: int | None = Field(
-        default=None,
-        ge=0,
-        le=10**6,
-        description="with a window: how many layers it is from one that attends to all tokens to the next, 0 = no layer"
-        " does; none = it is not known, and samples have to fit the window",
-    )
+    heads: int = Field(ge=1, le=10**5)
+    kv_heads: int | None = Field(default=None, ge=1, le=10**5)
+    rotary: bool = True
+    ffn: int = Field(ge=1, le=10**8)
+    experts: int | None = Field(default=None, ge=1, le=10**6)
+    chosen: int = Field(default=1, ge=1, le=10**6)
+    gated_mlp: bool = True
+    norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
+    post_norm: bool = False
+    vocab: int = Field(ge=1, le=10**9)
+    tie_embeddings: bool = False
+    learned_positions: int = Field(default=0, ge=0, le=10**9)
+    bias: Literal["none", "qkv", "all"] = "none"
+    qk_norm: Literal["none", "head", "all"] = "none"
+    rotary_base: float | None = Field(default=None, gt=0)
+    rotary_scaling: float | None = Field(default=None, gt=0)
+    window: int | None = Field(default=None, ge=1, le=10**8)
+    global_every: int | None = Field(default=None, ge=0, le=10**6)
 
     @property
     def looks_away(self) -> bool:

@@ -18,15 +18,24 @@ Width = Annotated[int, Field(ge=1, le=10**7)]
 class Tables(Part):
     """Embedding tables of one size.
 
+    Attributes
+    ----------
+    count : tables, e.g. 26
+        Number of embedding tables of this size.
+    rows : rows, e.g. 1000000
+        Number of rows of each table.
+    pooling : rows, e.g. 20
+        Number of rows that one sample looks up in each table and adds.
+
     Examples
     --------
     >>> Tables(count=2, rows=1000, pooling=5).lookups
     10
     """
 
-    count: int = Field(default=1, ge=1, le=10**6, description="tables of this size")
-    rows: int = Field(ge=1, le=10**12, description="rows of one table")
-    pooling: int = Field(default=1, ge=1, le=10**5, description="rows that one sample looks up in a table and adds up")
+    count: int = Field(default=1, ge=1, le=10**6)
+    rows: int = Field(ge=1, le=10**12)
+    pooling: int = Field(default=1, ge=1, le=10**5)
 
     @property
     def lookups(self) -> int:
@@ -40,6 +49,49 @@ class DlrmParameters(Part):
     The MLPs are given by ``dense_features``, ``bottom`` and ``top``, or, if all layers are square, by ``mlp_dim``,
     ``bottom_layers`` and ``top_layers``.
 
+    Attributes
+    ----------
+    tables : e.g. [{count: 26, rows: 1000000}]
+        Embedding tables of the model, in groups of equal tables.
+    embedding_dim : elements, e.g. 128
+        Elements of one row of every table.
+    dense_features : features, e.g. 13
+        Dense features of one sample, which enter the bottom MLP. None: ``mlp_dim`` gives the input.
+    bottom : features, e.g. [512, 256, 128]
+        Widths of the layers of the bottom MLP. None: ``mlp_dim`` and ``bottom_layers`` give them.
+    top : features, e.g. [1024, 512, 1]
+        Widths of the layers of the top MLP. None: ``mlp_dim`` and ``top_layers`` give them.
+    mlp_dim : features, e.g. 1024
+        Width of all MLP layers, if they are equal. None: ``bottom`` and ``top`` give the widths.
+    bottom_layers : layers, e.g. 4
+        Number of layers of the bottom MLP, if all have the width ``mlp_dim``. None: ``bottom`` lists them.
+    top_layers : layers, e.g. 4
+        Number of layers of the top MLP, if all have the width ``mlp_dim``. None: ``top`` lists them.
+    interaction : e.g. dot
+        Interaction of the pooled embeddings and the output of the bottom MLP. ``dot``: products of all pairs.
+        ``concat``: all features next to each other. ``dcn``: low-rank cross layers. ``none``: unknown, and the top MLP
+        takes the width of the bottom MLP.
+    dcn_layers : layers, e.g. 3
+        Number of cross layers, with ``interaction: dcn``.
+    dcn_rank : no unit, e.g. 512
+        Rank of the matrix of each cross layer, with ``interaction: dcn``.
+    table_optimizer : e.g. rowwise_adagrad
+        Optimizer of the tables, whose moments have 4 B each. ``rowwise_adagrad``: one moment per row, as FBGEMM has it.
+        ``adagrad``: one per element. ``adam``: two per element. ``sgd``: no moments.
+    encoding : e.g. exact
+        Kernels of the graph. ``exact``: those of the algorithm itself. ``dfmodel``: the kernels of DFModel's program.
+    mode : e.g. training
+        Passes that the graph contains. ``forward``: only the forward pass. ``training``: a whole training step.
+    stream : e.g. n
+        Axis along which kernels stream. ``n``: samples stream through a chip. ``none``: nothing streams, so that tensor
+        parallelism may split the samples.
+    microbatch : samples, e.g. 4096
+        Samples that one replica processes at a time.
+    batch : samples, e.g. 65536
+        Samples of one step, over all data-parallel replicas. None: one microbatch.
+    word_bytes : bytes, e.g. 2
+        Size of one element of all data.
+
     Examples
     --------
     >>> tables = (Tables(count=3, rows=1000, pooling=2),)
@@ -48,38 +100,24 @@ class DlrmParameters(Part):
     ((13, 32, 16), 22, (22, 64, 1))
     """
 
-    tables: tuple[Tables, ...] = Field(max_length=10000, description="embedding tables")
-    embedding_dim: int = Field(ge=1, le=10**6, description="elements of a row, in all tables")
-    dense_features: int | None = Field(default=None, ge=1, le=10**7, description="dense features of a sample")
-    bottom: tuple[Width, ...] | None = Field(default=None, max_length=1000, description="bottom layer widths")
-    top: tuple[Width, ...] | None = Field(default=None, max_length=1000, description="top layer widths")
-    mlp_dim: int | None = Field(default=None, ge=1, le=10**7, description="width of every layer, and its input's")
-    bottom_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
-    top_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
-    interaction: Literal["dot", "concat", "dcn", "none"] = Field(
-        default="dot",
-        description="dot: products of all pairs of features; concat: features side by side; dcn: low-rank cross layers"
-        " on them; none: unknown, the top MLP takes as many features as the bottom one gives",
-    )
-    dcn_layers: int = Field(default=3, ge=1, le=1000, description="cross layers of interaction dcn")
-    dcn_rank: int = Field(default=512, ge=1, le=10**6, description="rank of a cross layer's matrix")
-    table_optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = Field(
-        default="rowwise_adagrad",
-        description="what trains the tables; it holds moments of 4 B: one per row (as FBGEMM, the library of embedding"
-        " tables, has it), one or two per element, or none",
-    )
-    encoding: Literal["exact", "dfmodel"] = Field(default="exact", description="what is computed, or DFModel's kernels")
-    mode: Literal["forward", "training"] = Field(
-        default="training", description="forward pass only, or a training step"
-    )
-    stream: Literal["n", "none"] = Field(
-        default="n", description="n: samples stream through a chip; none: tensor parallelism may split them"
-    )
-    microbatch: int = Field(default=1, ge=1, le=10**9, description="samples that one copy works on at a time")
-    batch: int | None = Field(
-        default=None, ge=1, le=10**12, description="samples in one step, over all copies; one microbatch if left out"
-    )
-    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+    tables: tuple[Tables, ...] = Field(max_length=10000)
+    embedding_dim: int = Field(ge=1, le=10**6)
+    dense_features: int | None = Field(default=None, ge=1, le=10**7)
+    bottom: tuple[Width, ...] | None = Field(default=None, max_length=1000)
+    top: tuple[Width, ...] | None = Field(default=None, max_length=1000)
+    mlp_dim: int | None = Field(default=None, ge=1, le=10**7)
+    bottom_layers: int | None = Field(default=None, ge=1, le=1000)
+    top_layers: int | None = Field(default=None, ge=1, le=1000)
+    interaction: Literal["dot", "concat", "dcn", "none"] = "dot"
+    dcn_layers: int = Field(default=3, ge=1, le=1000)
+    dcn_rank: int = Field(default=512, ge=1, le=10**6)
+    table_optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = "rowwise_adagrad"
+    encoding: Literal["exact", "dfmodel"] = "exact"
+    mode: Literal["forward", "training"] = "training"
+    stream: Literal["n", "none"] = "n"
+    microbatch: int = Field(default=1, ge=1, le=10**9)
+    batch: int | None = Field(default=None, ge=1, le=10**12)
+    word_bytes: int = Field(default=2, ge=1, le=16)
 
     @property
     def table_count(self) -> int:

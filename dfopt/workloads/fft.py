@@ -37,19 +37,30 @@ __all__ = ["FftParameters", "Parameters", "build"]
 class FftParameters(Part):
     """What an FFT is built from.
 
+    Attributes
+    ----------
+    length : points, e.g. 1048576
+        Number of points of the transform. With ``encoding: exact`` it is a power of two.
+    radix : points, e.g. 32
+        Size of the small transforms that run as matrix products. None: the transform uses vector operations.
+    transposes : transposes, e.g. 1
+        Number of exchanges of data between chips. With 2 and 3, result and input are also in natural order.
+    encoding : e.g. exact
+        Kernels of the graph. ``exact``: those of the algorithm itself. ``dfmodel``: the kernels of DFModel's program.
+    word_bytes : bytes, e.g. 8
+        Size of one complex number.
+
     Examples
     --------
     >>> FftParameters(length=2**21).sides
     (2048, 1024)
     """
 
-    length: int = Field(ge=4, le=10**24, description="points; a power of two, unless encoding is dfmodel")
-    radix: int | None = Field(
-        default=None, ge=2, le=2**20, description="size of the small transforms that run as matrix products"
-    )
-    transposes: int = Field(default=1, ge=1, le=3, description="exchanges: 2 and 3 put result and input in order too")
-    encoding: Literal["exact", "dfmodel"] = Field(default="exact", description="what is computed, or DFModel's kernels")
-    word_bytes: int = Field(default=8, ge=1, le=32, description="bytes of a complex number")
+    length: int = Field(ge=4, le=10**24)
+    radix: int | None = Field(default=None, ge=2, le=2**20)
+    transposes: int = Field(default=1, ge=1, le=3)
+    encoding: Literal["exact", "dfmodel"] = "exact"
+    word_bytes: int = Field(default=8, ge=1, le=32)
 
     @property
     def sides(self) -> tuple[int, int]:

@@ -15,24 +15,34 @@ __all__ = ["LayerParameters", "PlainLayerParameters"]
 class LayerParameters(StepParameters):
     """Sizes of a layer and how often it is there; ``heads * head_dim`` may differ from ``hidden``.
 
+    Attributes
+    ----------
+    hidden : features, e.g. 4096
+        Features of the residual stream of one token (hidden size).
+    heads : heads, e.g. 32
+        Number of attention heads of each layer.
+    head_dim : features, e.g. 128
+        Features of one attention head.
+    layers : layers, e.g. 32
+        Number of identical layers of the model.
+    drawn : layers, e.g. 1
+        Number of layers that the graph contains one after another, a divisor of ``layers``. The others repeat them.
+    checkpoint_every : layers, e.g. 2
+        Layers between two checkpoints of full activation recomputation, as in Megatron-LM's uniform method. A chip
+        stores all activations of these layers at a time. None: 1.
+
     Examples
     --------
     >>> LayerParameters(hidden=8, heads=2, head_dim=5, seq=16).width
     10
     """
 
-    hidden: int = Field(ge=1, le=10**7, description="features of the residual stream")
-    heads: int = Field(ge=1, le=10**5, description="attention heads")
-    head_dim: int = Field(ge=1, le=10**6, description="features of one head")
-    layers: int = Field(default=1, ge=1, le=10**6, description="identical layers")
-    drawn: int = Field(default=1, ge=1, le=10**4, description="layers drawn one after another, a divisor of layers")
-    checkpoint_every: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**4,
-        description="training, recompute: full: layers behind each checkpoint, drawn one after another, of which a chip"
-        " has all activations at a time, as by Megatron-LM's uniform method; none = 1",
-    )
+    hidden: int = Field(ge=1, le=10**7)
+    heads: int = Field(ge=1, le=10**5)
+    head_dim: int = Field(ge=1, le=10**6)
+    layers: int = Field(default=1, ge=1, le=10**6)
+    drawn: int = Field(default=1, ge=1, le=10**4)
+    checkpoint_every: int | None = Field(default=None, ge=1, le=10**4)
 
     @property
     def width(self) -> int:
@@ -72,13 +82,18 @@ class LayerParameters(StepParameters):
 class PlainLayerParameters(LayerParameters):
     """Sizes of a GPT-style layer, whose MLP has four times the features of the residual stream unless it says so.
 
+    Attributes
+    ----------
+    ffn : features, e.g. 16384
+        Features inside the MLP of each layer. None: 4 x hidden.
+
     Examples
     --------
     >>> PlainLayerParameters(hidden=8, heads=2, head_dim=4, seq=16).ffn_features
     32
     """
 
-    ffn: int | None = Field(default=None, ge=1, le=10**8, description="features inside the MLP; 4 x hidden if left out")
+    ffn: int | None = Field(default=None, ge=1, le=10**8)
 
     @property
     def ffn_features(self) -> int:

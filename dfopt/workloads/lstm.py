@@ -51,27 +51,43 @@ __all__ = ["LstmParameters", "Parameters", "build", "counts"]
 class LstmParameters(Part):
     """What a language model of LSTM cells is built from.
 
+    Attributes
+    ----------
+    hidden : features, e.g. 2048
+        Features of a cell, and of the embedding of a word.
+    layers : layers, e.g. 2
+        Number of layers of LSTM cells.
+    vocab : words, e.g. 10000
+        Number of words of the vocabulary.
+    seq : tokens, e.g. 20
+        Number of tokens of one sample.
+    microbatch : samples, e.g. 4
+        Samples that one evaluation of the graph processes.
+    batch : samples, e.g. 64
+        Samples of one step, over all data-parallel replicas. None: one microbatch.
+    mode : e.g. forward
+        Passes that the graph contains. ``forward``: only the forward pass. ``training``: a whole training step.
+    products : e.g. all_tokens
+        Way to compute products that do not depend on the previous token. ``all_tokens``: for all tokens of a sample at
+        once. ``each_token``: token by token, which reads the matrices every time.
+    word_bytes : bytes, e.g. 2
+        Size of one element of all data.
+
     Examples
     --------
     >>> LstmParameters(hidden=8, layers=2, vocab=100, seq=5, microbatch=3).ends.tokens
     15
     """
 
-    hidden: int = Field(ge=1, le=10**7, description="features of a cell, and of a word")
-    layers: int = Field(default=1, ge=1, le=10**6, description="layers of cells")
-    vocab: int = Field(ge=1, le=10**9, description="words")
-    seq: int = Field(ge=1, le=10**8, description="tokens in a sample")
-    microbatch: int = Field(default=1, ge=1, le=10**6, description="samples in one evaluation of the graph")
-    batch: int | None = Field(
-        default=None, ge=1, le=10**12, description="samples in one step; one microbatch if left out"
-    )
-    mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
-    products: Literal["all_tokens", "each_token"] = Field(
-        default="all_tokens",
-        description="whether what does not wait for the token before, the products with the input of a layer and the"
-        " logits, is done for all tokens of a sample at once, or token by token, which reads the matrices every time",
-    )
-    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+    hidden: int = Field(ge=1, le=10**7)
+    layers: int = Field(default=1, ge=1, le=10**6)
+    vocab: int = Field(ge=1, le=10**9)
+    seq: int = Field(ge=1, le=10**8)
+    microbatch: int = Field(default=1, ge=1, le=10**6)
+    batch: int | None = Field(default=None, ge=1, le=10**12)
+    mode: Literal["forward", "training"] = "forward"
+    products: Literal["all_tokens", "each_token"] = "all_tokens"
+    word_bytes: int = Field(default=2, ge=1, le=16)
 
     @model_validator(mode="after")
     def _whole_microbatches(self) -> Self:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Set
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -26,7 +26,6 @@ from dfopt.documents.sections import Section, repeated
 from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.architecture import architecture_of
 from dfopt.workloads.backward import backward_of
-from dfopt.workloads.blocks import Block, FeedForward, Mixer
 from dfopt.workloads.blocks.conditioning import PARTS, modulation, modulation_parameters
 from dfopt.workloads.blocks.ends import BACK, FRONT, NORMS, EndsParameters, with_ends
 from dfopt.workloads.blocks.mla import LatentAttention
@@ -35,6 +34,7 @@ from dfopt.workloads.blocks.predicting import ENTRY, EXIT, predictor_parameters,
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.recompute import recomputes
+from dfopt.workloads.stack_layers import Layer, StackSection
 from dfopt.workloads.unroll import unroll
 
 __all__ = ["Counts", "Layer", "Parameters", "StackParameters", "StackSection", "build", "counts"]
@@ -42,75 +42,17 @@ __all__ = ["Counts", "Layer", "Parameters", "StackParameters", "StackSection", "
 _PARTS: Final = ("mixer", "feed_forward")
 
 
-class Layer(Part):
-    """A kind of layer: a mixer, then a feed-forward, each added to the residual stream; one of them may be missing.
-
-    Examples
-    --------
-    >>> attention = {"kind": "attention", "heads": 4, "head_dim": 2}
-    >>> Layer(mixer=attention, feed_forward={"kind": "mlp", "ffn": 32}).norms_of_layer
-    2
-    """
-
-    mixer: Mixer | None = Field(default=None, description="what tokens exchange")
-    feed_forward: FeedForward | None = Field(default=None, description="what is done with every token")
-    norms: Literal["pre", "pre_post", "post", "after"] = Field(
-        default="pre",
-        description="in front of mixer and feed-forward; behind them too, as in Gemma 2; behind them only, as in"
-        " OLMo 2; or behind the residual that they are added to, as in BERT",
-    )
-    parallel: Literal["none", "shared", "own"] = Field(
-        default="none", description="both read the same residual, through one norm, as in GPT-J, or through one each"
-    )
-
-    modulated: bool = Field(
-        default=False,
-        description="norms and what is added are scaled by what a sample's condition says, as in DiT; norms have no"
-        " gains of their own",
-    )
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        if self.mixer is None and self.feed_forward is None:
-            raise problem("found neither a mixer nor a feed-forward", "a layer has one of them at least", "$.mixer")
-        if self.parallel != "none":
-            if self.mixer is None or self.feed_forward is None:
-                raise problem(f"found {self.parallel}, but only one part", "leave it out", "$.parallel")
-            if self.norms != "pre":
-                raise problem(f"found norms {self.norms} of parallel parts", "write norms: pre", "$.norms")
-        if self.modulated and (self.norms != "pre" or self.parallel != "none"):
-            raise problem("found it of other norms than pre", "write norms: pre, and no parallel", "$.modulated")
-        return self
-
-    @property
-    def parts(self) -> dict[int, Block]:
-        """Mixer and feed-forward, as far as they are there, by their place."""
-        both = enumerate((self.mixer, self.feed_forward), start=1)
-        return {number: part for number, part in both if part is not None}
-
-    @property
-    def norms_of_layer(self) -> int:
-        """Norms of the layer itself."""
-        each = {"pre": 1, "pre_post": 2, "post": 1, "after": 1}[self.norms]
-        return 1 if self.parallel == "shared" else each * len(self.parts)
-
-
-class StackSection(Section):
-    """A pattern of layers and how often it repeats, of the model itself or of what predicts further tokens.
-
-    Examples
-    --------
-    >>> StackSection(layers=("dense", "sparse"), repeat=3).count
-    6
-    """
-
-    predicts: bool = Field(
-        default=False, description="a module for each repeat, which is left out unless it is asked for"
-    )
-
-
 class StackParameters(EndsParameters):
     """What a stack of layers is built from.
+
+    Attributes
+    ----------
+    layers : e.g. {layer: {mixer: {kind: attention, heads: 32, head_dim: 128}, feed_forward: {kind: mlp, ffn: 14336}}}
+        Kinds of layers of the model, by name.
+    sections : e.g. [{layers: [layer], repeat: 32}]
+        Layers of the model in order, as patterns that repeat.
+    predict : e.g. true
+        Whether the graph contains the sections that predict further tokens.
 
     Examples
     --------
@@ -121,9 +63,9 @@ class StackParameters(EndsParameters):
     {'layer': 3}
     """
 
-    layers: dict[str, Layer] = Field(min_length=1, max_length=1000, description="kinds of layers by name")
-    sections: tuple[StackSection, ...] = Field(min_length=1, max_length=1000, description="the layers in their order")
-    predict: bool = Field(default=False, description="count and draw the sections that predict further tokens too")
+    layers: dict[str, Layer] = Field(min_length=1, max_length=1000)
+    sections: tuple[StackSection, ...] = Field(min_length=1, max_length=1000)
+    predict: bool = False
 
     @property
     def layers_in_order(self) -> tuple[StackSection, ...]:

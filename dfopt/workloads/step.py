@@ -22,42 +22,51 @@ __all__ = ["ServingParameters", "StepParameters"]
 class StepParameters(Part):
     """Samples of one evaluation and of a step.
 
+    Attributes
+    ----------
+    seq : tokens, e.g. 2048
+        Tokens of one sample; in prefill, tokens of the prompt.
+    microbatch : samples, e.g. 4
+        Samples that one evaluation of the graph processes.
+    batch : samples, e.g. 2304
+        Samples of one step, over all data-parallel replicas. None: one microbatch.
+    mode : e.g. training
+        Passes that the graph contains. ``forward``: only the forward pass. ``training``: a whole training step.
+    word_bytes : bytes, e.g. 2
+        Size of one element of all data, in a graph without ``dtypes``.
+    dtypes : e.g. {weights: fp8, kv: fp8}
+        Data types of weights, activations, caches and logits. Classes that you leave out have bf16. None: all elements
+        have ``word_bytes``.
+    causal : e.g. true
+        Whether a token attends only to itself and to earlier tokens. Other attention scores are then not computed.
+    recompute : e.g. attention
+        Activation recomputation in training. ``none`` recomputes nothing, ``attention`` the attention scores, ``full``
+        all of a layer except its input. ``layernorm``, ``mlp``, ``moe``, ``moe_act`` and ``mla_up_proj`` are the
+        modules of Megatron-LM, and ``op`` is torchtitan's selective mode. Join several with +. After a slash, name the
+        mode of the other layers of a stage.
+    main_gradients : e.g. fp32
+        Data type in which training stores the gradients of weights, to which each microbatch adds. None: fp32.
+    trained : e.g. {reduced: fp32, moments: fp32}
+        Data types of reduced gradients, main weights and optimizer moments in training. None: as the activations and
+        the assumptions say.
+
     Examples
     --------
     >>> StepParameters(seq=16, microbatch=3).tokens
     48
     """
 
-    seq: int = Field(ge=1, le=10**8, description="tokens in a sample")
-    microbatch: int = Field(default=1, ge=1, le=10**6, description="samples in one evaluation of the graph")
-    batch: int | None = Field(
-        default=None, ge=1, le=10**12, description="samples in one step; one microbatch if left out"
-    )
-    mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
-    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element, of a graph that states no dtypes")
-    dtypes: Dtypes | None = Field(
-        default=None, description="types of its data by class; those left out are bf16. none = word_bytes for all"
-    )
-    causal: bool = Field(
-        default=False, description="a token attends to itself and to those before it: other scores are not computed"
-    )
-    recompute: Recompute = Field(
-        default="none",
-        description="training: what the backward pass computes again instead of keeping it. attention: the"
-        " scores, as FlashAttention does; full: all of a layer but its input; full+attention: and the scores once more;"
-        " layernorm, mlp, moe, moe_act, mla_up_proj: as Megatron-LM's modules; op: as torchtitan's, all but every"
-        " second product. Several are joined by +; behind a stroke what the other layers of a stage do",
-    )
+    seq: int = Field(ge=1, le=10**8)
+    microbatch: int = Field(default=1, ge=1, le=10**6)
+    batch: int | None = Field(default=None, ge=1, le=10**12)
+    mode: Literal["forward", "training"] = "forward"
+    word_bytes: int = Field(default=2, ge=1, le=16)
+    dtypes: Dtypes | None = None
+    causal: bool = False
+    recompute: Recompute = "none"
 
-    main_gradients: Dtype | None = Field(
-        default=None,
-        description="training: type in which gradients of parameters are held, to which microbatches add; none = fp32",
-    )
-    trained: Trained | None = Field(
-        default=None,
-        description="training: types of gradients that copies add up, of main weights and of moments; none = by the"
-        " types of activations and by assumptions",
-    )
+    main_gradients: Dtype | None = None
+    trained: Trained | None = None
 
     @property
     def evaluation(self) -> Phase:
@@ -145,6 +154,45 @@ def _listed(data: Any) -> Any:
 class ServingParameters(StepParameters):
     """Samples of one evaluation, or a phase of serving.
 
+    Attributes
+    ----------
+    ends : e.g. true
+        Whether the graph contains the embedding, the final norm, the logits and, in training, the loss. They add work
+        to the first and the last pipeline stage. None: in serving and in training it does.
+    phase : e.g. decode
+        Phase of serving. ``prefill``: prompts of ``seq`` tokens. ``decode``: one token per sequence after ``context``
+        cached tokens. ``verify``: a draft of speculative decoding. ``mixed``: several of these in one evaluation, given
+        by ``segments``. None: whole samples without a KV cache.
+    context : tokens, e.g. 4096
+        Cached tokens of every sequence in decode and verify. None: ``seq``.
+    draft : tokens, e.g. 4
+        Draft tokens per sequence that one verify step of speculative decoding checks, in addition to the last token.
+    tree : depths, e.g. [0, 1, 1, 2]
+        Depth of each token of a draft tree in verify, starting with 0 for the token that exists already. It replaces
+        ``draft``. None: the draft is a chain.
+    hit : tokens, e.g. 1024
+        Tokens of the prompt whose keys and values are cached already (cached prefix), in prefill.
+    segments : e.g. [1x512@0, 16x1@4096]
+        Groups of sequences of one sample in a mixed phase, as SEQUENCESxNEW@CACHED. None: the phase is another one.
+    positions : tokens, e.g. 131072
+        Longest sequence that the model supports. None: unknown.
+    page : tokens, e.g. 16
+        Cached tokens that share one allocation of DRAM. A sequence occupies whole pages.
+    routing : e.g. power_law(1.2)
+        Distribution of tokens over experts: uniform, balanced, power_law(1.2), or counts(30, 10, 10) for measured
+        tokens of each expert. A suffix such as + 32 adds replicas of the most loaded experts. None: uniform.
+    scores_dropout : e.g. true
+        Whether training drops some attention scores after the softmax, and stores a mask of one byte per score.
+    hidden_dropout : e.g. true
+        Whether training drops some hidden features before they are added to the residual stream, and stores a mask of
+        one byte each, as Megatron-LM does. None: as ``scores_dropout``.
+    loss_bytes : e.g. 12 B
+        DRAM traffic of a loss with several kernels, per logit, in addition to reading it and writing its gradient.
+        None: the loss is one kernel.
+    loss_held : e.g. 8 B
+        DRAM that the loss occupies per logit while it runs, in addition to the logit and its gradient. PyTorch's
+        cross_entropy takes 12 B and Megatron-LM's 8 B. None: 0, as for a fused loss.
+
     Examples
     --------
     >>> ServingParameters(seq=16, phase="decode", context=99).evaluation.segments[0].keys
@@ -153,68 +201,23 @@ class ServingParameters(StepParameters):
     1056
     """
 
-    ends: bool | None = Field(
-        default=None,
-        description="draw embedding, final norm, logits and in training the loss; they load the first and last stage."
-        " none = in serving, that is with a phase, and in training",
-    )
-    phase: Literal["prefill", "decode", "verify", "mixed"] | Phase | None = Field(
-        default=None,
-        description="serving: prefill (seq is the prompt), decode (one token behind context), verify (a draft more),"
-        " mixed (some of these in one evaluation: segments), or what that name stands for; keys and values are then"
-        " kept in DRAM. none = a whole sample that nothing is kept of",
-    )
-    context: int | None = Field(
-        default=None, ge=0, le=10**8, description="decode, verify: cached tokens of every sequence; seq if left out"
-    )
-    draft: int = Field(default=0, ge=0, le=10**6, description="verify: tokens of a draft behind the last one")
+    ends: bool | None = None
+    phase: Literal["prefill", "decode", "verify", "mixed"] | Phase | None = None
+    context: int | None = Field(default=None, ge=0, le=10**8)
+    draft: int = Field(default=0, ge=0, le=10**6)
     tree: Annotated[tuple[int, ...], BeforeValidator(_listed)] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=10**5,
-        description="verify: instead of a draft a tree of them, as the depth of each, such as 0,1,1,2; the first is the"
-        " token that is there already",
+        default=None, min_length=1, max_length=10**5
     )
-    hit: int = Field(default=0, ge=0, le=10**8, description="prefill: tokens of the prompt that are cached already")
-    segments: Segments | None = Field(
-        default=None,
-        min_length=1,
-        max_length=16,
-        description="mixed: what a sample is then, such as 1x512@0,16x1@4096: a sequence of 512 new tokens, and 16 of"
-        " one behind 4096 cached ones",
-    )
-    positions: int | None = Field(
-        default=None, ge=1, le=10**9, description="tokens of a sequence that the model is made for; none = not said"
-    )
-    page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
-    routing: Routing | None = Field(
-        default=None,
-        description="of experts, who is sent where: uniform, balanced, power_law(1.2), or, as counted tokens of each,"
-        " counts(30, 10, ...); with 32 copies more of the busiest, + 32; none = uniform",
-    )
+    hit: int = Field(default=0, ge=0, le=10**8)
+    segments: Segments | None = Field(default=None, min_length=1, max_length=16)
+    positions: int | None = Field(default=None, ge=1, le=10**9)
+    page: int = Field(default=1, ge=1, le=10**6)
+    routing: Routing | None = None
 
-    scores_dropout: bool = Field(
-        default=False,
-        description="training: a kernel behind the softmax of scores drops some, and keeps a mask of a byte",
-    )
-    hidden_dropout: bool | None = Field(
-        default=None,
-        description="training: some hidden features are dropped by the kernel that adds them to the residual, as in"
-        " Megatron-LM, which keeps a mask of a byte; none = as scores_dropout says",
-    )
-    loss_bytes: Bytes | None = Field(
-        default=None,
-        ge=0,
-        description="training: what a loss of several kernels moves to and from DRAM for every logit, beside reading it"
-        " and writing its gradient; none = it is one kernel",
-    )
-    loss_held: Bytes | None = Field(
-        default=None,
-        ge=0,
-        description="training: what a loss holds for every logit while it runs, beside this and its gradient: 12 ="
-        " log-softmax and the gradients of two kernels in fp32 (PyTorch's cross_entropy), 8 = logits and softmax in"
-        " fp32 (Megatron-LM's, which works in place); none = nothing, as a fused one",
-    )
+    scores_dropout: bool = False
+    hidden_dropout: bool | None = None
+    loss_bytes: Bytes | None = Field(default=None, ge=0)
+    loss_held: Bytes | None = Field(default=None, ge=0)
 
     @property
     def keeps(self) -> bool:

@@ -135,7 +135,10 @@ def test_every_issue_of_a_recipe_at_once(tmp_path: Path) -> None:
     }
     assert found["$.parameters.hidden"] == "found -1, expected a number of 1 or more"
     assert found["$.parameters.heads"] == "found 2.5, expected a whole number"
-    assert found["$.parameters.seq"] == "the key is missing (add the key 'seq': tokens in a sample)"
+    assert (
+        found["$.parameters.seq"]
+        == "the key is missing (add the key 'seq': Tokens of one sample; in prefill, tokens of the prompt)"
+    )
     assert "did you mean 'hidden'?" in found["$.parameters.hiddn"]
     assert "did you mean 'name'?" in found["$.nmae"]
     assert str(tmp_path) in str(caught.value)

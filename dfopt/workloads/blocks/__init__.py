@@ -12,10 +12,11 @@ from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.blocks.compressed import CompressedAttention
 from dfopt.workloads.blocks.cross import CrossAttention
 from dfopt.workloads.blocks.gated_convolution import GatedConvolution
+from dfopt.workloads.blocks.mamba import Mamba, Mamba2
 from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.mlp import Mlp
 from dfopt.workloads.blocks.moe import MixtureOfExperts
-from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention, Mamba, Mamba2
+from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention
 
 __all__ = ["Block", "FeedForward", "Mixer"]
 

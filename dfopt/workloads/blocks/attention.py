@@ -29,16 +29,26 @@ __all__ = ["Attention", "Heads"]
 
 
 class Heads(Block):
-    """Heads of queries, and those of keys and values that they share."""
+    """Heads of queries, and those of keys and values that they share.
 
-    heads: int = Field(ge=1, le=10**5, description="query heads")
-    head_dim: int = Field(ge=1, le=10**6, description="features of one head")
-    kv_heads: int | None = Field(
-        default=None, ge=1, le=10**5, description="heads of K and of V, a divisor of heads; as many if left out"
-    )
-    bias: Literal["none", "qkv", "all", "no_key"] = Field(
-        default="none", description="projections with a bias; no_key: all but that of K, as in Whisper"
-    )
+    Attributes
+    ----------
+    heads : heads, e.g. 32
+        Number of query heads of each layer.
+    head_dim : features, e.g. 128
+        Number of features of one head.
+    kv_heads : heads, e.g. 8
+        Number of heads of keys and of values, a divisor of ``heads`` (grouped-query attention). None: as many as query
+        heads.
+    bias : e.g. none
+        Projections that add a bias. ``none``: no projection. ``qkv``: those of queries, keys and values. ``all``: all
+        projections. ``no_key``: all except that of keys, as in Whisper.
+    """
+
+    heads: int = Field(ge=1, le=10**5)
+    head_dim: int = Field(ge=1, le=10**6)
+    kv_heads: int | None = Field(default=None, ge=1, le=10**5)
+    bias: Literal["none", "qkv", "all", "no_key"] = "none"
 
     @model_validator(mode="after")
     def _share_heads(self) -> Self:
@@ -84,6 +94,36 @@ class Heads(Block):
 class Attention(Heads):
     """Attention to the tokens of the same sequence.
 
+    Attributes
+    ----------
+    kind : e.g. attention
+        Kind of the block: attention, multi-head, grouped-query or multi-query attention.
+    rotary_dim : features, e.g. 64
+        Features of a head that have a rotary position. 0 means none of them. None: all of them.
+    window : tokens, e.g. 4096
+        Tokens that a token attends to at most, itself included. If all tokens see each other, the window has two sides.
+        None: no window.
+    chunk : tokens, e.g. 8192
+        Length of the chunks within which tokens attend to each other, as in Llama 4. None: no chunks.
+    sees : e.g. causal
+        Keys of a whole sample that a token attends to. ``causal``: those before it and its own. ``full``: all keys.
+        None: as the evaluation says.
+    qk_norm : e.g. head
+        Normalization of queries and keys. ``none``: no normalization. ``head``: over each head. ``all``: over all heads
+        together.
+    gate : e.g. none
+        Gate on the output of attention. ``none``: no gate. ``element``: one factor for every feature. ``head``: one
+        factor for every head.
+    sinks : e.g. false
+        Whether each head has a learned sink score. It changes the parameter count only.
+    values : e.g. own
+        Source of the values of attention. ``own``: a projection of their own. ``keys``: the projection of the keys, as
+        in global layers of Gemma 4.
+    value_dim : features, e.g. 128
+        Features of the value of one head. None: as many as those of its query.
+    sparse : e.g. {heads: 64, head_dim: 128, top_k: 2048}
+        Indexer that selects the tokens to attend to. None: all tokens.
+
     Examples
     --------
     >>> Attention(kind="attention", heads=32, kv_heads=8, head_dim=128).token_elements
@@ -91,39 +131,17 @@ class Attention(Heads):
     """
 
     kind: Literal["attention"]
-    rotary_dim: int | None = Field(
-        default=None, ge=0, le=10**6, description="features of a head that carry its position; none = all, 0 = none"
-    )
-    window: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**9,
-        description="tokens that one attends to at most, its own among them; where all see each other, on both sides",
-    )
-    chunk: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**9,
-        description="tokens of a chunk: a token attends to those of its own, as in Llama 4",
-    )
-    sees: Literal["causal", "full"] | None = Field(
-        default=None, description="keys of a whole sample that a token attends to; none = as the evaluation says"
-    )
-    qk_norm: Literal["none", "head", "all"] = Field(
-        default="none", description="a norm of Q and of K, over each head or over all of them"
-    )
-    gate: Literal["none", "element", "head"] = Field(
-        default="none", description="what it collects is multiplied by a gate, for every feature or for every head"
-    )
-    sinks: bool = Field(default=False, description="a learned score for each head; for the parameter count")
-    values: Literal["own", "keys"] = Field(
-        default="own", description="a projection of their own, or that of the keys, as in global layers of Gemma 4"
-    )
-    value_dim: int | None = Field(
-        default=None, ge=1, le=10**6, description="features of a head's value; none = those of its query"
-    )
+    rotary_dim: int | None = Field(default=None, ge=0, le=10**6)
+    window: int | None = Field(default=None, ge=1, le=10**9)
+    chunk: int | None = Field(default=None, ge=1, le=10**9)
+    sees: Literal["causal", "full"] | None = None
+    qk_norm: Literal["none", "head", "all"] = "none"
+    gate: Literal["none", "element", "head"] = "none"
+    sinks: bool = False
+    values: Literal["own", "keys"] = "own"
+    value_dim: int | None = Field(default=None, ge=1, le=10**6)
 
-    sparse: Indexer | None = Field(default=None, description="what chooses the tokens that are attended to")
+    sparse: Indexer | None = None
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

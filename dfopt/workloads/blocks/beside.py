@@ -14,7 +14,8 @@ from dfopt.documents.phase import Segment
 from dfopt.workloads.blocks.attention import Attention
 from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.blocks.gated_convolution import GatedConvolution
-from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention, Mamba, Mamba2
+from dfopt.workloads.blocks.mamba import Mamba, Mamba2
+from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention
 from dfopt.workloads.drawing import Drawing
 
 __all__ = ["Beside"]
@@ -27,6 +28,13 @@ _One = Annotated[
 class Beside(Block):
     """Several mixers that read the same.
 
+    Attributes
+    ----------
+    kind : e.g. beside
+        Kind of the block: beside (parallel), several mixers that read the same input and add their outputs.
+    mixers : e.g. [{kind: attention, heads: 4, head_dim: 2}, {kind: mamba2, heads: 4, head_dim: 2, state: 4}]
+        Mixers of the block, each of another kind.
+
     Examples
     --------
     >>> attention = {"kind": "attention", "heads": 4, "head_dim": 2}
@@ -37,7 +45,7 @@ class Beside(Block):
     """
 
     kind: Literal["beside"]
-    mixers: tuple[_One, ...] = Field(min_length=2, max_length=10, description="the mixers, of different kinds")
+    mixers: tuple[_One, ...] = Field(min_length=2, max_length=10)
 
     @model_validator(mode="after")
     def _differ(self) -> Self:

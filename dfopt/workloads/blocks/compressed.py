@@ -58,6 +58,31 @@ def _seen(tokens: int, group: int, most: int | None) -> int:
 class CompressedAttention(Block):
     """Attention to a window of tokens and to compressed groups of all.
 
+    Attributes
+    ----------
+    kind : e.g. compressed_attention
+        Kind of the block: compressed_attention, attention to a window and to compressed groups of tokens.
+    heads : heads, e.g. 64
+        Number of query heads, all of which attend to the same keys.
+    head_dim : features, e.g. 512
+        Features of a head, of a key and of a compressed entry.
+    query_rank : features, e.g. 1024
+        Features between the two projections of queries.
+    window : tokens, e.g. 128
+        Last tokens that a token attends to without compression, itself included.
+    group : tokens, e.g. 128
+        Tokens that are compressed to one entry. None: the layer has no compressed entries.
+    overlaps : e.g. true
+        Whether an entry also takes in the tokens of the previous group.
+    sparse : e.g. {heads: 64, head_dim: 128, top_k: 512}
+        Indexer that selects the compressed entries to attend to. None: all entries.
+    output_groups : groups, e.g. 8
+        Number of groups of heads with an output projection of their own.
+    output_rank : features, e.g. 1024
+        Features of each group's output projection, from which the output is computed.
+    sinks : e.g. true
+        Whether each head has a learned sink score. It changes the parameter count only.
+
     Examples
     --------
     A layer of DeepSeek-V4-Flash, of groups of 128 tokens; of each token 4 of 512 elements stay behind the window:
@@ -69,18 +94,16 @@ class CompressedAttention(Block):
     """
 
     kind: Literal["compressed_attention"]
-    heads: int = Field(ge=1, le=10**5, description="query heads, all of which attend to the same keys")
-    head_dim: int = Field(ge=1, le=10**6, description="features of a head, of a key and of an entry")
-    query_rank: int = Field(ge=1, le=10**7, description="features between the two projections of queries")
-    window: int = Field(ge=1, le=10**9, description="tokens that one attends to as they are, its own among them")
-    group: int | None = Field(
-        default=None, ge=1, le=10**9, description="tokens that are compressed to an entry; none = there are no entries"
-    )
-    overlaps: bool = Field(default=False, description="an entry takes in the group before as well")
-    sparse: Indexer | None = Field(default=None, description="what chooses entries; none = all are attended to")
-    output_groups: int = Field(ge=1, le=10**5, description="groups of heads, each projected by itself")
-    output_rank: int = Field(ge=1, le=10**7, description="features of each, of which the output is made")
-    sinks: bool = Field(default=True, description="a learned score for each head; for the parameter count")
+    heads: int = Field(ge=1, le=10**5)
+    head_dim: int = Field(ge=1, le=10**6)
+    query_rank: int = Field(ge=1, le=10**7)
+    window: int = Field(ge=1, le=10**9)
+    group: int | None = Field(default=None, ge=1, le=10**9)
+    overlaps: bool = False
+    sparse: Indexer | None = None
+    output_groups: int = Field(ge=1, le=10**5)
+    output_rank: int = Field(ge=1, le=10**7)
+    sinks: bool = True
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

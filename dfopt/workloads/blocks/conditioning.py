@@ -29,6 +29,13 @@ PARTS, FINAL = 3, 2
 class Conditioning(Part):
     """What all layers of a diffusion transformer are told of a sample.
 
+    Attributes
+    ----------
+    inputs : features, e.g. 256
+        Features of the encoding of a time step.
+    classes : classes, e.g. 1001
+        Rows of a learned table of classes, one of which is added. 0 means there is no table.
+
     Examples
     --------
     Of DiT-XL/2, without the table of classes:
@@ -37,8 +44,8 @@ class Conditioning(Part):
     4280832
     """
 
-    inputs: int = Field(ge=1, le=10**6, description="features of the encoding of a time step")
-    classes: int = Field(default=0, ge=0, le=10**9, description="rows of a learned table, one of which is added")
+    inputs: int = Field(ge=1, le=10**6)
+    classes: int = Field(default=0, ge=0, le=10**9)
 
     def parameters(self, hidden: int) -> int:
         """Of both products behind a time step, and of the modulation of the final norm."""

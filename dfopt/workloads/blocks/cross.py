@@ -23,6 +23,15 @@ __all__ = ["CrossAttention"]
 class CrossAttention(Heads):
     """Attention to the tokens of an encoder.
 
+    Attributes
+    ----------
+    kind : e.g. cross_attention
+        Kind of the block: cross_attention, attention to the tokens of an encoder.
+    tokens : tokens, e.g. 1500
+        Number of encoder tokens of each sequence.
+    source : features, e.g. 1024
+        Features of one encoder token. None: as many as those of the residual stream.
+
     Examples
     --------
     Of Whisper large:
@@ -33,10 +42,8 @@ class CrossAttention(Heads):
     """
 
     kind: Literal["cross_attention"]
-    tokens: int = Field(ge=1, le=10**8, description="tokens of the encoder for each sequence")
-    source: int | None = Field(
-        default=None, ge=1, le=10**7, description="features of the encoder; none = those of the residual"
-    )
+    tokens: int = Field(ge=1, le=10**8)
+    source: int | None = Field(default=None, ge=1, le=10**7)
 
     def parameters(self, hidden: int) -> int:
         """Parameters of the projections."""

@@ -45,6 +45,17 @@ BACK: Final = "head"
 class Convolution(Part):
     """A product in front of the layers: patches of an image, or a convolution at every position.
 
+    Attributes
+    ----------
+    inputs : elements, e.g. 768
+        Number of elements from which one position is computed, such as the pixels of a patch.
+    outputs : features, e.g. 768
+        Number of features of one position.
+    per_token : positions, e.g. 1
+        Number of positions that the product computes for every token.
+    bias : e.g. true
+        Whether the product adds a bias. It changes the parameter count only.
+
     Examples
     --------
     Patches of 16 x 16 pixels in three colours:
@@ -53,10 +64,10 @@ class Convolution(Part):
     590592
     """
 
-    inputs: int = Field(ge=1, le=10**8, description="elements that one position is computed from")
-    outputs: int = Field(ge=1, le=10**7, description="features of a position")
-    per_token: int = Field(default=1, ge=1, le=10**6, description="positions for every token")
-    bias: bool = Field(default=True, description="for the parameter count")
+    inputs: int = Field(ge=1, le=10**8)
+    outputs: int = Field(ge=1, le=10**7)
+    per_token: int = Field(default=1, ge=1, le=10**6)
+    bias: bool = True
 
     @property
     def parameters(self) -> int:
@@ -67,19 +78,28 @@ class Convolution(Part):
 class Head(Part):
     """What stands behind the last norm.
 
+    Attributes
+    ----------
+    kind : e.g. logits
+        Output of the model after the last norm. ``logits``: logits over the vocabulary. ``classifier``: classes of a
+        whole sequence. ``linear``: features of every token. ``none``: nothing further.
+    classes : classes, e.g. 1000
+        Number of classes of a classifier, or of features of a linear head. None: the head is another one.
+    bias : e.g. false
+        Whether the product of the head adds a bias. It changes the parameter count only.
+    pooler : e.g. false
+        Whether a product of one token's features precedes the head, as in BERT.
+
     Examples
     --------
     >>> Head(kind="classifier", classes=1000).rows(vocab=None)
     1000
     """
 
-    kind: Literal["logits", "classifier", "linear", "none"] = Field(
-        default="logits",
-        description="logits over the vocabulary, classes of a whole sequence, features of every token, or nothing",
-    )
-    classes: int | None = Field(default=None, ge=1, le=10**9, description="of a classifier, or features of a token")
-    bias: bool = Field(default=False, description="of its product; for the parameter count")
-    pooler: bool = Field(default=False, description="a product of one token's features in front of it, as in BERT")
+    kind: Literal["logits", "classifier", "linear", "none"] = "logits"
+    classes: int | None = Field(default=None, ge=1, le=10**9)
+    bias: bool = False
+    pooler: bool = False
 
     @model_validator(mode="after")
     def _has_classes(self) -> Self:
@@ -96,35 +116,66 @@ class Head(Part):
 class EndsParameters(ServingParameters):
     """What all layers of a model share, and its ends.
 
+    Attributes
+    ----------
+    hidden : features, e.g. 4096
+        Features of the residual stream of one token (hidden size).
+    vocab : tokens, e.g. 128256
+        Size of the vocabulary, which is the number of rows of the embedding. None: the model has no embedding.
+    norm : e.g. rmsnorm
+        Normalization that the layers use. ``rmsnorm``: root mean square, without a bias. ``layernorm``: mean and
+        variance, with a bias.
+    final_norm : e.g. true
+        Whether a norm follows the last layer.
+    embedding_norm : e.g. false
+        Whether a norm follows the embedding, as in BERT.
+    tie_embeddings : e.g. false
+        Whether the logits use the matrix of the embedding.
+    learned_positions : positions, e.g. 1024
+        Rows of a learned position embedding. 0 means the model has none.
+    rotary_base : no unit, e.g. 500000.0
+        Base of the rotary position embedding (theta). Exports to other tools need it, and no cost depends on it. None:
+        unknown.
+    rotary_scaling : no unit, e.g. 8.0
+        Factor by which rotary positions are scaled for long contexts. Exports to other tools need it, and no cost
+        depends on it. None: unknown.
+    token_types : types, e.g. 2
+        Rows of a learned embedding of token types, as in BERT. 0 means the model has none.
+    input : e.g. [{inputs: 768, outputs: 768}]
+        Products before the first layer, of a model without a vocabulary, such as the patches of an image.
+    condition : e.g. {inputs: 256, classes: 1001}
+        Condition that modulated layers and the final norm get for each sample, as in DiT. None: the model has no
+        condition.
+    form : e.g. absorbed
+        Computation of latent attention where layers leave it open, for all segments or as a list. ``expanded``: keys
+        and values of all heads are computed. ``absorbed``: queries are projected to the latents. None: the one with
+        less work, and a search tries both.
+    head : e.g. {kind: logits}
+        Output of the model after the last norm.
+    streams : e.g. {count: 4}
+        Several residual streams (hyper-connections), as in DeepSeek-V4. None: one residual stream.
+
     Examples
     --------
     >>> EndsParameters(hidden=8, vocab=100, seq=16).end_parameters(active=False)
     1608
     """
 
-    hidden: int = Field(ge=1, le=10**7, description="features of the residual stream")
-    vocab: int | None = Field(default=None, ge=1, le=10**9, description="rows of the embedding; none = there is none")
-    norm: Literal["rmsnorm", "layernorm"] = Field(default="rmsnorm", description="LayerNorm has a bias, RMSNorm none")
-    final_norm: bool = Field(default=True, description="a norm behind the last layer")
-    embedding_norm: bool = Field(default=False, description="a norm behind the embedding, as in BERT")
-    tie_embeddings: bool = Field(default=False, description="logits with the embedding's matrix")
-    learned_positions: int = Field(default=0, ge=0, le=10**9, description="rows of a learned position embedding")
-    rotary_base: float | None = Field(default=None, gt=0, description=FOR_FILES)
-    rotary_scaling: float | None = Field(default=None, gt=0, description=FOR_FILES)
-    token_types: int = Field(default=0, ge=0, le=10**6, description="rows of a learned embedding of types of tokens")
-    input: tuple[Convolution, ...] = Field(
-        default=(), max_length=100, description="products in front of the layers, of a model without a vocabulary"
-    )
-    condition: Conditioning | None = Field(
-        default=None, description="what layers that are modulated and the final norm are told of a sample, as in DiT"
-    )
-    form: Form | tuple[Form, ...] | None = Field(
-        default=None,
-        description="how latent attention is computed where layers leave it open, in all segments or in each; none = as"
-        " is less work, and a search tries both",
-    )
-    head: Head = Field(default=Head(), description="what stands behind the last norm")
-    streams: Streams | None = Field(default=None, description="several residual streams; none = one")
+    hidden: int = Field(ge=1, le=10**7)
+    vocab: int | None = Field(default=None, ge=1, le=10**9)
+    norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
+    final_norm: bool = True
+    embedding_norm: bool = False
+    tie_embeddings: bool = False
+    learned_positions: int = Field(default=0, ge=0, le=10**9)
+    rotary_base: float | None = Field(default=None, gt=0)
+    rotary_scaling: float | None = Field(default=None, gt=0)
+    token_types: int = Field(default=0, ge=0, le=10**6)
+    input: tuple[Convolution, ...] = Field(default=(), max_length=100)
+    condition: Conditioning | None = None
+    form: Form | tuple[Form, ...] | None = None
+    head: Head = Head()
+    streams: Streams | None = None
 
     @property
     def residual(self) -> int:

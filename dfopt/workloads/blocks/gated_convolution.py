@@ -22,6 +22,15 @@ __all__ = ["GatedConvolution"]
 class GatedConvolution(Recurrent):
     """A convolution of every feature over the last tokens, with a gate in front of it and one behind.
 
+    Attributes
+    ----------
+    kind : e.g. gated_convolution
+        Kind of the block: gated_convolution, a short convolution between two gates as in LFM2.
+    inner : features, e.g. 2048
+        Features that the convolution processes.
+    bias : e.g. false
+        Whether projections and convolution add a bias. It changes the parameter count only.
+
     Examples
     --------
     >>> GatedConvolution(kind="gated_convolution", inner=8, convolution=3).parameters(hidden=8)
@@ -29,8 +38,8 @@ class GatedConvolution(Recurrent):
     """
 
     kind: Literal["gated_convolution"]
-    inner: int = Field(ge=1, le=10**5, description="features that are convolved")
-    bias: bool = Field(default=False, description="of projections and convolution; for the parameter count")
+    inner: int = Field(ge=1, le=10**5)
+    bias: bool = False
 
     @property
     def convolved(self) -> int:

@@ -23,6 +23,21 @@ __all__ = ["Indexer"]
 class Indexer(Part):
     """What chooses the tokens that others attend to.
 
+    Attributes
+    ----------
+    heads : heads, e.g. 64
+        Number of heads of the indexer.
+    head_dim : features, e.g. 128
+        Features of each head of the indexer, and of the key that the heads share.
+    top_k : tokens, e.g. 2048
+        Number of tokens, or of blocks of tokens, that the indexer selects.
+    block : tokens, e.g. 1
+        Tokens of a block that the indexer selects together.
+    shared : e.g. false
+        Whether the layer uses the selection of an earlier layer and has no indexer of its own.
+    reads : e.g. queries
+        Input of the indexer's queries. ``queries``: the latent of the queries. ``hidden``: the residual stream.
+
     Examples
     --------
     Of DeepSeek-V3.2, behind a query latent of 1536 features:
@@ -32,14 +47,12 @@ class Indexer(Part):
     (13959424, 2048)
     """
 
-    heads: int = Field(ge=1, le=10**5, description="heads of the indexer")
-    head_dim: int = Field(ge=1, le=10**6, description="features of each, and of the key that they share")
-    top_k: int = Field(ge=1, le=10**9, description="tokens, or blocks of them, that are attended to")
-    block: int = Field(default=1, ge=1, le=10**6, description="tokens of a block, which are chosen together")
-    shared: bool = Field(default=False, description="the choice is that of an earlier layer: there is no indexer here")
-    reads: Literal["queries", "hidden"] = Field(
-        default="queries", description="its queries are computed from the latent of queries, or from the residual"
-    )
+    heads: int = Field(ge=1, le=10**5)
+    head_dim: int = Field(ge=1, le=10**6)
+    top_k: int = Field(ge=1, le=10**9)
+    block: int = Field(default=1, ge=1, le=10**6)
+    shared: bool = False
+    reads: Literal["queries", "hidden"] = "queries"
 
     @property
     def tokens(self) -> int:

@@ -36,6 +36,28 @@ __all__ = ["LatentAttention"]
 class LatentAttention(Block):
     """Attention of heads whose keys and values are those of one latent.
 
+    Attributes
+    ----------
+    kind : e.g. mla
+        Kind of the block: mla, multi-head latent attention as in DeepSeek-V2.
+    heads : heads, e.g. 128
+        Number of query heads of each layer.
+    query_rank : features, e.g. 1536
+        Features between the two projections of queries. None: queries have a single projection.
+    rank : features, e.g. 512
+        Features of the latent of a token, from which keys and values come.
+    nope_dim : features, e.g. 128
+        Features of a query head without a position.
+    rotary_dim : features, e.g. 64
+        Features of a query head with a rotary position.
+    value_dim : features, e.g. 128
+        Features of the value of one head.
+    form : e.g. absorbed
+        Computation of latent attention. ``expanded``: keys and values of all heads are computed. ``absorbed``: queries
+        are projected to the latents. ``auto``: as the parameter ``form`` of the model says.
+    sparse : e.g. {heads: 64, head_dim: 128, top_k: 2048}
+        Indexer that selects the tokens to attend to. None: all tokens.
+
     Examples
     --------
     Of DeepSeek-V3:
@@ -46,20 +68,14 @@ class LatentAttention(Block):
     """
 
     kind: Literal["mla"]
-    heads: int = Field(ge=1, le=10**5, description="query heads")
-    query_rank: int | None = Field(
-        default=None, ge=1, le=10**6, description="features between the two projections of queries; none = only one"
-    )
-    rank: int = Field(ge=1, le=10**6, description="features of the latent of a token")
-    nope_dim: int = Field(ge=1, le=10**6, description="features of a query head that carry no position")
-    rotary_dim: int = Field(ge=1, le=10**6, description="features of a query head that carry its position")
-    value_dim: int = Field(ge=1, le=10**6, description="features of a head's value")
-    form: Form | Literal["auto"] = Field(
-        default="auto",
-        description="keys and values of all tokens are computed, or queries are taken to the latents; auto = as the"
-        " model says",
-    )
-    sparse: Indexer | None = Field(default=None, description="what chooses the tokens that are attended to")
+    heads: int = Field(ge=1, le=10**5)
+    query_rank: int | None = Field(default=None, ge=1, le=10**6)
+    rank: int = Field(ge=1, le=10**6)
+    nope_dim: int = Field(ge=1, le=10**6)
+    rotary_dim: int = Field(ge=1, le=10**6)
+    value_dim: int = Field(ge=1, le=10**6)
+    form: Form | Literal["auto"] = "auto"
+    sparse: Indexer | None = None
 
     @property
     def query_dim(self) -> int:

@@ -32,6 +32,37 @@ __all__ = ["MixtureOfExperts"]
 class MixtureOfExperts(Block):
     """Experts of which every token chooses some.
 
+    Attributes
+    ----------
+    kind : e.g. moe
+        Kind of the block: moe, a mixture of experts.
+    experts : experts, e.g. 128
+        Number of routed experts of the layer.
+    chosen : experts, e.g. 8
+        Number of experts that the router selects for every token.
+    ffn : features, e.g. 1536
+        Number of features inside one expert.
+    gated : e.g. true
+        Whether an expert has a gate projection in addition to up and down projections.
+    bias : e.g. false
+        Whether the projections of experts add a bias. It changes the parameter count only.
+    router_bias : e.g. false
+        Whether the router adds a bias for every expert. It changes the parameter count only.
+    shared : features, e.g. 2048
+        Features inside all shared experts together, which every token uses. 0 means there are none.
+    shared_gate : e.g. false
+        Whether a gate multiplies the output of the shared experts.
+    shared_apart : e.g. false
+        Whether the shared experts are a separate MLP even if they have the size of routed experts.
+    shared_typed : e.g. weights
+        Class of data types of the shared experts, if they are a separate MLP. ``weights``: that of matrix products.
+        ``experts``: that of experts.
+    shared_norms : e.g. false
+        Whether norms follow the shared experts and surround the routed ones, as in Gemma 4. The shared experts are then
+        a separate MLP.
+    latent : features, e.g. 1024
+        Features that the experts work on after a projection. None: those of the residual stream.
+
     Examples
     --------
     >>> experts = MixtureOfExperts(kind="moe", experts=8, chosen=2, ffn=10)
@@ -40,31 +71,19 @@ class MixtureOfExperts(Block):
     """
 
     kind: Literal["moe"]
-    experts: int = Field(ge=1, le=10**6, description="experts of a layer")
-    chosen: int = Field(ge=1, le=10**6, description="experts that a token is sent to")
-    ffn: int = Field(ge=1, le=10**8, description="features inside one expert")
-    gated: bool = Field(default=True, description="gate, up and down projection, or up and down only")
-    bias: bool = Field(default=False, description="the experts' projections have a bias; for the parameter count")
+    experts: int = Field(ge=1, le=10**6)
+    chosen: int = Field(ge=1, le=10**6)
+    ffn: int = Field(ge=1, le=10**8)
+    gated: bool = True
+    bias: bool = False
 
-    router_bias: bool = Field(default=False, description="a bias for every expert; for the parameter count")
-    shared: int = Field(
-        default=0, ge=0, le=10**8, description="features inside all experts that every token uses, together"
-    )
-    shared_gate: bool = Field(default=False, description="their output is multiplied by a gate")
-    shared_apart: bool = Field(
-        default=False, description="they are an MLP of their own, whatever their size, as if of another type"
-    )
-    shared_typed: Literal["weights", "experts"] = Field(
-        default="weights", description="which class of data types their weights are of, where they are such an MLP"
-    )
-    shared_norms: bool = Field(
-        default=False,
-        description="norms behind them, and in front of the other experts and behind those, as in Gemma 4; then they"
-        " are an MLP of their own",
-    )
-    latent: int | None = Field(
-        default=None, ge=1, le=10**7, description="features that the experts work on; none = those of the residual"
-    )
+    router_bias: bool = False
+    shared: int = Field(default=0, ge=0, le=10**8)
+    shared_gate: bool = False
+    shared_apart: bool = False
+    shared_typed: Literal["weights", "experts"] = "weights"
+    shared_norms: bool = False
+    latent: int | None = Field(default=None, ge=1, le=10**7)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

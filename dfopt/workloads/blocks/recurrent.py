@@ -1,4 +1,4 @@
-"""Mixers that keep a state of a fixed size instead of keys and values: gated delta rule, Kimi delta attention, Mamba.
+"""Mixers that keep a state of a fixed size instead of keys and values: gated delta rule, Kimi delta attention.
 
 A state is a matrix for every head and sequence. The first tokens of a sequence begin with an empty one, all others read
 what is kept; each evaluation writes it. Tokens of one evaluation are worked on in chunks: inside a chunk as attention
@@ -7,8 +7,7 @@ The products of all that are one kernel here, as large as its FLOP, whose interm
 short convolution in front keeps the inputs of the tokens before. Rates and time steps of heads are computed, but count
 as no traffic.
 
-Sources: Gated DeltaNet (arXiv:2412.06464, section 3.3), Kimi Linear (arXiv:2510.26692), Mamba (arXiv:2312.00752,
-section 3.3), Mamba 2 (arXiv:2405.21060, section 6).
+Sources: Gated DeltaNet (arXiv:2412.06464, section 3.3), Kimi Linear (arXiv:2510.26692).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["GatedDeltaNet", "KimiDeltaAttention", "Mamba", "Mamba2", "Recurrent", "chunked_pairs"]
+__all__ = ["GatedDeltaNet", "KimiDeltaAttention", "Recurrent", "chunked_pairs", "sequence_states"]
 
 
 def chunked_pairs(segment: Segment, chunk: int) -> int:
@@ -39,10 +38,18 @@ def chunked_pairs(segment: Segment, chunk: int) -> int:
 
 
 class Recurrent(Block):
-    """A mixer with a state."""
+    """A mixer with a state.
 
-    convolution: int = Field(default=4, ge=1, le=1000, description="tokens that the short convolution looks at")
-    state_bytes: int = Field(default=4, ge=1, le=16, description="bytes per element of the state")
+    Attributes
+    ----------
+    convolution : tokens, e.g. 4
+        Tokens that the short convolution covers.
+    state_bytes : B, e.g. 4
+        Size of one element of the recurrent state.
+    """
+
+    convolution: int = Field(default=4, ge=1, le=1000)
+    state_bytes: int = Field(default=4, ge=1, le=16)
 
     @property
     def convolved(self) -> int:
@@ -60,7 +67,7 @@ class Recurrent(Block):
     def _convolve(self, drawing: Drawing, name: str, heads: int, dim: int, *sources: str | Read) -> str:
         """Draw the short convolution of some features, of which the inputs before are kept."""
         size = drawing.state_bytes(heads * dim * (self.convolution - 1), drawing.words.activations)
-        kept = _kept(drawing, "convolution", heads, size)
+        kept = sequence_states(drawing, "convolution", heads, size)
         shape = {"flop_per_element": 2 * self.convolution, "states": kept}
         return drawing.by_head(name, heads, dim, *sources, **shape)
 
@@ -69,7 +76,7 @@ class Recurrent(Block):
     ) -> str:
         """Draw the products of chunks and state: ``work`` FLOP for every head of a sequence."""
         one, (inner, out) = drawing.segment, dims
-        kept = _kept(drawing, "state", heads, drawing.state_bytes(heads * inner * out, self.state_bytes))
+        kept = sequence_states(drawing, "state", heads, drawing.state_bytes(heads * inner * out, self.state_bytes))
         stream = {"stream": "none"} if drawing.still else {}
         samples = {"samples": one.sequences} if one.sequences > 1 else {}
         depth = -(-work // (2 * out * one.new))
@@ -104,7 +111,7 @@ class Recurrent(Block):
         return drawing.linear("O_Proj", hidden, values, normed)
 
 
-def _kept(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceState, ...] | None:
+def sequence_states(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceState, ...] | None:
     """What is kept of each sequence; first tokens read nothing."""
     one = drawing.segment
     if not drawing.keeps or not size:
@@ -116,6 +123,21 @@ def _kept(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceS
 class GatedDeltaNet(Recurrent):
     """The gated delta rule, as in Qwen3-Next and Qwen3.5.
 
+    Attributes
+    ----------
+    kind : e.g. gated_delta_net
+        Kind of the block: gated_delta_net, the gated delta rule as in Qwen3-Next.
+    key_heads : heads, e.g. 16
+        Number of heads of queries and of keys.
+    value_heads : heads, e.g. 32
+        Number of heads of values, a multiple of ``key_heads``.
+    key_dim : features, e.g. 128
+        Features of one query and of one key.
+    value_dim : features, e.g. 128
+        Features of the value of one head.
+    chunk : tokens, e.g. 64
+        Tokens that the kernel processes together.
+
     Examples
     --------
     >>> sizes = {"key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128}
@@ -124,11 +146,11 @@ class GatedDeltaNet(Recurrent):
     """
 
     kind: Literal["gated_delta_net"]
-    key_heads: int = Field(ge=1, le=10**5, description="heads of queries and of keys")
-    value_heads: int = Field(ge=1, le=10**5, description="heads of values, a multiple of key_heads")
-    key_dim: int = Field(ge=1, le=10**6, description="features of a query and of a key")
-    value_dim: int = Field(ge=1, le=10**6, description="features of a value")
-    chunk: int = Field(default=64, ge=1, le=10**6, description="tokens that are worked on together")
+    key_heads: int = Field(ge=1, le=10**5)
+    value_heads: int = Field(ge=1, le=10**5)
+    key_dim: int = Field(ge=1, le=10**6)
+    value_dim: int = Field(ge=1, le=10**6)
+    chunk: int = Field(default=64, ge=1, le=10**6)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -166,6 +188,23 @@ class GatedDeltaNet(Recurrent):
 class KimiDeltaAttention(Recurrent):
     """The delta rule with a decay for every feature of a key, as in Kimi Linear.
 
+    Attributes
+    ----------
+    kind : e.g. kda
+        Kind of the block: kda, Kimi delta attention.
+    heads : heads, e.g. 32
+        Number of heads of queries, keys and values.
+    key_dim : features, e.g. 128
+        Features of one query and of one key.
+    value_dim : features, e.g. 128
+        Features of the value of one head.
+    decay_rank : features, e.g. 128
+        Features between the two projections of the decay.
+    gate_rank : features, e.g. 128
+        Features between the two projections of the gate.
+    chunk : tokens, e.g. 64
+        Tokens that the kernel processes together.
+
     Examples
     --------
     >>> sizes = {"heads": 32, "key_dim": 128, "value_dim": 128, "decay_rank": 128, "gate_rank": 128}
@@ -174,12 +213,12 @@ class KimiDeltaAttention(Recurrent):
     """
 
     kind: Literal["kda"]
-    heads: int = Field(ge=1, le=10**5, description="heads of queries, keys and values")
-    key_dim: int = Field(ge=1, le=10**6, description="features of a query and of a key")
-    value_dim: int = Field(ge=1, le=10**6, description="features of a value")
-    decay_rank: int = Field(ge=1, le=10**6, description="features between the two projections of the decay")
-    gate_rank: int = Field(ge=1, le=10**6, description="features between the two projections of the gate")
-    chunk: int = Field(default=64, ge=1, le=10**6, description="tokens that are worked on together")
+    heads: int = Field(ge=1, le=10**5)
+    key_dim: int = Field(ge=1, le=10**6)
+    value_dim: int = Field(ge=1, le=10**6)
+    decay_rank: int = Field(ge=1, le=10**6)
+    gate_rank: int = Field(ge=1, le=10**6)
+    chunk: int = Field(default=64, ge=1, le=10**6)
 
     @property
     def _of_head(self) -> int:
@@ -223,117 +262,3 @@ def delta_rule_flop(segment: Segment, chunk: int, key_dim: int, value_dim: int) 
     """
     pairs = chunked_pairs(segment, chunk)
     return 2 * pairs * (3 * key_dim + 2 * value_dim) + 6 * segment.new * key_dim * value_dim
-
-
-class Mamba2(Recurrent):
-    """Mamba 2: heads of a scalar decay, of groups that share what is written and read.
-
-    Examples
-    --------
-    >>> Mamba2(kind="mamba2", heads=4, head_dim=8, groups=1, state=16).parameters(hidden=16)
-    2476
-    """
-
-    kind: Literal["mamba2"]
-    heads: int = Field(ge=1, le=10**5, description="heads")
-    head_dim: int = Field(ge=1, le=10**6, description="features of one head")
-    groups: int = Field(default=1, ge=1, le=10**5, description="groups of heads, a divisor of heads")
-    state: int = Field(ge=1, le=10**6, description="features of the state for each of a head")
-    chunk: int = Field(default=256, ge=1, le=10**6, description="tokens that are worked on together")
-    conv_bias: bool = Field(default=True, description="of the convolution; for the parameter count")
-    bias: bool = Field(default=False, description="of the projections; for the parameter count")
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        if self.heads % self.groups:
-            message = f"found {self.groups} groups, expected a divisor of the {self.heads} heads"
-            raise problem(message, "choose a divisor", "$.groups")
-        return self
-
-    @property
-    def _inner(self) -> int:
-        return self.heads * self.head_dim
-
-    @property
-    def convolved(self) -> int:
-        """Features that pass the convolution, of all heads."""
-        return self._inner + 2 * self.groups * self.state
-
-    def parameters(self, hidden: int) -> int:
-        """Parameters of projections, convolution, decays and norm."""
-        into = self._inner + self.convolved + self.heads
-        products = hidden * (into + self._inner) + (into + hidden) * self.bias
-        return products + self.convolved * (self.convolution + self.conv_bias) + 3 * self.heads + self._inner
-
-    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, convolutions, scan, norm and gate."""
-        heads, dim, groups, made = self.heads, self.head_dim, self.groups, list[str]()
-        into = drawing.linear("XZ_Proj", 2 * dim + 1, hidden, source, outer=heads)  # with a time step of every head
-        both = drawing.linear("BC_Proj", 2 * self.state, hidden, source, outer=groups)
-        gate = Read(into, None, drawing.bytes(heads * dim * drawing.tokens), "gate")
-        for part in drawing.each():
-            one, sizes = part.segment, (heads * dim, 2 * groups * self.state)
-            features, of_groups = (part.bytes(n * part.tokens) for n in sizes)
-            x = self._convolve(part, "X_Conv", heads, dim, Read(into, None, features, "x"))
-            written = self._convolve(part, "BC_Conv", groups, 2 * self.state, part.own(both))
-            # A pair of a chunk: C and B of the group, shared by its heads, and their weight of x. A token: what is
-            # added to the state, and what is read of it.
-            pairs = chunked_pairs(one, self.chunk)
-            work = 2 * pairs * dim + -(-2 * pairs * self.state * groups // heads) + 4 * one.new * dim * self.state
-            values, rest = Read(x, 2, features), Read(written, 1, of_groups)
-            made.append(self._scan(part, "Scan", heads, (self.state, dim), work, values, rest))
-        out, features = drawing.joined(made), self._inner // groups
-        normed = drawing.by_head("Scan_Norm", groups, features, *out, gate, normalizes=True)
-        return drawing.linear("O_Proj", hidden, self._inner, normed)
-
-
-class Mamba(Recurrent):
-    """Mamba: a decay for every feature, all of which read and write the same few of a token.
-
-    Examples
-    --------
-    Of mamba-130m:
-
-    >>> Mamba(kind="mamba", inner=1536, state=16, time_rank=48).parameters(hidden=768)
-    3770880
-    """
-
-    kind: Literal["mamba"]
-    inner: int = Field(ge=1, le=10**5, description="features inside")
-    state: int = Field(ge=1, le=10**6, description="features of the state for each of them")
-    time_rank: int = Field(ge=1, le=10**6, description="features between the two projections of the time step")
-    conv_bias: bool = Field(default=True, description="of the convolution; for the parameter count")
-    inner_norms: bool = Field(default=False, description="norms of what is told by a token, as in Jamba")
-
-    @property
-    def convolved(self) -> int:
-        """Features that pass the convolution, of all heads."""
-        return self.inner
-
-    def parameters(self, hidden: int) -> int:
-        """Parameters of projections, convolution, decays and norms."""
-        inner, told = self.inner, self.time_rank + 2 * self.state
-        products = 3 * hidden * inner + inner * (told + self.time_rank)
-        return products + inner * (self.convolution + self.conv_bias + self.state + 2) + told * self.inner_norms
-
-    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, convolution, scan and gate."""
-        inner, told = self.inner, self.time_rank + 2 * self.state
-        both = drawing.linear("XZ_Proj", 2, hidden, source, outer=inner)
-        parts, every = drawing.each(), list[str]()
-        for part in parts:
-            x_too = Read(both, None, part.bytes(inner * part.tokens), "x")
-            every.append(self._convolve(part, "X_Conv", inner, 1, x_too))
-        read = drawing.linear("BCT_Proj", told, inner, *drawing.joined(every))
-        read = drawing.pointwise("BCT_Norm", told, read, normalizes=True) if self.inner_norms else read
-        ranks = Read(read, None, drawing.bytes(self.time_rank * drawing.tokens), "time")
-        steps, made = drawing.linear("DT_Proj", inner, self.time_rank, ranks), list[str]()
-        for part, x in zip(parts, every, strict=True):
-            kept = _kept(part, "state", inner, part.state_bytes(inner * self.state, self.state_bytes))
-            told_too = Read(read, None, part.bytes(2 * self.state * part.tokens), "state")
-            gate = Read(both, None, part.bytes(inner * part.tokens), "gate")
-            # Of every feature of the state: the decay and what is written (2 each), their sum with it (2), and the
-            # output (2).
-            shape = {"flop_per_element": 8 * self.state, "states": kept}
-            made.append(part.by_head("Scan", inner, 1, x, part.own(steps), told_too, gate, **shape))
-        return drawing.linear("O_Proj", hidden, inner, *drawing.joined(made))

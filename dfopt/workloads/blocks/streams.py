@@ -23,16 +23,21 @@ __all__ = ["Streams"]
 class Streams(Part):
     """How many residual streams there are, and how their weights are normalised.
 
+    Attributes
+    ----------
+    count : streams, e.g. 4
+        Number of residual streams of the model.
+    iterations : iterations, e.g. 20
+        Number of normalizations of the stream weights, each by rows and columns.
+
     Examples
     --------
     >>> Streams(count=4).parameters(hidden=4096), Streams(count=4).end_parameters(hidden=4096)
     (393243, 65541)
     """
 
-    count: int = Field(ge=2, le=100, description="residual streams")
-    iterations: int = Field(
-        default=20, ge=0, le=1000, description="normalisations of their weights, by rows and columns"
-    )
+    count: int = Field(ge=2, le=100)
+    iterations: int = Field(default=20, ge=0, le=1000)
 
     @property
     def _weights(self) -> int:
