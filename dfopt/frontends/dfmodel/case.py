@@ -43,15 +43,28 @@ class Unsupported(Exception):
 
 
 class Override(Part):
-    """Something that a case does not say of itself, and why it is so."""
+    """Something that a case does not say of itself, and why it is so.
 
-    reason: str = Field(min_length=1, description="where the value was read, or what it follows from")
-    setup: Data = Field(default_factory=dict, description="merged into the setup of the case, key by key")
-    graph: str | None = Field(
-        default=None, description="JSON file with kernels and tensors instead of the case's own, beside this document"
-    )
-    kernels: Data = Field(default_factory=dict, description="fields of all kernels: one value, or a list of them")
-    assumptions: Data = Field(default_factory=dict, description="fields of the case's assumptions document")
+    Attributes
+    ----------
+    reason : e.g. read in Table VI of the paper
+        Source of the values, or the reason that they follow from.
+    setup : e.g. {system: {num_chip: 8}}
+        Fields that are merged into the setup of the case.
+    graph : e.g. graph.json
+        JSON file with kernels and tensors that replaces the graph of the case, next to this document. None: the case's
+        own graph.
+    kernels : e.g. {topological_number: 0}
+        Fields of all kernels, with one value for all or a list with one for each.
+    assumptions : e.g. {overlap: perfect}
+        Fields of the assumptions of the case.
+    """
+
+    reason: str = Field(min_length=1)
+    setup: Data = Field(default_factory=dict)
+    graph: str | None = None
+    kernels: Data = Field(default_factory=dict)
+    assumptions: Data = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _overrides_something(self) -> Self:
@@ -61,7 +74,13 @@ class Override(Part):
 
 
 class Overrides(Document):
-    """Overrides of DFModel cases, by the name of the case file without its suffix."""
+    """Overrides of DFModel cases, by the name of the case file without its suffix.
+
+    Attributes
+    ----------
+    cases : e.g. {fig10: [{reason: read in Table VI, setup: {num_chip: 8}}]}
+        Overrides of each case, by the name of its file without the suffix.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/dfmodel-overrides/1"
 
