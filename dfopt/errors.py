@@ -16,10 +16,6 @@
         SolverFailure                       the solver broke                                        exit 6
       ScoreMismatch(term, milp, judge)    MILP and judge disagree: a bug in dfopt                   exit 6
 
-Exit status 7 is no error: a mapping was judged, and the stack of dies it would run on breaks a limit. Nor is 8: a proof
-was required, and the gap stayed above the one that was asked for. 130 and 143 are Ctrl-C and SIGTERM before anything
-was found.
-
 All of them can be pickled, because sweeps send them between processes. That is why every constructor sets
 ``args`` to exactly what it was called with: unpickling calls the class with ``args``.
 """
@@ -30,7 +26,22 @@ import difflib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn, TypeVar
+from typing import ClassVar, Final, NoReturn, TypeVar
+
+EXIT_CODES: Final = {
+    0: "The command succeeded.",
+    1: "The answer could not be printed.",
+    2: "The command line is wrong, or a plan does not fit the system.",
+    3: "A document is wrong: a file that cannot be read, or that breaks a rule.",
+    4: "No mapping fits, which is proven. The message says what is missing.",
+    5: "A limit came before the first mapping.",
+    6: "The solver failed, or MILP and judge disagree.",
+    7: "The mapping was judged, and the stack of dies on which it would run breaks a limit.",
+    8: "A proof was required, and the gap stayed above the requested one.",
+    130: "Ctrl-C ended the command before it found anything.",
+    143: "SIGTERM ended the command before it found anything.",
+}
+"""Exit statuses of the command line."""
 
 # A file can be wrong in a million places (a list of the wrong type); a person reads the first hundred.
 _SHOWN = 100

@@ -11,6 +11,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     calibrate_command,
     collective_command,
     documents,
+    explain_command,
     export_command,
     mappings,
     plot_command,
