@@ -23,17 +23,42 @@ if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions
     from dfopt.documents.base import Document
     from dfopt.documents.calibration import Calibration
+    from dfopt.documents.descriptions import FieldDoc
     from dfopt.documents.system import System
     from dfopt.machines.calibrations import Assumed
 
 
+def field_of(option: str) -> tuple[str, FieldDoc] | None:
+    """The field that an option without a help of its own sets, with its path: the one of its name."""
+    from dfopt.documents.assumptions import Assumptions
+    from dfopt.documents.descriptions import fields_of
+    from dfopt.documents.request import Request
+
+    places = {"question.options": Request, "assumptions": Assumptions}
+    found = ((path, field) for path, model in places.items() for field in fields_of(model) if field.name == option)
+    return next(((f"{path}.{field.name}", field) for path, field in found), None)
+
+
+def _help_of(field: FieldDoc, default: object) -> str:
+    """The first sentence of a field, with the default of the option, or of the field, and an example."""
+    without = re.search(r"None: (.+?)\.$", field.text)
+    usual = without[1] if without and field.default == "None" else field.default
+    usual = usual if default is None else str(default).lower()
+    example = field.example.strip("[]").replace(", ", ",")
+    words = [field.summary.rstrip("."), f"default: {usual}", *([f"such as {example}"] if example != usual else [])]
+    return "; ".join(words).replace("``", "")
+
+
 class Grouped(TyperCommand):
-    """A command whose help lists options by their purpose."""
+    """A command whose help lists options by their purpose; without a text of its own, one has that of a field."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
+            own = getattr(parameter, "help", None)
+            if record is not None and not own and (sets := field_of(str(parameter.name))):
+                record = record[0], _help_of(sets[1], parameter.default)
             if record is not None:
                 kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 groups.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(record)

@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors
+from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, field_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -208,23 +208,20 @@ def _options() -> list[tuple[Page, tuple[str, ...]]]:
     """Options of all commands, with all their spellings."""
     from typer.main import get_command
 
-    from dfopt.documents.descriptions import fields_of
-    from dfopt.documents.request import Request
-
-    asked = {field.name: field.text for field in fields_of(Request)}
-    commands: dict[tuple[tuple[str, ...], str], dict[str, Any]] = {}
+    commands: dict[tuple[tuple[str, ...], str, str], dict[str, Any]] = {}
     waiting: list[tuple[str, Any]] = [("dfopt", get_command(app))]
     for path, command in waiting:
         waiting += [(f"{path} {name}", inner) for name, inner in getattr(command, "commands", {}).items()]
         for option in command.params:
             if option.param_type_name == "option":
-                text = asked.get(option.name) or f"{option.help[:1].upper()}{option.help[1:]}."
-                commands.setdefault(((*option.opts, *option.secondary_opts), text), {})[path] = option
+                names = (*option.opts, *option.secondary_opts)
+                sets = None if option.help else field_of(option.name)
+                field, text = (sets[0], sets[1].text) if sets else ("", f"{option.help[:1].upper()}{option.help[1:]}.")
+                commands.setdefault((names, text, field), {})[path] = option
     pages = []
-    for (names, text), by in commands.items():
+    for (names, text, field), by in commands.items():
         values = dict.fromkeys(option.metavar for option in by.values() if option.metavar)
-        fields = [f"question.options.{option.name}" for option in by.values() if option.name in asked]
-        facts = ("value", " or ".join(values)), ("commands", ", ".join(by)), ("field", "".join(fields[:1]))
+        facts = ("value", " or ".join(values)), ("commands", ", ".join(by)), ("field", field)
         pages.append((Page(", ".join(names), "option", text, tuple(fact for fact in facts if fact[1])), names))
     return pages
 

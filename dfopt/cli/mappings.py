@@ -31,7 +31,7 @@ from dfopt.cli.common import (
     under,
 )
 from dfopt.cli.outputs import ForceFlag, check_output
-from dfopt.documents.axes import Axis, keys, spelled_out
+from dfopt.documents.axes import keys, spelled_out
 from dfopt.errors import PlanError
 from dfopt.interrupts import process_start, seconds_left, shielded
 
@@ -70,15 +70,14 @@ def end_by(scores: Sequence[Score], proven: bool = True) -> None:
         raise typer.Exit(UNPROVEN)
 
 
-def _axis_option(axis: Axis, dims: bool) -> Any:
+def _axis_option(dims: bool) -> Any:
     if dims:
-        said = f"network dims of {axis.title}, or parts of dims such as x[8]; empty for none"
-        return Annotated[str | None, under(PARALLEL, said, metavar="DIM[,DIM...]")]
-    return Annotated[int | None, under(PARALLEL, axis.title, min=1)]
+        return Annotated[str | None, under(PARALLEL, "", metavar="DIM[,DIM...]")]
+    return Annotated[int | None, under(PARALLEL, "", min=1)]
 
 
 @app.command(cls=Grouped)
-@spelled_out({key: (_axis_option(*of), None) for key, of in keys().items()}, "interleave")
+@spelled_out({key: (_axis_option(dims), None) for key, (_, dims) in keys().items()}, "interleave")
 def solve(
     graph: Annotated[str | None, argument("[GRAPH|QUESTION]", "zoo name or file; or a question, alone")] = None,
     system: Annotated[str | None, argument("[SYSTEM]", "zoo name or file, also of a design")] = None,
@@ -88,36 +87,32 @@ def solve(
     ] = None,
     chips: Annotated[
         int | None,
-        under(MACHINE, "size of SYSTEM in chips; or as in h100:64", "--chips", "--gpus", min=1),
+        under(MACHINE, "number of chips of SYSTEM instead of its own; as in h100:64", "--chips", "--gpus", min=1),
     ] = None,
-    nodes: Annotated[int | None, under(MACHINE, "size of SYSTEM in nodes", min=1)] = None,
+    nodes: Annotated[int | None, under(MACHINE, "number of nodes of SYSTEM instead of its own", min=1)] = None,
     memory_reserve: Annotated[
         str | None,
-        under(MACHINE, "part of a chip's memory that the model cannot have; default: the chip's own", metavar="PART"),
+        under(MACHINE, "", metavar="PART"),
     ] = None,
     stack: StackOpt = None,
     heat: Annotated[
         str | None,
         under(
             HEAT,
-            "aware: partitions, clocks and pauses that keep a stack cool; default: ignore",
+            "",
             metavar="ignore|aware",
         ),
     ] = None,
-    interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
-    first_layers: Annotated[
-        int | None, under(PARALLEL, "layers of the first pipeline stage, of a graph with an embedding", min=0)
-    ] = None,
-    last_layers: Annotated[int | None, under(PARALLEL, "of the last, of a graph with logits", min=0)] = None,
-    schedule: Annotated[
-        str | None, under(PARALLEL, "of a pipeline that trains", metavar="1f1b|interleaved|gpipe")
-    ] = None,
-    ep: Annotated[int | None, under(PARALLEL, "expert parallelism: mp with experts by expert", min=1)] = None,
-    cp: Annotated[int | None, under(PARALLEL, "context parallelism: mp with mixer context", min=1)] = None,
-    attention_dp: Annotated[int | None, under(PARALLEL, "attention by sequences: mp with mixer n", min=1)] = None,
+    interleave: Annotated[int | None, under(PARALLEL, "", min=1)] = None,
+    first_layers: Annotated[int | None, under(PARALLEL, "", min=0)] = None,
+    last_layers: Annotated[int | None, under(PARALLEL, "", min=0)] = None,
+    schedule: Annotated[str | None, under(PARALLEL, "", metavar="1f1b|interleaved|gpipe")] = None,
+    ep: Annotated[int | None, under(PARALLEL, "", min=1)] = None,
+    cp: Annotated[int | None, under(PARALLEL, "", min=1)] = None,
+    attention_dp: Annotated[int | None, under(PARALLEL, "", min=1)] = None,
     two_batch_overlap: Annotated[
         bool | None,
-        under(PARALLEL, "of two microbatches one sends while the other computes; tried unless said"),
+        under(PARALLEL, ""),
     ] = None,
     tp_comm_overlap: TensorOverlapOpt = None,
     gradient_overlap: GradientOverlapOpt = None,
@@ -127,14 +122,13 @@ def solve(
         str | None,
         under(
             PARALLEL,
-            "levels of ZeRO that are tried, all unless said: 1 copies of the batch share out optimizer states,"
-            " 2 and gradients, 3 and weights",
+            "",
             metavar="0|1|2|3[,...]|all",
         ),
     ] = None,
     zero_replicas: Annotated[
         str | None,
-        under(PARALLEL, "groups of copies that share out by themselves (HSDP); 1 is all", metavar="N[,N...]|all"),
+        under(PARALLEL, "", metavar="N[,N...]|all"),
     ] = None,
     module: Annotated[
         list[str] | None,
@@ -166,24 +160,29 @@ def solve(
             metavar="forward|training|prefill|decode|verify|mixed",
         ),
     ] = None,
-    context: Annotated[int | None, under(WORKLOAD, "decode, verify: cached tokens of a sequence", min=0)] = None,
+    context: Annotated[
+        int | None, under(WORKLOAD, "decode, verify: cached tokens of each sequence; default: parameter seq", min=0)
+    ] = None,
     window: Annotated[int | None, under(WORKLOAD, "verify: draft tokens (parameter draft)", min=0)] = None,
     tree: Annotated[
-        str | None, under(WORKLOAD, "verify: or a tree of drafts, the depth of each", metavar="0,1[,N...]")
+        str | None,
+        under(WORKLOAD, "verify: depth of each token of a draft tree, such as 0,1,1,2", metavar="0,1[,N...]"),
     ] = None,
     segments: Annotated[
         str | None,
-        under(WORKLOAD, "mixed: sequences x new tokens @ cached ones; a sample is one mix", metavar="SxN@C[,SxN@C...]"),
+        under(
+            WORKLOAD,
+            "mixed: groups of sequences as SEQUENCESxNEW@CACHED, such as 1x512@0,16x1@4096",
+            metavar="SxN@C[,SxN@C...]",
+        ),
     ] = None,
     prompt: Annotated[int | None, under(WORKLOAD, "tokens of a prompt (parameter seq)", min=1)] = None,
-    hit: Annotated[int | None, under(WORKLOAD, "prefill: of these cached already", min=0)] = None,
+    hit: Annotated[int | None, under(WORKLOAD, "prefill: tokens of the prompt that are cached already", min=0)] = None,
     param: ParamOpt = None,
     assume: AssumeOpt = None,
     set_: SetOpt = None,
-    p_max: Annotated[int | None, under(BY_HAND, "on-chip partitions at most", min=1)] = None,
-    formulation: Annotated[
-        str | None, under(SEARCH, "form of the intra-chip problem; default: auto", metavar="auto|assignment|columns")
-    ] = None,
+    p_max: Annotated[int | None, under(BY_HAND, "", min=1)] = None,
+    formulation: Annotated[str | None, under(SEARCH, "", metavar="auto|assignment|columns")] = None,
     kernel_by_kernel: Annotated[
         bool, under(BY_HAND, "no fusion: a partition per kernel", "--kernel-by-kernel")
     ] = False,
@@ -195,21 +194,17 @@ def solve(
     time_limit: Annotated[float | None, under(SEARCH, "seconds for everything; default: 60", min=0.1)] = None,
     gap: Annotated[
         str | None,
-        under(SEARCH, "relative gap at which to stop, such as 1%; default: 0, which proves", metavar="GAP"),
+        under(SEARCH, "", metavar="GAP"),
     ] = None,
     require_proof: Annotated[
         bool, under(SEARCH, "exit status 8 where the gap stays above --gap", "--require-proof")
     ] = False,
-    seed: Annotated[int | None, under(SEARCH, "seed of the solver; default: 0", min=0)] = None,
-    solver: Annotated[
-        str | None, under(SEARCH, "of the MILPs, such as pulp:CBC; default: highs", metavar="highs|pulp:NAME")
-    ] = None,
+    seed: Annotated[int | None, under(SEARCH, "", min=0)] = None,
+    solver: Annotated[str | None, under(SEARCH, "", metavar="highs|pulp:NAME")] = None,
     dump: Annotated[Path | None, under(OUTPUT, "write the MILPs of the best plan", metavar="FILE.mps|FILE.lp")] = None,
-    top: Annotated[int | None, under(SEARCH, "best distinct mappings to keep; default: 1", metavar="K", min=1)] = None,
-    distinct: Annotated[
-        str | None, under(SEARCH, "what tells them apart; default: plan", metavar="plan|sharding")
-    ] = None,
-    sensitivity: Annotated[bool, under(SEARCH, "what 10 % more of each resource brings")] = True,
+    top: Annotated[int | None, under(SEARCH, "", metavar="K", min=1)] = None,
+    distinct: Annotated[str | None, under(SEARCH, "", metavar="plan|sharding")] = None,
+    sensitivity: Annotated[bool, under(SEARCH, "")] = True,
     output: Annotated[Path | None, under(OUTPUT, "write the result document", "-o", "--output")] = None,
     quiet: Annotated[bool, under(OUTPUT, "no progress on stderr", "-q", "--quiet")] = False,
     force: ForceFlag = False,

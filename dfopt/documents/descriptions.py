@@ -54,7 +54,7 @@ class FieldDoc:
     @property
     def summary(self) -> str:
         """The first sentence of the text."""
-        return re.split(r"(?<=[^.]\.)\s+(?=[A-Z`])", self.text, maxsplit=1)[0]
+        return re.split(r"(?<=[^.]\.)(?<!Fig\.)\s+(?=[A-Z0-9`])", self.text, maxsplit=1)[0]
 
 
 @cache

@@ -34,7 +34,7 @@ from dfopt.errors import EXIT_CODES, DfoptError
         ("graph.parameters.seq", ["Tokens of one sample", "unit      tokens"]),
         ("tp", ["Degree of tensor parallelism", "unit      chips"]),
         ("--module", ["option", "MODULE=n|outer|m|context|none", "dfopt solve"]),
-        ("--gap", ["Relative gap to the proven bound", "dfopt solve, dfopt heat", "question.options.gap"]),
+        ("--gap", ["Relative gap to the proven bound", "commands  dfopt solve", "question.options.gap"]),
         ("optimal_per_level", ["value of result.status", "No mapping is faster with the sharding that is optimal"]),
         ("overlap", ["assumptions.overlap", "default, ideal: auto; dfmodel, dfmodel-allow-empty: perfect"]),
         ("dfmodel", ["profile of assumptions", "sharding_rules", "perfect"]),
@@ -75,7 +75,7 @@ def test_every_field_and_option_is_found_by_the_path_that_a_page_gives() -> None
     paths = {path for path, *_ in _fields()}
     assert {"question.options.gap", "plan.tp", "result.status", "chip.sram.capacity"} <= paths
     for page, names in _options():
-        assert page.text.endswith(".") and names
+        assert page.text.endswith(".") and len(page.text) > 1, names
         assert all(fact in paths for key, fact in page.facts if key == "field")
 
 
@@ -84,6 +84,16 @@ def test_an_unknown_name_gets_near_ones_and_the_exit_code_of_other_commands(name
     found = call("explain", name)
     assert (found.code, found.out) == (2, "") and near in found.err
     assert call("list", "nonsense").code == found.code
+
+
+def test_the_help_of_an_option_is_the_text_of_the_field_that_it_sets() -> None:
+    out = " ".join(call("solve", "--help").out.split())
+    assert "--gap GAP Relative gap to the proven bound at which the search may stop; default: 0; such as 1% " in out
+    assert (
+        "--zero 0|1|2|3[,...]|all Levels of ZeRO that dfopt tries in training; default: all levels; such as 0,1" in out
+    )
+    assert "--tp <int range> Degree of tensor parallelism: the number of chips that share" in out
+    assert "more of each resource; default: true " in out, "the default of the option, where it has one"
 
 
 def test_json_has_the_same_pages() -> None:
