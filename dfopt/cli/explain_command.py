@@ -37,8 +37,8 @@ class Page:
 
 @app.command(context_settings={"ignore_unknown_options": True})  # options of other commands are names here
 def explain(
-    name: Annotated[
-        str, argument("NAME", "field, option, status, assumption, metric, word of a plan, exit code, term")
+    words: Annotated[
+        list[str], argument("NAME", "field, option, status, assumption, metric, word of a plan, exit code or term")
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -46,7 +46,8 @@ def explain(
     with errors():
         from dfopt.errors import PlanError, did_you_mean
 
-        pages = list(dict.fromkeys(_pages(name.strip())))
+        name = " ".join(words).strip()
+        pages = list(dict.fromkeys(_pages(name)))
         if not pages:
             remedy = did_you_mean(name, _names(), "`dfopt schema KIND` lists fields")
             raise PlanError(f"explain: found {name!r}, expected a field, an option, a status or a term ({remedy})")

@@ -43,7 +43,7 @@ class Graph(Named):
     sections : e.g. [{layers: [dense], repeat: 3}, {layers: [moe], repeat: 58}]
         Layers of the model in order, as patterns that repeat. ``repeat: N`` is short for one section of N equal layers.
         None: the kernels are the whole model.
-    word_bytes : bytes, e.g. 2
+    word_bytes : B, e.g. 2
         Size of one element of all data, in a graph without ``dtypes``.
     dtypes : e.g. {weights: fp8, kv: fp8}
         Data types of weights, activations, caches and logits. Classes that you leave out have bf16. None: all elements

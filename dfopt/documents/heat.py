@@ -22,11 +22,11 @@ class HeatAnswer(Part):
         at a lower clock. ``aware``: partitions, clocks and pauses chosen for the limits.
     mapping
         Mapping to which the figures of this answer belong.
-    step_time_s : seconds, e.g. 820.4
+    step_time_s : s, e.g. 820.4
         Step time at the clocks of the mapping, with the effective bandwidth of the DRAM.
-    interval_s : seconds, e.g. 0.05
+    interval_s : s, e.g. 0.05
         Time between two microbatches, pauses included.
-    pause_s : seconds, e.g. 0.002
+    pause_s : s, e.g. 0.002
         Idle time in each interval that keeps the chip within its limits.
     lowest_frequency : share, e.g. 0.86
         Lowest frequency of a partition, as a share of the nominal one.
@@ -40,7 +40,7 @@ class HeatAnswer(Part):
         Refresh rate of the DRAM, as a multiple of the normal rate.
     power_w : W, e.g. 252.2
         Heat of the stack of the hottest chip.
-    energy_per_step_j : joules, e.g. 21580.0
+    energy_per_step_j : J, e.g. 21580.0
         Energy of all chips for one step.
     keeps_limits : e.g. true
         Whether the answer keeps all limits of the stack.
@@ -120,9 +120,9 @@ class HeatProof(Part):
         Proof for the heat-aware mapping. ``optimal_per_level``: no choice of partitions, clocks and pauses is faster
         under this plan and sharding. ``gap_reached``: the search stopped at the requested gap. ``limit_with_solution``:
         a limit on time or rounds ended it.
-    bound_s : seconds, e.g. 0.049
+    bound_s : s, e.g. 0.049
         Proven bound: no choice of partitions and clocks has a shorter interval between microbatches.
-    interval_s : seconds, e.g. 0.05
+    interval_s : s, e.g. 0.05
         Interval between microbatches that the optimizer computed.
     gap : share, e.g. 0.02
         Relative distance of ``interval_s`` to ``bound_s``.
@@ -134,7 +134,7 @@ class HeatProof(Part):
         Number of pairs of block and operating point that the bound left for the MILP.
     rounds : rounds, e.g. 4
         Number of solves until leakage and temperatures agreed.
-    seconds : seconds, e.g. 3.5
+    seconds : s, e.g. 3.5
         Time that the optimizer took.
     note : e.g. the temperatures settled after 4 rounds
         Remark on how the optimizer ended.
@@ -162,14 +162,14 @@ class ShadowPrice(Part):
 
     Attributes
     ----------
-    lp_logic_s_per_k : seconds per kelvin, e.g. 6.9
+    lp_logic_s_per_k : s/K, e.g. 6.9
         Step time that a limit on the logic die one kelvin higher saves, by the duals of the LP relaxation.
-    lp_dram_s_per_k : seconds per kelvin, e.g. 0.4
+    lp_dram_s_per_k : s/K, e.g. 0.4
         Step time that one kelvin more on the DRAM dies saves, by the duals of the LP relaxation. It applies to their
         limit or to the threshold of their refresh.
-    lp_power_s_per_w : seconds per watt, e.g. 0.1
+    lp_power_s_per_w : s/W, e.g. 0.1
         Step time that one watt more of stack power saves, by the duals of the LP relaxation.
-    one_kelvin_more_s : seconds, e.g. 6.5
+    one_kelvin_more_s : s, e.g. 6.5
         Step time saved by one kelvin more on both temperature limits, by a new search. None: not requested, or out of
         time.
     binding : e.g. [logic]

@@ -116,7 +116,7 @@ class Kernel(Part):
     output_saved : e.g. true
         Whether the output is stored for the backward pass. True: always, even if no kernel of the graph reads it there.
         False: only while the backward pass of its layer runs. None: if a tensor leads to a backward kernel.
-    mask_bytes : bytes per element, e.g. 1.0
+    mask_bytes : B per element, e.g. 1.0
         Size of the mask that the kernel stores for each element of its output, such as the mask of a dropout. For a
         backward kernel the mask exists only while its layer runs. None: no mask.
     layer : e.g. moe

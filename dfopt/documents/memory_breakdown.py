@@ -17,22 +17,22 @@ class MemoryBreakdown(Part):
 
     Attributes
     ----------
-    weights_b : bytes, e.g. 5500000000
+    weights_b : B, e.g. 5500000000
         Memory of a chip that weights, tables and resident matrices take.
-    activations_b : bytes, e.g. 47000000000
+    activations_b : B, e.g. 47000000000
         Memory of a chip that activations take between the forward pass and the backward pass.
-    checkpoints_b : bytes, e.g. 8000000000
+    checkpoints_b : B, e.g. 8000000000
         Memory of a chip that the inputs of layers take from which all other activations are recomputed.
-    working_b : bytes, e.g. 1200000000
+    working_b : B, e.g. 1200000000
         Memory of a chip that activations of the layer at work take, while they wait between partitions, are recomputed
         or are sent.
-    activation_gradients_b : bytes, e.g. 400000000
+    activation_gradients_b : B, e.g. 400000000
         Memory of a chip that gradients of activations of the layer at work take.
-    weight_gradients_b : bytes, e.g. 11000000000
+    weight_gradients_b : B, e.g. 11000000000
         Memory of a chip that gradients of parameters take.
-    optimizer_b : bytes, e.g. 4000000000
+    optimizer_b : B, e.g. 4000000000
         Memory of a chip that the optimizer state takes, main weights included.
-    caches_b : bytes, e.g. 2700000000
+    caches_b : B, e.g. 2700000000
         Memory of a chip that KV caches and recurrent states of sequences take.
 
     Examples

@@ -23,20 +23,20 @@ class PartitionPhysics(Part):
         Number of the on-chip partition within its stage.
     frequency : share, e.g. 0.9
         Frequency of compute in the partition, as a share of the nominal one.
-    compute_s : seconds, e.g. 0.0004
+    compute_s : s, e.g. 0.0004
         Compute time at this frequency for one microbatch and one layer.
-    memory_s : seconds, e.g. 0.0003
+    memory_s : s, e.g. 0.0003
         Time of off-chip memory traffic at the effective bandwidth, for one microbatch and one layer.
-    network_s : seconds, e.g. 0.0001
+    network_s : s, e.g. 0.0001
         Time of communication for one microbatch and one layer.
-    sram_s : seconds, e.g. 0.0002
+    sram_s : s, e.g. 0.0002
         Time of on-chip memory traffic for one microbatch and one layer. None: the bandwidth of the SRAM has no limit.
-    time_s : seconds, e.g. 0.0005
+    time_s : s, e.g. 0.0005
         Time of the partition for one microbatch and one layer, after overlap.
     bound_by : e.g. memory
         Resource with the longest time in the partition. ``compute``: the compute rate. ``memory``: the off-chip memory.
         ``network``: communication. ``sram``: the on-chip memory.
-    dram_bandwidth_b_per_s : bytes per second, e.g. 12600000000000.0
+    dram_bandwidth_b_per_s : B/s, e.g. 12600000000000.0
         Effective bandwidth of the DRAM for the traffic of the partition, over all channels.
     dram_binding : e.g. activates
         Effect that limits the DRAM for most of the time of the partition. It is "none" without traffic.
@@ -44,7 +44,7 @@ class PartitionPhysics(Part):
         Mean number of bursts that one activated row delivers.
     read_share : share, e.g. 0.8
         Share of the DRAM traffic that reads.
-    energy_j : joules, e.g. 0.03
+    energy_j : J, e.g. 0.03
         Energy of the work of the partition, without power that flows all the time.
     """
 
@@ -116,7 +116,7 @@ class ChipHeat(Part):
     ----------
     stage : no unit, e.g. 0
         Number of the pipeline stage to which the chip belongs.
-    stage_time_s : seconds, e.g. 0.05
+    stage_time_s : s, e.g. 0.05
         Time of the stage for one microbatch, before it waits for the slowest stage.
     power_w : W, e.g. 252.2
         Heat of the stack of the chip, without memory outside of the stack.
@@ -146,13 +146,13 @@ class PhysicalScore(Part):
     ----------
     stack : e.g. microbump-8
         Name of the stack of dies on which the mapping is judged.
-    step_time_s : seconds, e.g. 820.4
+    step_time_s : s, e.g. 820.4
         Step time that the stack sustains within its temperature and power limits.
-    modelled_step_time_s : seconds, e.g. 762.9
+    modelled_step_time_s : s, e.g. 762.9
         Step time with the DRAM bandwidth that the system states, at any temperature.
     slowdown : no unit, e.g. 1.075
         Sustained step time divided by the modelled step time.
-    interval_s : seconds, e.g. 0.05
+    interval_s : s, e.g. 0.05
         Time between two microbatches: the time of the slowest stage.
     frequency : share, e.g. 0.93
         Share of the nominal frequency at which the whole chip keeps its limits.
@@ -162,11 +162,11 @@ class PhysicalScore(Part):
         Number of iterations until temperatures, leakage and refresh rates agreed.
     loop_gain : no unit, e.g. 0.12
         Additional leakage for each watt of leakage. At 1 or more the temperature runs away.
-    energy_per_step_j : joules, e.g. 21580.0
+    energy_per_step_j : J, e.g. 21580.0
         Energy of all chips for one step.
-    energy_per_token_j : joules, e.g. 0.004
+    energy_per_token_j : J, e.g. 0.004
         Energy of all chips for one token.
-    energy_j : joules, e.g. {flop: 9000.0, dram: 6000.0}
+    energy_j : J, e.g. {flop: 9000.0, dram: 6000.0}
         Energy of all chips for one step, by component.
     power_w : W, e.g. 252.2
         Heat of the stack of the hottest chip in the steady state.
@@ -174,7 +174,7 @@ class PhysicalScore(Part):
         Temperature of the hottest point of the logic die.
     dram_max_c : degC, e.g. 92.0
         Temperature of the hottest point of the DRAM dies. None: the memory is outside of the stack.
-    dram_bandwidth_b_per_s : bytes per second, e.g. 12600000000000.0
+    dram_bandwidth_b_per_s : B/s, e.g. 12600000000000.0
         Effective bandwidth of the DRAM over all partitions of one layer and microbatch. None: there is no traffic.
     refresh_rate : no unit, e.g. 2.0
         Refresh rate of the DRAM of the hottest chip, as a multiple of the normal rate.

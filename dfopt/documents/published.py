@@ -52,7 +52,7 @@ class Published(Part):
         Whether the published active parameters include the embedding table.
     active_without_head : e.g. true
         Whether the published active parameters leave out the matrix of the logits. None: they include it.
-    kv_bytes_per_token : bytes, e.g. 131072
+    kv_bytes_per_token : B, e.g. 131072
         Published size of the KV cache of one token over all layers, before any window drops tokens. None: not
         published.
     beside : e.g. [whisper-encoder]

@@ -38,27 +38,27 @@ class PartitionScore(Part):
         Names of the kernels that are fused in the partition.
     tiles : tiles, e.g. [40, 40, 52]
         Compute tiles of each kernel, in the order of ``kernels``.
-    compute_s : seconds, e.g. 0.0004
+    compute_s : s, e.g. 0.0004
         Compute time of the partition for one microbatch and one layer.
-    memory_s : seconds, e.g. 0.0003
+    memory_s : s, e.g. 0.0003
         Time of its off-chip memory traffic for one microbatch and one layer.
-    network_s : seconds, e.g. 0.0001
+    network_s : s, e.g. 0.0001
         Time of its communication for one microbatch and one layer, with the assumed overhead of starting a partition.
-    time_s : seconds, e.g. 0.0005
+    time_s : s, e.g. 0.0005
         Time of the partition for one microbatch and one layer, after overlap.
     bound_by : e.g. compute
         Resource with the longest time in the partition. ``compute``: the compute rate. ``memory``: the off-chip memory.
         ``network``: communication. ``sram``: the on-chip memory.
     flop : FLOP, e.g. 1200000000000.0
         Work of one chip in the partition for one microbatch and one layer.
-    dram_bytes : bytes, e.g. 400000000.0
+    dram_bytes : B, e.g. 400000000.0
         Off-chip memory traffic of one chip in the partition for one microbatch and one layer.
-    sram_bytes : bytes, e.g. 90000000.0
+    sram_bytes : B, e.g. 90000000.0
         On-chip memory of one chip that the partition occupies.
-    sram_s : seconds, e.g. 0.0002
+    sram_s : s, e.g. 0.0002
         Time of its on-chip memory traffic for one microbatch and one layer. None: the bandwidth of the SRAM has no
         limit.
-    through : bytes, e.g. {HBM: 300000000.0, DDR: 100000000.0}
+    through : B, e.g. {HBM: 300000000.0, DDR: 100000000.0}
         Part of ``dram_bytes`` that passes through each memory, by name. None: the chip has one memory.
     """
 
@@ -96,17 +96,17 @@ class StageScore(Part):
         Number of the pipeline stage.
     layers : layers, e.g. 12
         Number of layers that the stage runs.
-    layer_time_s : seconds, e.g. 0.004
+    layer_time_s : s, e.g. 0.004
         Mean time of one layer for one microbatch.
-    once_time_s : seconds, e.g. 0.001
+    once_time_s : s, e.g. 0.001
         Time of all kernels that run once, such as the embedding or the logits, for one microbatch.
-    point_to_point_s : seconds, e.g. 0.0001
+    point_to_point_s : s, e.g. 0.0001
         Time of transfers to other stages for one microbatch.
-    time_s : seconds, e.g. 0.05
+    time_s : s, e.g. 0.05
         Time of the stage for one microbatch.
-    offload_forward_s : seconds, e.g. 0.002
+    offload_forward_s : s, e.g. 0.002
         Time in which the forward pass waits for slower memories of the chip. None: the mapping uses none.
-    offload_backward_s : seconds, e.g. 0.002
+    offload_backward_s : s, e.g. 0.002
         Time in which the backward pass waits for slower memories of the chip. None: the mapping uses none.
     holds : no unit, e.g. [0, 1]
         Numbers of the mapping's stages, or kinds of layers, whose kernels this stage runs.
@@ -116,7 +116,7 @@ class StageScore(Part):
     recomputed : layers, e.g. 3
         Fewest layers that need activation recomputation for the stage to fit, where the plan chooses a number. None:
         the plan chooses none.
-    states : bytes, e.g. {dram: {weights: 5500000000.0, optimizer: 4000000000.0}}
+    states : B, e.g. {dram: {weights: 5500000000.0, optimizer: 4000000000.0}}
         Bytes that one chip stores, by memory and by state: weights, gradients, optimizer, activations, tables.
     """
 
@@ -169,19 +169,20 @@ class Score(Document):
 
     Attributes
     ----------
-    step_time_s : seconds, e.g. 5.033
+    step_time_s : s, e.g. 5.033
         Time of one step, which processes one global batch.
-    layer_time_s : seconds, e.g. 0.004
+    layer_time_s : s, e.g. 0.004
         Mean time of one layer for one microbatch in the slowest pipeline stage.
-    pipeline_fill_s : seconds, e.g. 0.3
+    pipeline_fill_s : s, e.g. 0.3
         Time of a step in which the pipeline fills and drains.
-    point_to_point_s : seconds, e.g. 0.002
-        Time of a step for transfers between pipeline stages that do not overlap with work.
-    gradient_reduction_s : seconds, e.g. 0.06
+    point_to_point_s : s, e.g. 0.002
+        Time of a step for transfers between pipeline stages, where the assumption ``point_to_point`` counts them once
+        per step. Otherwise they are a part of the time of each stage.
+    gradient_reduction_s : s, e.g. 0.06
         Time that the step waits for replicas to add up gradients and to gather weights that they shard.
-    optimizer_step_s : seconds, e.g. 0.02
+    optimizer_step_s : s, e.g. 0.02
         Time of the optimizer step after the gradient reduction. None: the assumptions give it no time.
-    gradient_link_s : seconds, e.g. 0.2
+    gradient_link_s : s, e.g. 0.2
         Time in which links carry gradients, whether the step waits or not. None: no reduction is overlapped.
     flop_per_step : FLOP, e.g. 1200000000000000000.0
         Work of all chips in one step, without activation recomputation.
@@ -193,24 +194,24 @@ class Score(Document):
     hardware_flop_utilization : share, e.g. 0.7
         HFU: FLOP of all matrix products that run, recomputation included, divided by step time x chips x peak rate.
         None: an earlier version wrote the score.
-    samples_per_s : samples per second, e.g. 48.0
+    samples_per_s : samples/s, e.g. 48.0
         Samples of the global batch divided by the step time.
-    tokens_per_s : tokens per second, e.g. 98400.0
+    tokens_per_s : tokens/s, e.g. 98400.0
         Tokens that the step processes divided by the step time.
-    produced_tokens_per_s : tokens per second, e.g. 1847.0
+    produced_tokens_per_s : tokens/s, e.g. 1847.0
         Tokens that sequences gain in serving, divided by the step time. None: the graph does not serve.
     bound_by : e.g. compute
-        Resource that bounds the largest share of the time of partitions. ``compute``: the compute rate. ``memory``: the
-        off-chip memory. ``network``: communication. ``sram``: the on-chip memory.
+        Resource that bounds the largest share of the time of the slowest stage. ``compute``: the compute rate.
+        ``memory``: the off-chip memory. ``network``: communication. ``sram``: the on-chip memory.
     compute_share : share, e.g. 0.88
-        Share of the time of partitions in which compute takes the longest.
+        Share of the time of the slowest stage in partitions that compute bounds.
     memory_share : share, e.g. 0.05
-        Share of the time of partitions in which the off-chip memory takes the longest.
+        Share of the time of the slowest stage in partitions that the off-chip memory bounds.
     network_share : share, e.g. 0.07
-        Share of the time of partitions in which communication takes the longest.
+        Share of the time of the slowest stage in partitions that communication bounds.
     sram_share : share, e.g. 0.01
-        Share of the time of partitions in which the on-chip memory takes the longest. None: the bandwidth of the SRAM
-        has no limit.
+        Share of the time of the slowest stage in partitions that the on-chip memory bounds. None: the bandwidth of the
+        SRAM has no limit.
     stages
         Times and stored bytes of each distinct pipeline stage.
     partitions
@@ -221,7 +222,7 @@ class Score(Document):
         Price of the whole system. None: a part has no price.
     power_w : W, e.g. 5600.0
         Power of the whole system. None: a part has no power.
-    energy_per_step_j : joules, e.g. 28000.0
+    energy_per_step_j : J, e.g. 28000.0
         Power of the system multiplied by the step time. None: a part has no power.
     unpriced : e.g. {price_usd: a link has no price}
         Reason why the price or the power of the system is unknown, with the known rest. None: both are known.
@@ -233,7 +234,7 @@ class Score(Document):
     link_time : e.g. {tensor_parallel_s: 0.5}
         Time in which links of the slowest stage are busy, exposed or overlapped. None: an earlier version wrote the
         score.
-    link_latency_s : seconds, e.g. 0.01
+    link_latency_s : s, e.g. 0.01
         Part of ``link_time`` that is latency, which no bandwidth shortens. None: an earlier version wrote the score.
     memory : e.g. [{weights_b: 5500000000, caches_b: 2700000000}]
         Memory of one chip of each pipeline stage, by use. None: an earlier version wrote the score.

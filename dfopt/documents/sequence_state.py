@@ -24,9 +24,9 @@ class SequenceState(Part):
     heads : heads, e.g. 8
         Number of heads that share the stored data, a divisor of ``outer`` of the kernel. Each chip stores the heads of
         its own share.
-    bytes_per_token : bytes, e.g. 2048
+    bytes_per_token : B, e.g. 2048
         Size of the data for each stored token, over all heads.
-    bytes_per_sequence : bytes, e.g. 1048576
+    bytes_per_sequence : B, e.g. 1048576
         Size of the data for each sequence that does not grow with its tokens, over all heads, such as a recurrent
         state. Each evaluation writes it, and reads it unless the sequence starts there.
     tokens : tokens, e.g. 4097

@@ -89,7 +89,7 @@ class Stack(Named):
         Package that removes the heat of the stack.
     ambient : e.g. 35 degC
         Temperature of the air or the coolant.
-    far_htc_w_per_m2k : W per m2 K, e.g. 50
+    far_htc_w_per_m2k : W/(m2 K), e.g. 50
         Heat transfer coefficient of the face far from the sink, through bumps and board.
     dram
         DRAM of the chip: channels, timings, refresh, buffers and energies.

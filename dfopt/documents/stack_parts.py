@@ -81,7 +81,7 @@ class Leakage(Part):
         Leakage power of the die at the temperature ``at`` and nominal voltage.
     at : e.g. 85 degC
         Temperature at which the die has this leakage power.
-    beta_per_k : 1 per kelvin, e.g. 0.015
+    beta_per_k : 1/K, e.g. 0.015
         Exponent by which leakage grows with temperature. At 0 it does not depend on temperature.
     """
 
@@ -103,9 +103,9 @@ class Bond(Part):
         hybrid bonding. ``adhesive``: glue. ``tim``: thermal interface material.
     thickness : e.g. 20 um
         Thickness of the joint between the dies.
-    conductivity : W per m K, e.g. 1.5
+    conductivity : W/(m K), e.g. 1.5
         Thermal conductivity of bond and fill together.
-    heat_capacity : J per m3 K, e.g. 2200000.0
+    heat_capacity : J/(m3 K), e.g. 2200000.0
         Heat capacity of the joint per volume.
     pitch : e.g. 40 um
         Distance between neighboring vertical connections. None: unknown, so dfopt does not count connections.
@@ -137,9 +137,9 @@ class Die(Part):
         Number of equal dies on top of each other.
     thickness : e.g. 50 um
         Thickness of one die of this kind.
-    conductivity : W per m K, e.g. 120.0
+    conductivity : W/(m K), e.g. 120.0
         Thermal conductivity of the die; silicon has about 120.
-    heat_capacity : J per m3 K, e.g. 1750000.0
+    heat_capacity : J/(m3 K), e.g. 1750000.0
         Heat capacity of the die per volume.
     source_thickness : e.g. 5 um
         Thickness of the layer at the far face that produces the heat. None: the whole die does.
@@ -203,9 +203,9 @@ class Plate(Part):
         Length of each side of the square plate.
     thickness : e.g. 1 mm
         Thickness of the plate of the package.
-    conductivity : W per m K, e.g. 400.0
+    conductivity : W/(m K), e.g. 400.0
         Thermal conductivity of the plate; copper has about 400.
-    heat_capacity : J per m3 K, e.g. 3550000.0
+    heat_capacity : J/(m3 K), e.g. 3550000.0
         Heat capacity of the plate per volume.
     """
 
@@ -223,13 +223,13 @@ class HtcPackage(Part):
     mode : e.g. htc
         Model of how the package removes heat: htc, hotspot or plates. ``htc`` is a cold plate with a heat transfer
         coefficient; the other two have a heat spreader and a heat sink.
-    htc_w_per_m2k : W per m2 K, e.g. 20000
+    htc_w_per_m2k : W/(m2 K), e.g. 20000
         Heat transfer coefficient between the stack, or its lid, and the coolant.
     plate_thickness : e.g. 1 mm
         Thickness of a lid of the size of the die. None: no lid.
-    plate_conductivity : W per m K, e.g. 400.0
+    plate_conductivity : W/(m K), e.g. 400.0
         Thermal conductivity of the lid.
-    plate_heat_capacity : J per m3 K, e.g. 3550000.0
+    plate_heat_capacity : J/(m3 K), e.g. 3550000.0
         Heat capacity of the lid per volume.
     """
 
@@ -251,9 +251,9 @@ class SinkPackage(Part):
     mode : e.g. hotspot
         Model of how the package removes heat: htc, hotspot or plates. ``hotspot``: plates outside of the die are lumped
         into a few nodes, as in HotSpot. ``plates``: both plates are meshed. The model htc is a cold plate.
-    r_convec_k_per_w : kelvin per watt, e.g. 0.1
+    r_convec_k_per_w : K/W, e.g. 0.1
         Thermal resistance from the whole heat sink to the ambient.
-    c_convec_j_per_k : joules per kelvin, e.g. 140.4
+    c_convec_j_per_k : J/K, e.g. 140.4
         Heat capacity of the moving air or water, which matters for transients only.
     spreader : e.g. {side: 30 mm, thickness: 1 mm}
         Heat spreader between the stack and the heat sink.

@@ -67,9 +67,9 @@ class CoreUnit(Part):
     ----------
     area_mm2 : mm2, e.g. 0.25
         Area of one unit of compute.
-    flop_per_cycle : FLOP per cycle, e.g. 1024
+    flop_per_cycle : FLOP/cycle, e.g. 1024
         Operations that one unit performs in a cycle, in its usual data type.
-    flop_per_cycle_by_type : FLOP per cycle, e.g. {fp8: 2048}
+    flop_per_cycle_by_type : FLOP/cycle, e.g. {fp8: 2048}
         Operations that one unit performs in a cycle in other data types. None: other types have no rate of their own.
     power : e.g. 200 mW
         Dynamic power of one unit at nominal voltage and frequency.
@@ -103,11 +103,11 @@ class SramLevel(Part):
     ----------
     name : e.g. L2
         Name of this level, to which shares and templates refer.
-    bit_area_mm2 : mm2 per bit, e.g. 0.00000005
+    bit_area_mm2 : mm2/bit, e.g. 0.00000005
         Area of one bit of the level.
     energy : e.g. 0.1 pJ/bit
         Energy of one byte that is read or written.
-    static_w_per_bit : W per bit, e.g. 0.000000001
+    static_w_per_bit : W/bit, e.g. 0.000000001
         Leakage power of one bit of the level.
     bank : e.g. 64 kB
         Capacity of one bank of the level.
@@ -148,7 +148,7 @@ class DramStacks(Part):
         Area of the controller of one DRAM stack on the chip.
     links_per_stack : links, e.g. 1024
         Number of data links of one DRAM stack.
-    links_per_mm : links per mm, e.g. 150
+    links_per_mm : links/mm, e.g. 150
         Number of links that fit on one mm of the edge of the chip.
     frequency : e.g. 6.4 GHz
         Bits per second of one link at nominal voltage.
@@ -158,11 +158,11 @@ class DramStacks(Part):
         Energy of one byte that passes the links to the DRAM.
     energy_range : J/B, e.g. [3 pJ/bit, 4 pJ/bit]
         Least and most energy that sources give for one byte. None: the sources agree.
-    static_w_per_bit : W per bit, e.g. 0.00000000001
+    static_w_per_bit : W/bit, e.g. 0.00000000001
         Power of one bit of the DRAM that flows all the time.
     utilization : e.g. 0.9
         Share of the DRAM bandwidth that is sustained.
-    usd_per_gb : USD per GB, e.g. 12
+    usd_per_gb : USD/GB, e.g. 12
         Price of the DRAM per GB (1e9 B) of its capacity. None: unknown.
     on_die : e.g. true
         Whether the DRAM dies are bonded onto the logic die. None: they stand next to it.
@@ -199,7 +199,7 @@ class ChipLinks(Part):
     ----------
     area_mm2 : mm2, e.g. 0.02
         Area of one link on the chip.
-    links_per_mm : links per mm, e.g. 100
+    links_per_mm : links/mm, e.g. 100
         Number of links that fit on one mm of the edge of the chip.
     frequency : e.g. 32 GHz
         Bits per second of one link at nominal voltage.

@@ -29,7 +29,7 @@ class Wafer(Part):
         Width of the ring at the rim that holds no dies.
     scribe : e.g. 0.2 mm
         Width of the lane between dies that the saw removes.
-    defects_per_cm2 : defects per cm2, e.g. 0.09
+    defects_per_cm2 : defects/cm2, e.g. 0.09
         Density of defects on the wafer.
     clustering : no unit, e.g. 10
         Clustering parameter of the negative binomial yield. Very large values give the yield of Poisson.
@@ -71,13 +71,13 @@ class Packaging(Part):
 
     Attributes
     ----------
-    usd_per_mm2 : USD per mm2, e.g. 0.005
+    usd_per_mm2 : USD/mm2, e.g. 0.005
         Price of the package substrate per area, for a package with one die.
     area_factor : no unit, e.g. 4
         Area of the substrate divided by the area of the dies, or of the interposer if the package has one.
-    bump_usd_per_mm2 : USD per mm2, e.g. 0.005
+    bump_usd_per_mm2 : USD/mm2, e.g. 0.005
         Price of the bumps of a die per area of the die.
-    ball_usd_per_mm2 : USD per mm2, e.g. 0.005
+    ball_usd_per_mm2 : USD/mm2, e.g. 0.005
         Price of the bumps of the interposer per area of the interposer.
     layers : mm2 and no unit, e.g. [[900, 1.5], [1800, 2]]
         Price factors of substrates that carry several dies without an interposer. Each pair gives an area in mm2 and

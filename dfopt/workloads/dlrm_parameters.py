@@ -89,7 +89,7 @@ class DlrmParameters(Part):
         Samples that one replica processes at a time.
     batch : samples, e.g. 65536
         Samples of one step, over all data-parallel replicas. None: one microbatch.
-    word_bytes : bytes, e.g. 2
+    word_bytes : B, e.g. 2
         Size of one element of all data.
 
     Examples

@@ -47,7 +47,7 @@ class FftParameters(Part):
         Number of exchanges of data between chips. With 2 and 3, result and input are also in natural order.
     encoding : e.g. exact
         Kernels of the graph. ``exact``: those of the algorithm itself. ``dfmodel``: the kernels of DFModel's program.
-    word_bytes : bytes, e.g. 8
+    word_bytes : B, e.g. 8
         Size of one complex number.
 
     Examples

@@ -66,7 +66,7 @@ class HplParameters(Part):
         Number of first steps to which the graph is limited, with ``encoding: dfmodel``. None: all steps.
     encoding : e.g. exact
         Kernels of the graph. ``exact``: those of the algorithm itself. ``dfmodel``: the kernels of DFModel's program.
-    word_bytes : bytes, e.g. 8
+    word_bytes : B, e.g. 8
         Size of one element of the matrix.
 
     Examples

@@ -70,7 +70,7 @@ class LstmParameters(Part):
     products : e.g. all_tokens
         Way to compute products that do not depend on the previous token. ``all_tokens``: for all tokens of a sample at
         once. ``each_token``: token by token, which reads the matrices every time.
-    word_bytes : bytes, e.g. 2
+    word_bytes : B, e.g. 2
         Size of one element of all data.
 
     Examples

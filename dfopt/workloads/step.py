@@ -32,7 +32,7 @@ class StepParameters(Part):
         Samples of one step, over all data-parallel replicas. None: one microbatch.
     mode : e.g. training
         Passes that the graph contains. ``forward``: only the forward pass. ``training``: a whole training step.
-    word_bytes : bytes, e.g. 2
+    word_bytes : B, e.g. 2
         Size of one element of all data, in a graph without ``dtypes``.
     dtypes : e.g. {weights: fp8, kv: fp8}
         Data types of weights, activations, caches and logits. Classes that you leave out have bf16. None: all elements

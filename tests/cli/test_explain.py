@@ -29,7 +29,7 @@ from dfopt.errors import EXIT_CODES, DfoptError
             ],
         ),
         ("system.chip.sram.capacity", ["chip.sram.capacity", "unit      B", "required"]),
-        ("gap", ["question.options.gap", "Relative gap", "default   0", "example   1%", "see also  --gap"]),
+        ("options.gap", ["question.options.gap", "Relative gap", "default   0", "example   1%", "see also  --gap"]),
         ("time-limit", ["question.options.time_limit", "unit      s", "60 s"]),
         ("graph.parameters.seq", ["Tokens of one sample", "unit      tokens"]),
         ("tp", ["Degree of tensor parallelism", "unit      chips"]),
@@ -105,7 +105,7 @@ def test_terms_of_the_glossary_are_explained(tmp_path: Path) -> None:
     glossary = Path(dfopt.__file__).parent / "guide" / "glossary.md"
     if not glossary.is_file():
         pytest.skip("this version has no guide")
-    assert "term" in call("explain", "microbatch").out
+    assert "term" in call("explain", "activation", "recomputation").out
 
 
 def test_names_hold_statuses_fields_and_options() -> None:

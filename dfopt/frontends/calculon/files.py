@@ -143,7 +143,7 @@ class NetworkFile(Part):
         Share of the bandwidth that messages sustain.
     size : processors, e.g. 8
         Number of processors that the network connects.
-    latency : seconds, e.g. 0.00002
+    latency : s, e.g. 0.00002
         Latency of one call of a collective.
     ops
         Factors and offsets of the data of each kind of communication.
