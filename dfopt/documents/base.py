@@ -324,7 +324,8 @@ def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str]:
     """The keys that the mapping at a path may have, and what they mean in a sentence."""
     from dfopt.documents.descriptions import fields_of
 
-    return {field.name: field.summary.rstrip(".") for model in _models_at(cls, steps) for field in fields_of(model)}
+    listed = (field for model in _models_at(cls, steps) for field in fields_of(model))
+    return {field.name: field.summary.rstrip(".").replace("``", "") for field in listed}
 
 
 def _renamed(cls: type[BaseModel], steps: Sequence[str | int], key: str) -> str:

@@ -273,7 +273,7 @@ def _assumptions(result: Result) -> Section:
         else:
             changed += 1
             how = mark("of the profile" if own is not None and value == named.get(name) else "changed", "open")
-        rows.append([name, _shown(value), how, _shown(usual), field.text])
+        rows.append([name, _shown(value), how, _shown(usual), field.text.replace("``", "")])
     said = (
         f"Profile {result.assumptions.profile}. {changed} of {len(rows)} fields are not those of the default profile."
     )
