@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from dfopt.judge import evaluate
 from dfopt.library import asked_in
 from dfopt.machines.calibrations import usual
 from dfopt.search import Answer
-from dfopt.show.physical import ranking_report, with_physics
-from dfopt.show.tables import result_report
+from dfopt.show.details import answer_report
+from dfopt.show.physical import ranking_report
 
 
 def asked_of(graph: str | None, system: str | None, like: Path | None) -> Question:
@@ -56,10 +57,10 @@ def other_score(answer: Answer) -> Score | None:
         return None
 
 
-def answer_report(answer: Answer) -> Any:
-    """What a solve prints: the result, its physics, and the mappings that were kept beside it."""
+def report_of(answer: Answer, detail: Sequence[str]) -> Any:
+    """What a solve prints: the result, sections of it, and the mappings that were kept beside it."""
     result = answer.result
-    report = with_physics(result_report(result, other_score(answer)), result.score)
+    report = answer_report(result, other_score(answer), detail)
     if not result.alternatives:
         return report
     ranked = judged_mappings("", result, result.assumptions, result.system.stack)

@@ -114,6 +114,14 @@ WORKLOAD = "Workload and model"
 GraphArg = Annotated[str, argument("GRAPH", "zoo name or file")]
 SystemArg = Annotated[str, argument("SYSTEM", "zoo name or file, also of a design")]
 JsonFlag = Annotated[bool, option("print JSON to stdout, nothing else", "--json")]
+DetailOpt = Annotated[
+    str | None,
+    option(
+        "sections of the answer to print in full, such as kernels,time",
+        "--detail",
+        metavar="plan|kernels|time|memory|decisions|proof|sensitivity|heat|all",
+    ),
+]
 ParamOpt = Annotated[
     list[str] | None, under(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE")
 ]
@@ -191,6 +199,18 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
     except BrokenPipeError:  # the reader of our output went away, such as `| head`
         sys.stderr.close()
         raise typer.Exit(0) from None
+
+
+def detail_of(words: str | None) -> tuple[str, ...]:
+    """Sections of an answer that ``--detail`` names."""
+    from dfopt.errors import PlanError, did_you_mean
+    from dfopt.show.details import DETAILS
+
+    names = tuple(filter(None, (word.strip() for word in (words or "").split(","))))
+    for name in names:
+        if name not in DETAILS:
+            raise PlanError(f"--detail: found {name!r} ({did_you_mean(name, DETAILS, ', '.join(DETAILS))})")
+    return names
 
 
 def emit(as_json: bool, data: Document | Callable[[], Any], report: Callable[[], Any], plain_width: int = 140) -> None:

@@ -10,7 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import JsonFlag, ParamOpt, TimeLimitOpt, app, argument, echo, emit, errors, importer, option
+from dfopt.cli.common import (
+    DetailOpt,
+    JsonFlag,
+    ParamOpt,
+    TimeLimitOpt,
+    app,
+    argument,
+    detail_of,
+    echo,
+    emit,
+    errors,
+    importer,
+    option,
+)
 from dfopt.cli.outputs import ForceFlag, check_folder, check_output
 from dfopt.interrupts import seconds_left
 
@@ -47,17 +60,20 @@ def list_zoo(
 def show(
     target: Annotated[str, argument("FILE|NAME", "a zoo name, or a document of any kind")],
     param: ParamOpt = None,
+    detail: DetailOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show a graph, system, stack, result or any other document; `stacks/hbm3` names the shelf of the zoo too."""
     with errors():
+        from dfopt.documents.result import Result
         from dfopt.library import load_sized
         from dfopt.physics.ops import flop
         from dfopt.show.describe import report
 
         document, figures = load_sized(target, arguments.values(param, "--param"))
         work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
-        emit(as_json, document, lambda: report(document, work, figures))
+        brief = isinstance(document, Result) and not detail
+        emit(as_json, document, lambda: report(document, work, figures, detail_of(detail)), 80 if brief else 140)
 
 
 @app.command()

@@ -123,4 +123,4 @@ def _judged(
 ) -> Ranked:
     score = evaluate(mapping, graph, system, assumptions, stack, throttle=throttle)
     what = f"{mapping.graph} on {mapping.system}, {mapping.plan.label}{more}"
-    return Ranked(name, what, Judged(graph, system, assumptions, mapping.plan, score))
+    return Ranked(name, what, Judged(graph, system, assumptions, mapping, score))

@@ -11,6 +11,7 @@ from dfopt import __version__, arguments
 from dfopt.cli.common import (
     WORKLOAD,
     AssumeOpt,
+    DetailOpt,
     GradientOverlapOpt,
     Grouped,
     JsonFlag,
@@ -24,6 +25,7 @@ from dfopt.cli.common import (
     TimeLimitOpt,
     app,
     argument,
+    detail_of,
     echo,
     emit,
     errors,
@@ -206,6 +208,7 @@ def solve(
     distinct: Annotated[str | None, under(SEARCH, "", metavar="plan|sharding")] = None,
     sensitivity: Annotated[bool, under(SEARCH, "")] = True,
     output: Annotated[Path | None, under(OUTPUT, "write the result document", "-o", "--output")] = None,
+    detail: DetailOpt = None,
     quiet: Annotated[bool, under(OUTPUT, "no progress on stderr", "-q", "--quiet")] = False,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -213,13 +216,14 @@ def solve(
 ) -> None:
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
     with shielded(final=True), errors(" before the first mapping was found"):
-        from dfopt.cli.asking import answer_report, asked_of
+        from dfopt.cli.asking import asked_of, report_of
         from dfopt.documents.mapping import Pins
         from dfopt.errors import Infeasible
         from dfopt.search import answer
         from dfopt.show.progress import ProgressLine
         from dfopt.show.refusals import brief
 
+        sections = detail_of(detail)
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"), parts=True)
         if kernel_by_kernel and (pin or p_max is not None):
@@ -282,7 +286,7 @@ def solve(
         try:
             _write(result, output, dump)
         finally:  # the answer is told, whatever becomes of the files
-            emit(as_json, result, lambda: answer_report(found))
+            emit(as_json, result, lambda: report_of(found, sections), 140 if sections else 80)
         near = result.gap <= result.request.gap * (1 + 1e-9) and not result.status.endswith("_with_solution")
         end_by([result.score], near or not require_proof)
 
@@ -297,7 +301,7 @@ def score(
         ),
     ],
     stack: StackOpt = None,
-    top: Annotated[int, option("hottest tiles to list", metavar="N", min=0)] = 5,
+    tiles: Annotated[int, option("hottest tiles that --detail heat lists", metavar="N", min=0)] = 5,
     throttle: Annotated[
         bool, option("lower the clock of a stack that gets too hot", "--throttle/--no-throttle")
     ] = True,
@@ -309,21 +313,20 @@ def score(
     ] = None,
     set_: SetOpt = None,
     time_limit: TimeLimitOpt = 60.0,
+    detail: DetailOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Judge a mapping: recompute every figure of it; on a stack of dies also its heat, energy and real memory.
-
-    Exit status 7 if the stack breaks a limit.
-    """
+    """Judge a mapping; on a stack of dies also its heat, energy and real memory: exit status 7 if a limit breaks."""
     with errors(time_limit=time_limit):
         from dfopt.cli.judging import judged
-        from dfopt.show.physical import ranking_report, with_physics
-        from dfopt.show.tables import score_report
+        from dfopt.show.details import answer_report
+        from dfopt.show.physical import ranking_report
 
+        sections = detail_of(detail)
         ranked = judged(documents, stack, throttle, batch, param, assume, set_)
         if len(ranked) == 1:
-            one = ranked[0].score
-            emit(as_json, one, lambda: with_physics(score_report(one, ranked[0].answer), one, top))
+            [only] = (each.answer for each in ranked)
+            emit(as_json, only.score, lambda: answer_report(only, None, sections, tiles), 140 if sections else 80)
         else:
             rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]
             emit(as_json, lambda: rows, lambda: ranking_report(ranked))

@@ -116,6 +116,9 @@ class Result(Sealed):
     plan: Plan
     seconds: float
     proof: str
+    fixed: tuple[str, ...] | None = Field(
+        default=None, description="restrictions of the space: what was asked for, and what is searched only on request"
+    )
     mapping: Mapping
     score: Score
     heat: HeatProof | None = None

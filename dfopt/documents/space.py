@@ -41,8 +41,12 @@ class Space(Part):
         parts = [f"{self.plans:,} plan{'' if self.plans == 1 else 's'}"]
         parts += [_counted(log10, name) for name, log10 in counts.items() if log10 or name != "stage"]
         parts += [f"{self.tile_counts} tile sizes"] if self.tile_counts > 1 else []
-        least = "" if self.exact else "at least "
-        return f"{' x '.join(parts)}: {least}{_counted(self.log10_total, 'mapping')}"
+        return f"{' x '.join(parts)}: {self.total}"
+
+    @property
+    def total(self) -> str:
+        """All mappings, counted."""
+        return ("" if self.exact else "at least ") + _counted(self.log10_total, "mapping")
 
 
 def _counted(log10: float, name: str) -> str:

@@ -116,6 +116,11 @@ def standing(
     return figures, status, words * (request.top > 1)
 
 
+def fixed_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions, request: Request) -> tuple[str, ...]:
+    """Restrictions of the space: what a request fixes, graphs that are drawn one way, what nobody asked to search."""
+    return (*request.fixed, *drawn(graphs), *not_asked_for(graphs[0], system, assumptions, request))
+
+
 def proof_of(
     graphs: Sequence[Graph],
     system: System,
@@ -182,8 +187,7 @@ def proof_of(
     others = f"a shared dim but {', '.join(placed)}" if placed else "a shared dim"
     if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):
         alike += f", and in {others} tensor before pipeline before data parallelism"
-    unasked = not_asked_for(graphs[0], system, assumptions, request)
-    fixed = ", ".join((*request.fixed, *drawn(graphs), *unasked, alike))
+    fixed = ", ".join((*fixed_of(graphs, system, assumptions, request), alike))
     return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
 
 
@@ -219,7 +223,7 @@ def assemble(
         score=best.score, p_max=best.p_max, proof=proof + next_best, seconds=time.perf_counter() - began,
         alternatives=tuple(others) or None, plans=tuple(records), apart=apart or None, space=space,
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
-        graph=graph, variants=variants, system=system,
+        graph=graph, variants=variants, system=system, fixed=fixed_of((graph, *variants), system, assumptions, asked),
         provenance=Provenance(
             dfopt=__version__, highs=solver_version(), solver=asked.solver, python=platform.python_version(),
             graph_digest=graph.digest(), system_digest=system.digest(), assumptions_digest=assumptions.digest(),

@@ -20,7 +20,7 @@ from dfopt.documents.result import OF_EARLIER, Result
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
-from dfopt.search.assembling import matrices, proof_of, standing
+from dfopt.search.assembling import fixed_of, matrices, proof_of, standing
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.kept import Kept
@@ -153,6 +153,8 @@ def _figures(result: Result, score: Score, value: float) -> Iterator[str]:
         yield f"$.status: the file says {result.status}, its plans say {status}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
     sentence = proof_of(graphs, result.system, result.plans, unlisted, chosen, result.p_max, result.gap, result.request)
+    if result.fixed not in (None, fixed := fixed_of(graphs, result.system, chosen, result.request)):
+        yield f"$.fixed: the file says {result.fixed!r}, its request says {fixed!r}"
     sentence += next_best + ("" if result.heat is None else f"; {result.heat.note}")
     if result.proof != sentence and not result.proof.startswith(OF_EARLIER):
         yield f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}"

@@ -13,9 +13,9 @@ from dfopt.show.omissions import Answer, has_experts
 from dfopt.show.parts import percent
 from dfopt.units import format as show_unit
 
-__all__ = ["asked_facts", "batch_words"]
+__all__ = ["PHASES", "asked_facts", "batch_words", "short_types"]
 
-_PHASES: Final = {"forward": "forward pass", "verify": "verification of drafts"}
+PHASES: Final = {"forward": "forward pass", "verify": "verification of drafts"}
 
 
 def batch_words(graph: Graph) -> str:
@@ -30,7 +30,8 @@ def batch_words(graph: Graph) -> str:
     segments, turns = segments_of(graph), graph.batch // graph.microbatch
     if not segments:
         each = tokens_of(graph).processed / graph.microbatch
-        return f"{graph.batch:,} sequences x {each:,.10g} tokens" if graph.tokens else f"{graph.batch:,} samples"
+        plural = "s" * (graph.batch > 1)
+        return f"{graph.batch:,} " + (f"sequence{plural} x {each:,.10g} tokens" if graph.tokens else f"sample{plural}")
     several = len(segments) > 1
     parts = [
         f"{(count if several else turns * count):,} sequence{'' if several and count == 1 else 's'} x {new:,} token"
@@ -44,8 +45,17 @@ def _types(graph: Graph) -> str:
     """The types of weights and activations, or the bits of an element where none are stated."""
     if graph.dtypes is None:
         return f"{8 * graph.word_bytes} bits"
-    experts = f"{graph.dtypes.of('experts')} experts, " if has_experts(graph) else ""
+    experts = f"{graph.dtypes.of('experts')} experts, " if has_experts(graph) and graph.dtypes.experts else ""
     return f"{experts}{graph.dtypes.of('weights')} weights, {graph.dtypes.of('activations')} activations"
+
+
+def short_types(graph: Graph) -> str:
+    """The types of a graph, once where weights and activations have the same."""
+    if graph.dtypes is None:
+        return f"{8 * graph.word_bytes} bits"
+    types = {graph.dtypes.of("weights"), graph.dtypes.of("activations")}
+    types |= {graph.dtypes.of("experts")} if has_experts(graph) else set()
+    return next(iter(types)) if len(types) == 1 else _types(graph)
 
 
 def asked_facts(answer: Answer, other: Score | None = None) -> list[tuple[str, str]]:
@@ -62,7 +72,7 @@ def asked_facts(answer: Answer, other: Score | None = None) -> list[tuple[str, s
         share = percent(other.step_time_s / answer.score.step_time_s)
         of = "without losses" if kind == "measured" else "with measured losses"
         efficiency += f"; {show_unit(other.step_time_s, 'time')} {of}, {share} of it"
-    phase = _PHASES.get(phase_of(graph), phase_of(graph))
+    phase = PHASES.get(phase_of(graph), phase_of(graph))
     return [
         ("question", f"{graph.name}: {phase}, {batch_words(graph)}, {_types(graph)}"),
         ("system", f"{system.chips:,} x {system.chip.name} ({system.name})"),

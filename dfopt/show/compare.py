@@ -28,6 +28,8 @@ from dfopt.units import number
 __all__ = ["compare_page", "compare_report", "pace_words"]
 
 Rows = list[tuple[str, ...]]
+_DOCUMENTS: Final = ("graph", "system", "assumptions")
+_FIRST: Final = 3  # differences that the first line names
 _MOST: Final = 12  # fields of a document that are listed one by one
 _NOT_ASKED: Final = (  # prose; what is drawn, and what a search may choose
     "schema", "description", "source", "kernels", "tensors", "carried", "microbatch", "tokens", "variant", "recomputed",
@@ -104,11 +106,51 @@ def _questions(results: Sequence[Result]) -> Rows:
     """What differs in what was asked: in words, then field by field."""
     stacks = ({"stack": "none" if one.system.stack is None else one.system.stack.name} for one in results)
     rows = _unlike([dict(asked_facts(one)) | stack for one, stack in zip(results, stacks, strict=True)])
-    for name in ("graph", "system", "assumptions"):
-        rows += _unlike([_fields(getattr(one, name).to_data(), name) for one in results])
+    rows += _document_rows(results)
     rows += _unlike([_fields(one.request.said(), "asked") for one in results])
     drawn = [{"kernels": f"{len(one.graph.kernels)} in graph {one.graph.digest()}"} for one in results]
     return rows if len({(one.graph.microbatch, one.graph.variant) for one in results}) > 1 else rows + _unlike(drawn)
+
+
+def _document_rows(results: Sequence[Result]) -> Rows:
+    """What differs in the documents of the questions, field by field."""
+    return [
+        row for name in _DOCUMENTS for row in _unlike([_fields(getattr(one, name).to_data(), name) for one in results])
+    ]
+
+
+def difference(results: Sequence[Result]) -> str:
+    """What differs between results, in a line: of the question, else of the documents, else of the mapping."""
+    asked = [_said(one) for one in results]
+    rows = _unlike(asked) if all(asked) else []
+    if not rows and len({tuple(getattr(one, name).digest() for name in _DOCUMENTS) for one in results}) > 1:
+        rows = _document_rows(results)
+    if rows:
+        first = "; ".join(f"{name}: {_against(values)}" for name, *values in rows[:_FIRST])
+        return f"different {first}" + (f"; and {len(rows) - _FIRST} more" if len(rows) > _FIRST else "")
+    if len({one.mapping.digest() for one in results}) > 1:
+        return "the same question, different mappings"
+    return "the same question, the same mapping"
+
+
+def _against(values: Sequence[str]) -> str:
+    """Values of several results; what a question does not name is not given."""
+    return " against ".join("not given" if value == "-" else value for value in values)
+
+
+def _said(result: Result) -> dict[str, str]:
+    """What a question says, by the names of its options and parameters; nothing where it is not in the result."""
+    if result.question is None:
+        return {}
+    data = result.question.to_data()
+    groups = [data.pop(name, {}) for name in ("parameters", "set", "options")]
+    data.pop("schema", None)
+    return {name: _plainly(value) for group in (data, *groups) for name, value in group.items()}
+
+
+def _plainly(value: Any) -> str:
+    """A value of a question without brackets and quotes."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _mappings(results: Sequence[Result]) -> Rows:
@@ -143,13 +185,15 @@ def _tables(names: Sequence[str], results: Sequence[Result]) -> list[Grid]:
 
 def compare_report(names: Sequence[str], results: Sequence[Result]) -> RenderableType:
     """Results side by side for the terminal; `PlanError` for fewer than two, or the same twice."""
-    parts = (part for grid in _tables(names, results) for part in (grid if grid.rows else grid.title, ""))
-    return Group(*parts)
+    tables = _tables(names, results)
+    parts = (part for grid in tables for part in (grid if grid.rows else grid.title, ""))
+    return Group(difference(results), "", *parts)
 
 
 def compare_page(names: Sequence[str], results: Sequence[Result], version: str) -> str:
     """Results side by side as one HTML file; raises as `compare_report` does."""
     grids = _tables(names, results)
-    parts = [table(one.title, one.names, one.rows) if one.rows else paragraph(one.title) for one in grids]
+    parts = [paragraph(difference(results))]
+    parts += [table(one.title, one.names, one.rows) if one.rows else paragraph(one.title) for one in grids]
     head = Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>")
     return assemble("dfopt comparison", head, [Section("results", "Side by side", parts)], version)

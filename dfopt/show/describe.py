@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 
 from dfopt.documents.base import Document
@@ -13,18 +15,21 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import System
+from dfopt.show.details import answer_report
 from dfopt.show.exploration import exploration_report
 from dfopt.show.inputs import graph_report, system_report
 from dfopt.show.physical import with_physics
 from dfopt.show.stacks import stack_report
-from dfopt.show.tables import result_report, score_report
+from dfopt.show.tables import score_report
 
 
-def report(document: Document, flop: list[float] | None = None, figures: tuple[Figure, ...] = ()) -> RenderableType:
+def report(
+    document: Document, flop: list[float] | None = None, figures: tuple[Figure, ...] = (), detail: Sequence[str] = ()
+) -> RenderableType:
     """A table for documents that have one, the document itself for the others.
 
     ``flop`` per kernel and the ``figures`` of its model belong to a graph; the caller computes them, because this room
-    computes nothing.
+    computes nothing. ``detail``: sections of a result, see `dfopt.show.details.DETAILS`.
     """
     if isinstance(document, Graph):
         return graph_report(document, flop or [0.0] * len(document.kernels), figures)
@@ -34,7 +39,7 @@ def report(document: Document, flop: list[float] | None = None, figures: tuple[F
     if isinstance(document, Stack):
         return stack_report(document)
     if isinstance(document, Result):
-        return with_physics(result_report(document), document.score)
+        return answer_report(document, detail=detail)
     if isinstance(document, Exploration):
         return exploration_report(document)
     if isinstance(document, Score):

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import FORMATS, Peaks
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
@@ -20,7 +21,7 @@ from dfopt.physics.pipeline import resolve
 from dfopt.show.parts import percent
 from dfopt.units import format as show_unit
 
-__all__ = ["OMISSIONS", "Judged", "has_experts", "left_out"]
+__all__ = ["OMISSIONS", "Judged", "has_experts", "left_out", "omissions"]
 
 
 class Judged(NamedTuple):
@@ -29,8 +30,13 @@ class Judged(NamedTuple):
     graph: Graph
     system: System
     assumptions: Assumptions
-    plan: Plan
+    mapping: Mapping
     score: Score
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the mapping."""
+        return self.mapping.plan
 
 
 Answer = Result | Judged
@@ -101,7 +107,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
         lambda one: has_experts(one.graph),
         "order of tokens by experts on a chip (0.8 to 1.9 times as long as their products where it was measured)",
     ),
-    (lambda one: tokens_of(one.graph).produced is not None, "sampling of tokens, and what a host does between steps"),
+    (lambda one: tokens_of(one.graph).produced is not None, "token sampling and host work between steps"),
     (lambda one: _is_mixed(one.graph), "sequences of a sample dealt out among copies (ask for more samples of fewer)"),
     (lambda one: len(one.system.chip.tiers) > 1, "memories that move data at the same time"),
     (
@@ -112,7 +118,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
         ),
         "gradients reduced during the backward pass (at most {reduced} of the step)",
     ),
-    (lambda one: _loss_held(one) > 0, "a loss in fp32, {loss} (--param loss_held=12B)"),
+    (lambda one: _loss_held(one) > 0, "a loss in fp32 ({loss}: --param loss_held=12B)"),
     # peaks are stated for types, and a graph that states none has words of two bytes in the whole zoo
     (lambda one: one.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
     (lambda one: _has_other_types(one), "peaks by type ({peak} is taken for all)"),
@@ -120,9 +126,14 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
 """When something is left out of the answer, and what it is."""
 
 
-def left_out(answer: Answer) -> str:
-    """What the model leaves out of an answer, on one line; empty if nothing that is known."""
+def omissions(answer: Answer) -> list[str]:
+    """What the model leaves out of an answer, each with its size in brackets where that is known."""
     words = {"word": answer.graph.word_bytes, "peak": show_unit(answer.system.chip.peak_flops, "flop_rate")}
     words["reduced"] = percent(answer.score.gradient_reduction_s / answer.score.step_time_s)
     words["loss"] = show_unit(_loss_held(answer), "bytes")
-    return ", ".join(what.format(**words) for applies, what in OMISSIONS if applies(answer))
+    return [what.format(**words) for applies, what in OMISSIONS if applies(answer)]
+
+
+def left_out(answer: Answer) -> str:
+    """What the model leaves out of an answer, on one line; empty if nothing that is known."""
+    return ", ".join(omissions(answer))

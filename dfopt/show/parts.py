@@ -12,7 +12,15 @@ from dfopt.documents.score import Score
 from dfopt.units import format as show_unit
 from dfopt.units import number
 
-__all__ = ["dollars", "held_words", "bound_parts", "hidden_words", "parts_words", "percent", "time_facts"]
+__all__ = [
+    "RESOURCES",
+    "bound_parts", "dollars", "held_words", "hidden_words", "parts_words", "percent", "time_facts", "time_parts",
+]  # fmt: skip
+
+RESOURCES: Final = {
+    "compute": "compute", "dram_bandwidth": "DRAM bandwidth", "link_bandwidth": "link bandwidth", "sram": "SRAM",
+    "sram_bandwidth": "SRAM bandwidth",
+}  # fmt: skip
 
 
 _WORK: Final = ("forward_s", "backward_s", "recompute_s", "optimizer_s")
@@ -35,7 +43,7 @@ def dollars(value: float) -> str:
     return f"{number(value / scale)} {prefix} USD".replace("  ", " ")
 
 
-def held_words(held: float, capacity: float | None) -> str:
+def held_words(held: float, capacity: float | None, digits: int = 4) -> str:
     """Bytes that are held, of those that there are.
 
     Examples
@@ -43,10 +51,10 @@ def held_words(held: float, capacity: float | None) -> str:
     >>> held_words(82.3e9, 85.9e9), held_words(512e6, 85.9e9), held_words(82.3e9, None)
     ('82.3 of 85.9 GB, 96 %', '512 MB of 85.9 GB, 0.6 %', '82.3 GB, no limit given')
     """
-    size = show_unit(held, "bytes")
+    size = show_unit(held, "bytes", digits)
     if capacity is None:
         return f"{size}, no limit given"
-    limit = show_unit(capacity, "bytes")
+    limit = show_unit(capacity, "bytes", digits)
     number_, unit = size.split(" ")
     share = number(100 * held / capacity, 2)
     return f"{number_ if limit.endswith(f' {unit}') else size} of {limit}, {share} %"
@@ -60,6 +68,15 @@ def time_facts(score: Score) -> list[tuple[str, str]]:
     if busy := hidden_words(score.breakdown, score.link_time):
         rows.append(("links busy", busy))
     return rows
+
+
+def time_parts(score: Score) -> dict[str, float]:
+    """Seconds of a step by resource of the chip, kind of communication, and the rest; their sum is the step."""
+    parts = score.breakdown or Breakdown()
+    work = math.fsum(dict(parts)[name] for name in _WORK)
+    spent = {name: work * share for name, share in _work(score).items()}
+    spent |= {name: part for name, part in parts.parts.items() if f"{name}_s" not in _WORK}
+    return {name: seconds for name, seconds in spent.items() if seconds > 0}
 
 
 def bound_parts(score: Score) -> dict[str, float]:

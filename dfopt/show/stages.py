@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
+from dfopt.show.omissions import Answer
 from dfopt.units import format as show_unit
 
 __all__ = ["order_of", "stage_facts"]
@@ -31,7 +32,7 @@ def stage_facts(result: Result) -> list[tuple[str, str]]:
     return found
 
 
-def order_of(result: Result) -> str:
+def order_of(result: Answer) -> str:
     """The order of microbatches in the pipeline."""
     if result.plan.stages == 1:
         return "one stage"

@@ -5,32 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
-from dfopt.documents.experts import routing_of
 from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
 from dfopt.physics.schedule import terms_of
-from dfopt.show.asked import asked_facts
-from dfopt.show.decisions import decisions
 from dfopt.show.grid import Facts, Grid, Kind
-from dfopt.show.html import Cell
-from dfopt.show.inputs import routing_facts, type_words
-from dfopt.show.omissions import Answer, left_out
 from dfopt.show.parts import dollars as dollars
-from dfopt.show.parts import held_words, parts_words
 from dfopt.show.parts import percent as percent
 from dfopt.show.parts import time_facts as time_facts
-from dfopt.show.stages import stage_facts
 from dfopt.units import format as show_unit
 from dfopt.units import number
-
-RESOURCES = {
-    "compute": "compute", "dram_bandwidth": "DRAM bandwidth", "link_bandwidth": "link bandwidth", "sram": "SRAM",
-    "sram_bandwidth": "SRAM bandwidth",
-}  # fmt: skip
 
 STATES = {
     "solved": "solved", "pruned_by_bound": "pruned by its bound", "pruned_per_level": "pruned under its sharding",
@@ -97,7 +83,7 @@ def times_in(times: Iterable[float]) -> tuple[float, str]:
     return (1e-3, "ms") if max(times, default=0.0) >= 1e-3 else (1e-6, "us")
 
 
-def _partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[str]) -> Grid:
+def partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[str]) -> Grid:
     """Partitions of a judged mapping: kernels, tiles, the times of its resources and its own, what binds."""
     terms = [name.replace("sram", "SRAM") for name in terms_of(score.partitions)]
     times: dict[str, Kind] = {name: "figure" for name in ("tiles", *terms, "time")}
@@ -115,7 +101,7 @@ def _partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[st
     return Grid(f"{title} (times in {unit})", columns, rows)
 
 
-def _headline(score: Score, trains: bool = False) -> list[tuple[str, str]]:
+def speed_facts(score: Score, trains: bool = False) -> list[tuple[str, str]]:
     """Time, rate and utilization of a step, on a stack of dies those that it keeps up."""
     keeps, stack = score.sustained, score.physical
     layer = f"one layer, one microbatch: {seconds(score.layer_time_s)}"
@@ -140,29 +126,6 @@ def flop_words(score: Score) -> str:
     return f"MFU {percent(model)}, HFU {percent(hardware)}"
 
 
-def result_report(result: Result, ideal: Score | None = None) -> RenderableType:
-    """The whole answer of ``dfopt solve``; ``ideal``: the same mapping under the other efficiency (`asked_facts`)."""
-    score, of_time = result.score, result.request.objective.metric == "step_time"
-    facts = [
-        *asked_facts(result, ideal),
-        ("plan", plan_words(result.plan, result.graph.microbatch)),
-        *([("computed", result.graph.variant)] if result.graph.variant else []),
-        *([("types", type_words(result.graph))] if result.graph.dtypes else []),
-        *_headline(score, result.graph.trains),
-        ("status", status_line(result)),
-        *([("least bound", least_bound(result))] if result.gap and of_time else []),
-        ("proof", result.proof),
-        *routing_facts(routing_of(result.graph)),
-        *([("space", str(result.space))] if result.space is not None else []),
-    ]
-    title, kinds = "Partitions of one layer and microbatch, in order", result.graph.layers.kinds
-    table = _partitions(score, title, result.mapping.stages == 1, kinds)
-    gains: list[RenderableType] = ["", sensitivity(result)] if result.sensitivity else []
-    took = Text(f"{ending(result)} after {result.seconds:.2f} s", style="dim")
-    chosen: list[RenderableType] = ["", decided] if (decided := decisions(result)) is not None else []
-    return Group(Facts(facts), *chosen, "", table, "", Facts(bottleneck(result)), *gains, took)
-
-
 def plan_words(plan: Plan, samples: int) -> str:
     """A plan, its microbatches of so many samples, and the layers of its stages."""
     layers = f"{plan.layers_per_stage} layer{'' if plan.layers_per_stage == 1 else 's'} per stage"
@@ -177,44 +140,6 @@ def plan_words(plan: Plan, samples: int) -> str:
     return f"{plan.label}, {many} of {samples}{turns}, {layers}{chunks}"
 
 
-def bottleneck(result: Result) -> list[tuple[str, str]]:
-    """What binds, what a step spends once, and what a chip holds, costs and takes."""
-    score = result.score
-    rows = [("bottleneck", score.bound_by), *time_facts(score)]
-    rows += stage_facts(result)
-    if score.collectives:
-        listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
-        where = "of every kind of layer" if score.has_kinds else "per layer"
-        rows.append(("collectives", f"{where}: {listed}"))
-    for (name, tier), word in zip(result.system.chip.tiers.items(), result.system.chip.told, strict=True):
-        most = max(stage.held_in(name) for stage in score.stages)
-        rows.append((word, f"{held_words(most, tier.capacity)} (a chip of the heaviest stage)"))
-    if result.graph.trains and score.memory:
-        rows.append(("held", parts_words(max(score.memory, key=lambda one: one.total))))
-    achieved, keeps = score.flop_per_step / score.sustained.step_time_s / 1e9, score.sustained
-    if score.price_usd is not None:
-        rows.append(("price", f"{dollars(score.price_usd)}, {number(achieved / score.price_usd)} GFLOP/s per USD"))
-    if score.power_w is not None:
-        energy = show_unit(score.power_w * keeps.step_time_s, "energy")
-        per_watt = f"{number(achieved / score.power_w)} GFLOP/s per W"
-        rows.append(("power", f"{show_unit(score.power_w, 'power')}, {per_watt}, {energy} per step"))
-    rows += (score.unpriced or {}).items()
-    rows += [("note", note) for note in score.notes or ()]
-    if missing := left_out(result):
-        rows.append(("left out", missing))
-    return rows
-
-
-def sensitivity(result: Result) -> Grid:
-    """Step times with 10 % more of each resource, and how much faster that is."""
-    rows = []
-    for row in result.sensitivity:
-        least, most = ("", "") if row.proven else (">= ", "<= ")
-        time, gain = Cell(f"{most}{seconds(row.value)}", row.value), Cell(f"{least}{row.speedup:.4f}x", row.speedup)
-        rows.append((RESOURCES[row.resource], time, gain))
-    return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
-
-
 def counted(score: Score) -> str:
     """What rates and energies are told for: a token, or a sample where it is of one token, as of an FFT or a DLRM.
 
@@ -224,14 +149,10 @@ def counted(score: Score) -> str:
     return "token" if serves or score.tokens_per_s != score.samples_per_s else "sample"
 
 
-def score_report(score: Score, answer: Answer | None = None) -> RenderableType:
-    """A judged mapping with the limits it breaks, and, of what it was judged on: the question, and what is left out."""
-    facts = [*(asked_facts(answer) if answer else []), *_headline(score), ("bottleneck", score.bound_by)]
-    facts += [*time_facts(score), *(("limit broken", violation) for violation in score.violations)]
+def score_report(score: Score) -> RenderableType:
+    """A score by itself, with the limits that its mapping breaks."""
+    facts = [*speed_facts(score), ("bottleneck", score.bound_by), *time_facts(score)]
+    facts += [("limit broken", violation) for violation in score.violations]
     facts += [("note", note) for note in score.notes or ()]
-    if answer is not None:
-        facts += routing_facts(routing_of(answer.graph))
-        facts += [("left out", missing)] if (missing := left_out(answer)) else []
-    kinds = answer.graph.layers.kinds if answer else ()
     single_stage = len(score.stages) == 1 and not score.has_kinds
-    return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage, kinds))
+    return Group(Facts(facts), "", partitions(score, "Partitions", single_stage, ()))

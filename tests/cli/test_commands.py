@@ -135,8 +135,22 @@ def test_check_reads_a_pipe_once(tmp_path: Path) -> None:
 def test_solve_in_words() -> None:
     answer = call("solve", "gpt2-small", "sn10-8-ring")
     assert (answer.code, answer.err) == (0, "")
-    for piece in ("step time", "utilization", "optimal: no mapping in the space is better", "bottleneck", "With 10 %"):
-        assert piece in answer.out
+    lines = answer.out.splitlines()
+    assert len(lines) <= 16 and max(map(len, lines)) <= 80
+    names = ["plan", "step", "time", "memory", "10_%", "efficiency", "proof", "fixed", "left"]
+    assert [line.split("  ")[0].replace(" ", "_").split("_more")[0].split("_out")[0] for line in lines[2:-1]
+            if not line.startswith(" ")] == names  # fmt: skip
+    assert "optimal: none of " in answer.out and lines[-1].startswith("proven after ")
+
+
+def test_sections_of_an_answer_are_printed_on_request() -> None:
+    whole = call("solve", "gpt2-small", "sn10-8-ring", "--detail", "all").out
+    for piece in ("utilization", "optimal: no mapping in the space is better", "bottleneck", "With 10 %", "kernels"):
+        assert piece in whole
+    kernels = call("solve", "gpt2-small", "sn10-8-ring", "--detail", "kernels").out
+    assert "bound by" in kernels and "With 10 %" not in kernels
+    wrong = call("solve", "gpt2-small", "sn10-8-ring", "--detail", "kernel")
+    assert wrong.code == 2 and "found 'kernel' (did you mean 'kernels'?" in wrong.err
 
 
 def test_solve_as_json_is_a_result() -> None:
@@ -161,7 +175,8 @@ def test_result_file_scores_and_shows_the_same(tmp_path: Path) -> None:
         judged = call("score", file, "gpt2-small", "sn10-8-ring", "--json")
         assert (judged.code, judged.err) == (0, "")
         assert json.loads(judged.out)["step_time_s"] == pytest.approx(result.step_time_s, rel=1e-12)
-    assert "step time" in call("score", path, "gpt2-small", "sn10-8-ring").out
+    judged = call("score", path, "gpt2-small", "sn10-8-ring").out.splitlines()
+    assert judged[:2] == shown.out.splitlines()[:2] and judged[3] == shown.out.splitlines()[3]  # the step
 
 
 def test_score_keeps_the_assumptions_of_the_result(tmp_path: Path) -> None:
@@ -331,11 +346,12 @@ def test_help_everywhere(words: str) -> None:
 @pytest.mark.parametrize("columns", ["80", "140"])
 def test_tables_fit_and_are_not_padded(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    for words in (("solve", "gpt2-small", "sn10-8-torus"), ("show", "gpt3-1t"), ("show", "sn30-1024-2dtorus")):
+    solve = ("solve", "gpt2-small", "sn10-8-torus", "--detail", "all")
+    for words in (solve, ("show", "gpt3-1t"), ("show", "sn30-1024-2dtorus")):
         lines = call(*words).out.splitlines()
         assert all(line == line.rstrip() and len(line) <= int(columns) for line in lines)
         assert not any("…" in line for line in lines), "something is cut"
-    assert any("LayerNorm_1" in line for line in call("solve", "gpt2-small", "sn10-8-torus").out.splitlines())
+    assert any("LayerNorm_1" in line for line in call(*solve).out.splitlines())
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

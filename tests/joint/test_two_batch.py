@@ -289,12 +289,13 @@ def test_turns_are_shown() -> None:
     """A table tells what they save, bars of a step add up to it, and a trace does not pretend to know them."""
     pytest.importorskip("matplotlib")
     from dfopt.show.parts import bound_parts
-    from dfopt.show.tables import bottleneck, plan_words
+    from dfopt.show.stages import stage_facts
+    from dfopt.show.tables import plan_words
 
     graph, apart = mixture(batch=16), df.Assumptions(overlap="compute_memory")
     result = df.optimize(graph, machine(link=20.0), assumptions=apart, ep=4)
     assert plan_words(result.plan, 8).endswith("TBO, 2 microbatches of 8, two at a time, 1 layer per stage")
-    together, alone = dict(bottleneck(result))["two batches"].split(", ")
+    together, alone = dict(stage_facts(result))["two batches"].split(", ")
     assert together.endswith(" in turns") and alone.endswith(" one after the other")
     assert sum(bound_parts(result.score).values()) == pytest.approx(result.step_time, rel=1e-9)
     assert "one pair of microbatches" in df.plot.schedule(result).figure.texts[0].get_text()

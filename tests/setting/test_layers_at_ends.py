@@ -27,9 +27,9 @@ from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans, plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
 from dfopt.setting.uneven import handed_on, splits, uneven_layers
+from dfopt.show.details import answer_report
 from dfopt.show.grid import print_to
 from dfopt.show.inputs import graph_report
-from dfopt.show.tables import result_report, score_report
 
 
 def machine(chips: int, dram: float | None = None) -> System:
@@ -101,7 +101,9 @@ def test_a_heavy_head_is_worth_many_layers() -> None:
     result = optimize(graph, machine(8), pp=8)
     assert result.plan.stage_layers == (6, 6, 0)
     assert [stage.layers for stage in result.score.stages] == [6, 6, 0]
-    assert "6 layers in the first stage" in report(result_report(result)) or result.plan.label.endswith("L6+6..6+0")
+    assert "6 layers in the first stage" in report(answer_report(result, detail=["all"])) or result.plan.label.endswith(
+        "L6+6..6+0"
+    )
 
 
 def test_an_earlier_result_may_list_other_layers_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,12 +251,11 @@ def test_weights_of_layers_move_away_from_a_full_stage() -> None:
 def test_the_report_shows_pieces_and_layers() -> None:
     ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
     result = optimize(workload(*ends, repeat=14), machine(4), pp=4, assumptions=LEVELS)
-    text = report(result_report(result))
+    text = report(answer_report(result, detail=["all"]))
     assert "layers: 3 in the first stage, 4 in each between, 3 in the last" in " ".join(text.split())
     assert "L3+4..4+3" in text
     rows = [line.split()[0] for line in text.splitlines() if " 0  " in line]
     assert rows == ["layer", "first", "last"]
-    assert "layer" in report(score_report(result.score, result))
     assert [name for name, _ in models(result)] == ["interchip", "intrachip-0", "intrachip-1", "intrachip-2"]
 
 

@@ -18,9 +18,9 @@ from dfopt.machines.calibrations import calibration_of
 from dfopt.machines.stacks import load_stack, with_stack
 from dfopt.show import accuracy
 from dfopt.show.asked import asked_facts, batch_words
+from dfopt.show.details import answer_report
 from dfopt.show.grid import print_to
 from dfopt.show.parts import bound_parts, parts_words
-from dfopt.show.tables import result_report
 
 ROOT = Path(__file__).parents[2]
 PHASES: dict[str, tuple[dict[str, Any], str, int]] = {
@@ -64,7 +64,7 @@ def decoded() -> df.Result:
 
 def printed(result: df.Result, **more: Any) -> list[str]:
     out = io.StringIO()
-    print_to(out, result_report(result, **more))
+    print_to(out, answer_report(result, **{"detail": ["all"], **more}))
     return out.getvalue().splitlines()
 
 
@@ -115,8 +115,8 @@ def test_a_stack_of_dies_leads_with_what_it_keeps_up() -> None:
     assert physical is not None and physical.slowdown > 1.05
     assert keeps.step_time_s == physical.step_time_s and keeps.sustained.step_time_s == physical.step_time_s
     assert keeps.tokens_per_s * keeps.step_time_s == pytest.approx(result.score.tokens_per_s * result.step_time_s)
-    head = next(line for line in printed(result) if line.startswith("step time"))
-    assert head.startswith("step time    820.4 s") and "762.9 s without" in head
+    head = next(line for line in printed(result) if line.startswith("step  "))
+    assert head.startswith("step        820 s (763 s without heat), ")
     assert "step time: 820.357 s" in repr(result)
     assert dict(asked_facts(result))["accuracy"] == accuracy.NEVER
     assert decoded().score.sustained is decoded().score
@@ -132,7 +132,7 @@ def test_how_far_answers_are_from_measurements_is_what_the_benchmarks_say() -> N
         assert found is not None
         (row,) = (row for row in rows if row["phase"] == "decode" and name in row["chip"])
         middle, least, most = (f"{float(found[place]):.2f}" for place in (2, 3, 4))
-        assert row["off"] == f"{middle} of the measured time, {least} to {most} in {found[1]} steps"
+        assert (row["off"], row["over"]) == (f"{middle} of the measured time", f"{least} to {most} in {found[1]} steps")
     for figure in ("bias -31.3 %", "mean 7.8 %", "mean 13.7 %", "mean 1.7 %", "mean 5.8 %", "0.805 in the middle"):
         assert figure in said
     for row in rows:

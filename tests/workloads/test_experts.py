@@ -220,7 +220,7 @@ def test_copies_of_experts_are_for_serving() -> None:
 
 def _printed(document: Any) -> str:
     console = Console(width=400, record=True, file=io.StringIO())
-    console.print(report(document))
+    console.print(report(document, detail=["all"]))
     return console.export_text()
 
 

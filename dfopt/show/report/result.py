@@ -15,7 +15,9 @@ from dfopt.documents.system import Chip
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS
 from dfopt.show import inputs, plots, tables
-from dfopt.show.asked import asked_facts, batch_words
+from dfopt.show.answer import headline, summary
+from dfopt.show.asked import batch_words
+from dfopt.show.details import memory_details, time_details
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.plots.breakdown import longest
@@ -94,13 +96,10 @@ def _head(result: Result) -> Html:
     ]
     if (produced := keeps.produced_tokens_per_s) not in (None, keeps.tokens_per_s):
         boxes.append(("tokens produced per second", number(produced or 0.0)))
-    types = [("types", inputs.type_words(graph))] if graph.dtypes else []
-    useful = score.model_flop_utilization
-    types += [("computed", graph.variant)] if graph.variant else []
-    types += [("shares of peak", tables.flop_words(keeps))] if graph.trains and useful is not None else []
+    asked, machine = headline(result)
     rows = [
-        *asked_facts(result), ("workload", inputs.entitled(graph)), *types, ("machine", inputs.entitled(system)),
-        ("plan", tables.plan_words(result.plan, graph.microbatch)), ("proof", result.proof),
+        ("question", asked), ("machine", machine), *summary(result),
+        ("workload", inputs.entitled(graph)), ("system", inputs.entitled(system)),
         *inputs.routing_facts(routing_of(graph)),
     ]  # fmt: skip
     violations = [*score.violations, *(physical.violations if physical is not None else ())]
@@ -115,7 +114,7 @@ def _time(result: Result) -> Section:
     score, stages = result.score, result.plan.stages
     schedule = "Pipeline schedule: which stage works on which microbatch, and where it waits."
     parts: list[Html | Figure | None] = [
-        facts([("one layer, one microbatch", seconds(score.layer_time_s)), *tables.bottleneck(result)]),
+        facts([*time_details(result), *memory_details(result)]),
         draw(
             "breakdown",
             "Busy time of compute, DRAM and network of every partition; the upright mark is the time that it takes."

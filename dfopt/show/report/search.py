@@ -10,9 +10,10 @@ from typing import Final
 from dfopt.documents.plan_records import GraphRecord, PlanRecord
 from dfopt.documents.result import Result
 from dfopt.show import plots
+from dfopt.show.details import sensitivity
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.report.page import Section, draw
-from dfopt.show.tables import STATES, percent, sensitivity
+from dfopt.show.tables import STATES, percent
 from dfopt.units import format as show_unit
 
 __all__ = ["search_section", "sensitivity_section"]
