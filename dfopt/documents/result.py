@@ -62,6 +62,9 @@ class Result(Sealed):
         Time that the whole search took.
     proof : e.g. "of 18 plans: 2 solved, 16 excluded by a bound on every mapping"
         Sentence that states the proven claim and its space of mappings.
+    fixed : e.g. ["tp 8", "mp 1"]
+        Restrictions of the space: choices that were asked for, and choices that are searched only on request. None: an
+        earlier version wrote the result.
     mapping
         Best mapping that was found.
     score
@@ -116,9 +119,7 @@ class Result(Sealed):
     plan: Plan
     seconds: float
     proof: str
-    fixed: tuple[str, ...] | None = Field(
-        default=None, description="restrictions of the space: what was asked for, and what is searched only on request"
-    )
+    fixed: tuple[str, ...] | None = None
     mapping: Mapping
     score: Score
     heat: HeatProof | None = None
