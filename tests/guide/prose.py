@@ -228,7 +228,7 @@ def _inline(text: str) -> str:
 def sentences(block: str) -> list[str]:
     """The sentences of one paragraph or item."""
     guarded = re.sub(_ABBREVIATIONS, lambda found: found[0].replace(".", "\0"), block)
-    parts = re.split(r"(?<=[.!?])[\"')\]]?\s+(?=[A-Z0-9`\"'(\[])", guarded)
+    parts = re.split(r"(?<=[.!?])[\"')\]]?\s+(?=[A-Z0-9`\"'(\[]|dfopt\b)", guarded)
     return [part.replace("\0", ".").strip() for part in parts if words(part)]
 
 
