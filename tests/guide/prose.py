@@ -155,7 +155,7 @@ _UNITS = (
     r"%|ms|us|ns|s\b|min\b|minutes|hours|tokens/s|[kMGTPE]?i?B/s|[GT]iB|[kMGT]B|[kMGTP]FLOP(?:/s|/J)?|k?W\b|kelvin|K\b"
     r"|degC|[kM]?J\b|USD|GHz|MHz|seconds"
 )
-_FIGURE = re.compile(rf"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)\s?(?:{_UNITS})(?![\w])")
+_FIGURE = re.compile(rf"(?<![\w.,-])(?<![AHB][12]00 )(\d[\d,]*(?:\.\d+)?)\s?(?:{_UNITS})(?![\w])")
 _TESTED = re.compile(r"^```(?:console|python)\n.*?^```", re.MULTILINE | re.DOTALL)
 
 
