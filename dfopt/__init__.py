@@ -21,7 +21,7 @@ Six functions do nearly everything; ``help(dfopt.optimize)`` and so on tell the 
 A result has ``.step_time_s``, ``.utilization``, ``.gap``, ``.mapping``, ``.score`` and ``.dump("result.json")``;
 ``verify`` checks its proof, ``dfopt.plot`` draws it. Documents (``Graph``, ``System``, ``Mapping``, ``Plan``,
 ``Assumptions``, ``Stack``, ``Study``, ``Result``, ``Score``) are read with ``.load(path)``. Errors are under
-``DfoptError``: see ``help(dfopt.errors)``. ``dir(dfopt)`` lists every name, the README explains them.
+``DfoptError``: see ``help(dfopt.errors)``. ``dir(dfopt)`` lists every name, ``dfopt guide python`` explains them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Time every case of the registry, step by step, and write the table of benchmarks/README.md.
+"""Time every case of the registry, step by step, and write the table of benchmarks/speed/README.md.
 
     python benchmarks/speed/table.py [CASE ...] [--json OUT] [--write]
 
 Each case runs in a process of its own, so that its peak memory is its own. ``--write`` puts the table
-into benchmarks/README.md between its two markers.
+into benchmarks/speed/README.md between its two markers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from cases import BY_NAME, CASES, Case
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parent / "README.md"
+README = HERE / "README.md"
 MARKERS = "<!-- speed table -->", "<!-- end of speed table -->"
 ASSIGNMENT_LIMIT = 30.0  # seconds that form (a) gets
 ASSIGNMENT_KERNELS = 60  # beyond, it has no chance
@@ -160,7 +160,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def write(text: str) -> None:
-    """Put the table between the markers of benchmarks/README.md."""
+    """Put the table between the markers of benchmarks/speed/README.md."""
     whole = README.read_text(encoding="utf-8")
     before, _, rest = whole.partition(MARKERS[0])
     _, _, after = rest.partition(MARKERS[1])

@@ -13,6 +13,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     documents,
     explain_command,
     export_command,
+    guide_command,
     mappings,
     plot_command,
     report_command,

@@ -102,7 +102,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
         lambda one: one.graph.trains and bool(one.graph.carried) and _is_without_ends(one.graph),
         "embedding, logits and loss (usually 1 to 10 % of a step)",
     ),
-    # 4096 tokens of Qwen3 30B on an H100, beside 0.66 ms of products: benchmarks/README.md, Measured training steps
+    # 4096 tokens of Qwen3 30B on an H100, beside 0.66 ms of products: benchmarks/reference/training.md
     (
         lambda one: has_experts(one.graph),
         "order of tokens by experts on a chip (0.8 to 1.9 times as long as their products where it was measured)",

@@ -24,7 +24,7 @@ def figures() -> ModuleType:
 def test_what_is_stored_is_what_the_studies_ask(figures: ModuleType) -> None:
     """A picture, a row per cell, and a line per claim for each study; small enough to be shown on a page."""
     assert {path.name for path in STORED.iterdir()} == set(figures.FIGURES)
-    shown = (HERE / "README.md").read_text(encoding="utf-8")
+    shown = (HERE / "figures.md").read_text(encoding="utf-8")
     for name, pictures in figures.FIGURES.items():
         folder = STORED / name
         assert {path.name for path in folder.iterdir()} == {"frame.csv", "claims.md", *(f"{p}.svg" for p in pictures)}

@@ -34,8 +34,8 @@ def code_of(path: Path) -> list[ast.Module]:
     return [ast.parse(plain(cell.source)) for cell in loaded(path).cells if cell.cell_type == "code"]
 
 
-def test_all_six_are_there_and_small() -> None:
-    assert [path.name[:2] for path in NOTEBOOKS] == ["01", "02", "03", "04", "05", "06"]
+def test_all_seven_are_there_and_small() -> None:
+    assert [path.name[:2] for path in NOTEBOOKS] == ["01", "02", "03", "04", "05", "06", "07"]
     assert sum(path.stat().st_size for path in NOTEBOOKS) < 2e6
 
 

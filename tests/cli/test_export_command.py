@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -203,23 +201,3 @@ def test_edited_arguments_are_not_those_of_the_result(tmp_path: Path) -> None:
     done = call("import", "megatron", arguments, "--result", result, "-o", tmp_path / "back")
     assert done.code == 3
     assert "$.use-distributed-optimizer" in done.err
-
-
-def test_the_readme_shows_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listings of the section about exports, and the step times that it compares."""
-    monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    section = text[text.index("\n## Run it\n") :].split("\n## ")[1]
-    (block,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
-    options, left_out = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
-    times = []
-    for line in block.splitlines():
-        done = call(*shlex.split(line)[1:])
-        assert done.code == 0, (line, done.err)
-        times += re.findall(r"step time +(\S+ s) ", done.out)
-    assert times == ["5.598 s", "5.684 s", "5.598 s"]
-    assert all(time in section for time in times)
-    written = Path("run/megatron.args").read_text()
-    assert written.endswith(options)
-    assert f"has {written.count('--')} options" in section and len(options.splitlines()) == 6
-    assert Path("run/not-expressed.txt").read_text() == left_out

@@ -1,10 +1,16 @@
-"""The prose tool against cases that were counted by hand, and the texts of the program."""
+"""The prose tool against cases that were counted by hand, and the bars of the README and the guide."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from prose import (
+    GLOSSARY,
+    GUIDE,
+    ROOT,
     TERMS,
+    Measures,
     bare_figures,
     blocks,
     faults,
@@ -119,3 +125,24 @@ def test_figures_need_a_command_or_a_source() -> None:
 def test_the_texts_of_the_program_are_read() -> None:
     assert "- print the version" in help_texts() and messages().count("\n") > 500
     assert "words" in table([measure("help", help_texts(), "")])
+
+
+PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
+
+
+def of(page: Path) -> Measures:
+    return measure(page.name, page.read_text(encoding="utf-8"), GLOSSARY.read_text(encoding="utf-8"))
+
+
+def test_the_readme_keeps_its_bars() -> None:
+    seen = of(ROOT / "README.md")
+    assert seen.lines <= 250 and seen.words <= 2500
+    assert seen.mean <= 15 and seen.long == [] and seen.passive_share <= 0.12
+    assert (seen.unknown, seen.banned, seen.figures) == ((), (), ())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_guide_keeps_its_bars(page: Path) -> None:
+    seen = of(page)
+    assert seen.mean <= 16, table([seen])
+    assert (seen.long, seen.unknown, seen.banned, seen.figures) == ([], (), (), ())

@@ -70,7 +70,7 @@ def test_real_chips(name: str, peak: float, bandwidth: float, capacity: float, r
 def test_the_table(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([]) == 0
     said = capsys.readouterr().out
-    stored = (REFERENCE.parent / "README.md").read_text(encoding="utf-8")
+    stored = (REFERENCE / "chips.md").read_text(encoding="utf-8")
     for line in said.splitlines():
         name, figures = line.split(" (limit")[0].split(": ", 1)
         assert f"| {name} | {figures} |" in stored

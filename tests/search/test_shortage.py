@@ -72,7 +72,7 @@ def test_405b_on_16384_chips_lacks_recomputation_or_sharded_states() -> None:
     assert least.again == least.states["saved activations"] == 16 * 8 * tokens * features * word / 8
     assert least.alike == {name: least.states[name] for name in ("weights", "gradients", "optimizer state")}
     assert least.bytes > least.capacity == pytest.approx(80 * 2**30, rel=1e-11)  # with the slack of sums
-    assert "129.1 GB per chip" in str(error)  # as README has it
+    assert "129.1 GB per chip" in str(error)
     assert "short by" in str(error) and "not enough" not in str(error)
     assert (
         "  states that copies share out (--zero; 128 copies each hold whole: weights 6.375 GB, gradients 12.75 GB"

@@ -77,7 +77,7 @@ def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCa
             raise DocumentError(name, issues)
         case = _converted(data, name)
     except Unsupported as error:
-        refuse(name, f"not supported yet: {error}", "see the README's limits")
+        refuse(name, f"not supported yet: {error}", "see `dfopt guide limits`")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"the field {error} is missing, or its value unknown" if isinstance(error, KeyError) else str(error)
         what = plain_words(error) if isinstance(error, ValidationError) else what

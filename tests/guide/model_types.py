@@ -1,4 +1,4 @@
-"""Write the page of model types from the tables of the importer: ``python tests/guide/models.py --write``."""
+"""Write the page of model types from the tables of the importer: ``python tests/guide/model_types.py --write``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = """# Models
 
 After this page you know whether dfopt reads your model's `config.json`. `model_type` in that file names its type.
 
-dfopt reads these types. `python tests/guide/models.py --write` makes this page from the tables of the importer.
+dfopt reads these types. `python tests/guide/model_types.py --write` makes this page from the tables of the importer.
 
 | layers | types |
 | --- | --- |
