@@ -1,12 +1,8 @@
-"""The guide in the terminal: its pages are Markdown files of the package."""
+"""The guide in the terminal."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from dfopt.cli.common import app, argument, echo, errors, option
 
@@ -18,28 +14,9 @@ def guide(
 ) -> None:
     """Show a page of the manual, or list its pages."""
     with errors():
-        from dfopt.errors import PlanError, did_you_mean
+        from dfopt.guide import contents, lines_with, show
 
-        folder = Path(__file__).parents[1] / "guide"
-        pages = {path.stem.lower(): path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
-        if find is not None:
-            for name, text in pages.items():
-                for line in text.splitlines():
-                    if find.lower() in line.lower():
-                        echo(f"{name}: {line.strip()}")
-        elif not topic:
-            for name, text in pages.items():
-                first = " ".join(text.split("\n\n")[1].split()).partition(". ")[0]
-                echo(f"{name:16}{first.removeprefix('After this page ').removesuffix('.')}")
-        elif topic not in pages:
-            remedy = did_you_mean(topic, pages, "`dfopt guide` lists them")
-            raise PlanError(f"guide: found {topic!r}, expected the name of a page ({remedy})")
-        elif sys.stdout.isatty():
-            from rich.console import Console
-            from rich.markdown import Markdown
-
-            console = Console()
-            with console.pager(styles=True):
-                console.print(Markdown(pages[topic]))
-        else:
-            typer.echo(pages[topic], nl=False)
+        if topic and find is None:
+            show(topic)
+        for line in lines_with(find) if find else [] if topic else contents():
+            echo(line)

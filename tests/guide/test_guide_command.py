@@ -11,6 +11,7 @@ from model_types import PAGE, page
 from typer.testing import CliRunner
 
 from dfopt.cli import app
+from dfopt.guide import show
 
 
 def test_it_lists_every_page_with_a_line() -> None:
@@ -37,9 +38,7 @@ def test_a_terminal_gets_it_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rich.console.Console, "print", lambda self, *objects, **_: shown.extend(objects))
     monkeypatch.setattr(rich.console.Console, "__enter__", lambda self: self, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    from dfopt.cli.guide_command import guide
-
-    guide("statuses")
+    show("statuses")
     assert [type(one).__name__ for one in shown] == ["Markdown"]
 
 

@@ -1,0 +1,57 @@
+"""The guide: its pages are the Markdown files of this package, which ``dfopt guide`` shows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dfopt.errors import PlanError, did_you_mean
+
+__all__ = ["contents", "lines_with", "pages", "show"]
+
+
+def pages() -> dict[str, str]:
+    """The text of every page by its name in lower case.
+
+    Examples
+    --------
+    >>> pages()["serve"].splitlines()[0]
+    '# Serve a model'
+    """
+    folder = Path(__file__).parent
+    return {path.stem.lower(): path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
+
+
+def contents() -> list[str]:
+    """A line for each page: its name, and what its first sentence promises."""
+    firsts = {name: " ".join(text.split("\n\n")[1].split()).partition(". ")[0] for name, text in pages().items()}
+    return [f"{name:16}{first.removeprefix('After this page ').rstrip('.')}" for name, first in firsts.items()]
+
+
+def lines_with(word: str) -> list[str]:
+    """The lines of all pages with a word in any case, each behind the name of its page.
+
+    Examples
+    --------
+    >>> lines_with("**zero**")[0][:19]
+    'glossary: **ZeRO**:'
+    """
+    lines = ((name, line.strip()) for name, text in pages().items() for line in text.splitlines())
+    return [f"{name}: {line}" for name, line in lines if word.lower() in line.lower()]
+
+
+def show(name: str) -> None:
+    """Print a page: rendered in a pager on a terminal, as it is in a pipe."""
+    known = pages()
+    if name not in known:
+        remedy = did_you_mean(name, known, "`dfopt guide` lists them")
+        raise PlanError(f"guide: found {name!r}, expected the name of a page ({remedy})")
+    if not sys.stdout.isatty():
+        sys.stdout.write(known[name])
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    with console.pager(styles=True):
+        console.print(Markdown(known[name]))
