@@ -28,6 +28,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,6 +162,13 @@ def same(expected: str, output: str) -> bool:
     return doctest.OutputChecker().check_output(expected.rstrip() + "\n", output.rstrip() + "\n", FLAGS)
 
 
+def folded(line: str) -> str:
+    """A line of output in at most 100 columns, as a terminal would fold it, but between words."""
+    indent = " " * (len(line) - len(line.lstrip()) + 1)
+    options = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
+    return textwrap.fill(line.rstrip(), 100, subsequent_indent=indent, **options) if len(line) > 100 else line.rstrip()
+
+
 def run_block(block: Block, run: Run) -> str:
     """Run a block; its text with the present output, differences go to the run."""
     if block.language == "console":
@@ -191,7 +199,7 @@ def _run_console(block: Block, run: Run) -> str:
             parts.append(source)
             continue
         run.differences.append(f"line {block.line}: $ {command}\nexpected:\n{expected}\nprinted:\n{output}")
-        parts.append(head + "\n".join(line.rstrip() for line in output.rstrip().splitlines()) + (blank or "\n"))
+        parts.append(head + "\n".join(map(folded, output.rstrip().splitlines())) + (blank or "\n"))
     return "".join(parts)
 
 
