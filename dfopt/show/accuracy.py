@@ -14,7 +14,7 @@ from dfopt.documents.assumptions import CHANGED
 from dfopt.documents.tokens import phase_of
 from dfopt.show.omissions import Answer, has_experts
 
-__all__ = ["NEVER", "accuracy_words", "efficiency_of"]
+__all__ = ["NEVER", "accuracy_off", "accuracy_words", "efficiency_of"]
 
 NEVER: Final = "never compared with a measurement"
 
@@ -26,11 +26,23 @@ def efficiency_of(answer: Answer) -> str:
 
 def accuracy_words(answer: Answer) -> str:
     """How far answers of this kind are from measurements, with the table; or that there was none."""
+    off, over, table = _accuracy(answer)
+    return f"{off}, {over} (dfopt guide accuracy: {table})" if table else off
+
+
+def accuracy_off(answer: Answer) -> str:
+    """How far answers of this kind are from measurements."""
+    return _accuracy(answer)[0]
+
+
+def _accuracy(answer: Answer) -> tuple[str, str, str]:
+    """How far, over what, and in which table; or that there was no measurement."""
     kind = [phase_of(answer.graph), str(has_experts(answer.graph)), efficiency_of(answer), answer.system.chip.name]
     profile = answer.assumptions.profile
     compares = profile == "default" or (kind[2] == "measured" and not profile.endswith(CHANGED))
     with Path(__file__).with_name("accuracy.csv").open(encoding="utf-8", newline="") as rows:
         found = {tuple(row[:4]): row[4:] for row in csv.reader(rows)}
     if not compares or answer.system.stack is not None or tuple(kind) not in found:
-        return NEVER
-    return "{} (dfopt guide accuracy: {})".format(*found[tuple(kind)])
+        return NEVER, "", ""
+    off, over, table = found[tuple(kind)]
+    return off, over, table

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 pytest.importorskip("matplotlib")
-from dfopt.documents.study_entries import Claim
 from pages import check, elements, facts, of, table
 from rich.console import Console
 
 import dfopt as df
 from dfopt.cli.sweep_tables import claims_table
+from dfopt.documents.study_entries import Claim
 from dfopt.errors import PlanError
 from dfopt.show.report import sweep_report
 from dfopt.studies.claims import Verdict as Judged
