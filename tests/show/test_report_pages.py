@@ -54,9 +54,9 @@ def test_the_same_result_is_the_same_page() -> None:
 def test_the_headline_says_what_was_found() -> None:
     one = result("fused")
     said = facts(check(report("fused")))
-    assert said["proof"] == one.proof
+    assert said["proof"].startswith("optimal: none of ") and said["question"].startswith(one.graph.name)
     assert said["status"] == "optimal: no mapping in the space is better"
-    assert said["plan"].startswith(one.plan.label)
+    assert said["plan"].startswith("TP 8")
     assert said["digest of the graph"] == one.provenance.graph_digest
     assert said["seal of the result"] == "intact"
     assert said["asked for"] == "tp=8, time_limit=30 s"
