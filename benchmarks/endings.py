@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -95,7 +96,10 @@ def interrupted(seed: str, number: int, folder: Path) -> tuple[str, str]:
         str(file),
     ]
     asked = [sys.executable, "-m", "dfopt", *words]
-    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    # a shell has the signals ignored by what it starts in the background
+    default = partial(signal.signal, sent, signal.SIG_DFL)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(asked, text=True, preexec_fn=default, **pipes) as running:
         assert running.stderr is not None
         for line in running.stderr:
             if " s  best " in line:

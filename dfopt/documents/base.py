@@ -216,6 +216,10 @@ class Document(Part):
         """JSON-able data, ``schema`` first, with unit strings, without keys that are None by default."""
         return self.model_dump(mode="json", by_alias=True)
 
+    def written(self, key: str, value: Any) -> Any:
+        """Data that a JSON file has under a key: that of :meth:`to_data`, or the same in fewer words."""
+        return value
+
     def dump(self, path: str | os.PathLike[str]) -> None:
         """Write the document, YAML or JSON by suffix; the file is replaced in one step or not at all."""
         suffix = Path(os.path.realpath(path)).suffix.lower()
@@ -263,8 +267,6 @@ def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomE
     """An error for a document's own validator to raise, with a remedy and a place below that part."""
     return PydanticCustomError("dfopt", "{message}", {"message": message, "remedy": remedy, "where": where})
 
-
-# --- pydantic's errors in plain words -------------------------------------------------------------
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _EXPECTED: Final = {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from dfopt.documents.base import Part
+from dfopt.documents.base import Part, problem
+from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.packed import packed, unpacked
 from dfopt.documents.plan import Plan
+from dfopt.errors import shown
 
 PlanStatus = Literal[
     "solved", "pruned_by_bound", "pruned_per_level", "infeasible", "infeasible_per_level", "limit", "not_reached"
@@ -169,6 +173,71 @@ class GraphRecord(Part):
     status: Literal["pruned_by_bound", "limit"]
     bound: float
     note: str = ""
+
+
+class PlanGroup(Part):
+    """Plans of one graph of which the search says the same.
+
+    Attributes
+    ----------
+    status : e.g. pruned_by_bound
+        Result of the search for each of these plans, as in `PlanRecord`. An excluded plan cannot beat the last mapping
+        that the result keeps. An open one cannot beat the bound of the result.
+    note : e.g. time limit
+        Reason for which these plans are open.
+    """
+
+    status: PlanStatus
+    note: str = ""
+
+
+class UnlistedPlans(Part):
+    """Plans of one graph without a record of their own: there are too many to write a line for each.
+
+    Attributes
+    ----------
+    microbatch : samples, e.g. 2
+        Microbatch size of the graph that the plans are for.
+    variant : e.g. "recompute: full"
+        Variant of the graph that the plans are for. None: the graph has no variants.
+    groups : e.g. [{status: pruned_by_bound}]
+        Results of the search for these plans, each one once.
+    members : e.g. c$~N_XJdP`l$UxkOtmh*7XTk-1Zw
+        Number of the group of every plan as a letter, a for the first, in the order of the plans written as JSON. A
+        dot marks a plan that has a record of its own. The letters are compressed (zlib) and written in base 85.
+    """
+
+    microbatch: int
+    variant: str | None = None
+    groups: tuple[PlanGroup, ...]
+    members: str
+
+    @model_validator(mode="after")
+    def _has_members(self) -> Self:
+        try:
+            letters = unpacked(self.members)
+        except ValueError:
+            letters = None
+        if not isinstance(letters, str) or not set(letters) <= {".", *map(chr, range(97, 97 + len(self.groups)))}:
+            raise problem(f"found {shown(self.members)}, expected packed letters of groups", "keep what dfopt wrote")
+        return self
+
+    @classmethod
+    def of(cls, graph: Graph, groups: Sequence[PlanGroup | None]) -> Self:
+        """From the group of every plan in order; none: the plan has a record of its own."""
+        different = tuple(dict.fromkeys(group for group in groups if group is not None))
+        letters = "".join("." if group is None else chr(97 + different.index(group)) for group in groups)
+        return cls(microbatch=graph.microbatch, variant=graph.variant, groups=different, members=packed(letters))
+
+    @property
+    def group_of_each(self) -> tuple[PlanGroup | None, ...]:
+        """The group of every plan in order; none: the plan has a record of its own."""
+        return tuple(None if letter == "." else self.groups[ord(letter) - 97] for letter in unpacked(self.members))
+
+    @property
+    def counts(self) -> Counter[PlanGroup]:
+        """How many plans are in each group."""
+        return Counter(group for group in self.group_of_each if group is not None)
 
 
 class _Valued(Part):

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 __all__ = ["canonical", "digest", "json_text"]
 
-_MANY: Final = 1000  # of a list; a shorter one is data like all else
+_MANY: Final = 20  # of a list; a shorter one is data like all else
 
 
 def _fields(document: BaseModel) -> Iterator[tuple[str, Any, tuple[BaseModel, ...]]]:
@@ -46,7 +46,7 @@ def digest(document: BaseModel) -> str:
     return sha.hexdigest()[:16]
 
 
-def json_text(document: BaseModel, ascii_only: bool = False) -> Iterator[str]:
+def json_text(document: Any, ascii_only: bool = False) -> Iterator[str]:
     """A document as JSON, in pieces: an entry a line, and of long lists a record a line."""
 
     def text(data: Any, **style: Any) -> str:
@@ -55,7 +55,7 @@ def json_text(document: BaseModel, ascii_only: bool = False) -> Iterator[str]:
     for number, (key, value, records) in enumerate(_fields(document)):
         yield (",\n " if number else "{\n ") + text(key) + ": "
         if not records:
-            yield text(value, indent=1).replace("\n", "\n ")
+            yield text(document.written(key, value), indent=1).replace("\n", "\n ")
         for place, record in enumerate(records):
             yield (",\n  " if place else "[\n  ") + text(record.model_dump(mode="json", by_alias=True))
         yield "\n ]" if records else ""

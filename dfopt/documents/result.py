@@ -15,14 +15,24 @@ from dfopt.documents.heat import STATUS_WORDS, HeatProof
 from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
+from dfopt.documents.packed import packed, unpacked
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import Alternative, GraphRecord, PlanRecord, Provenance, Sensitivity
+from dfopt.documents.plan_records import (
+    Alternative,
+    GraphRecord,
+    PlanGroup,
+    PlanRecord,
+    Provenance,
+    Sensitivity,
+    UnlistedPlans,
+)
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.sealed import Sealed
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
+from dfopt.errors import shown
 from dfopt.interrupts import LIMIT, SIGNALS
 from dfopt.units import format as show_unit
 
@@ -74,7 +84,9 @@ class Result(Sealed):
     alternatives
         Next best mappings, if ``top`` asked for several. None: there are none.
     plans
-        Record of every plan: solved, pruned or infeasible.
+        Records of plans: solved, pruned or infeasible. Where there are many, ``unlisted`` has the rest.
+    unlisted : e.g. [{microbatch: 2, groups: [{status: pruned_by_bound}], members: c$~N_XJdP`l$UxkOtmh*7XTk-1Zw}]
+        Plans whose record would say no more than a status, where there are many. None: every plan has a record.
     apart : e.g. [{microbatch: 2, status: pruned_by_bound, bound: 6.1}]
         Graphs, such as other microbatch sizes, whose plans were all excluded together and are not listed. None: there
         are none.
@@ -97,7 +109,8 @@ class Result(Sealed):
     graph
         Workload that the best mapping maps.
     variants
-        Graphs of the same workload that were searched and lost, such as other microbatch sizes.
+        Graphs of the same workload that were searched and lost, such as other microbatch sizes. A JSON file has
+        several of them as one text: JSON, compressed (zlib), in base 85.
     system
         Machine on which the workload runs.
     provenance
@@ -125,6 +138,7 @@ class Result(Sealed):
     heat: HeatProof | None = None
     alternatives: tuple[Alternative, ...] | None = None
     plans: tuple[PlanRecord, ...]
+    unlisted: tuple[UnlistedPlans, ...] | None = None
     apart: tuple[GraphRecord, ...] | None = None
     missing: tuple[str, ...] | None = None
     space: Space | None = None
@@ -139,6 +153,21 @@ class Result(Sealed):
     system: System
     provenance: Provenance
     seal: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpacks_variants(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(packed_graphs := data.get("variants"), str):
+            return data
+        try:
+            return {**data, "variants": unpacked(packed_graphs)}
+        except ValueError:
+            message = f"found {shown(packed_graphs)}, expected graphs"
+            raise problem(message, "keep what dfopt wrote", "$.variants") from None
+
+    def written(self, key: str, value: Any) -> Any:
+        """Graphs of several variants differ in a few numbers: a file has them compressed, see `documents.packed`."""
+        return packed(value) if key == "variants" and len(value) > 1 else value
 
     @model_validator(mode="after")
     def _has_scores(self) -> Self:
@@ -303,7 +332,8 @@ def _proven_words(result: Result) -> str:
 
 def _ended(result: Result, late: str) -> str:
     """What ended a search without the proof that was asked for: time, or that nothing is left to do."""
-    records: list[PlanRecord | GraphRecord] = [*result.plans, *(result.apart or ())]
+    groups = [group for plans in result.unlisted or () for group in plans.groups]
+    records: list[PlanRecord | GraphRecord | PlanGroup] = [*result.plans, *(result.apart or ()), *groups]
     notes = {record.note for record in records if record.status in ("limit", "not_reached")}
     if notes - {TOO_WIDE, TOO_MANY, LOOSE, NEAR} and result.seconds >= _SPENT * result.request.time_limit:
         return late

@@ -7,14 +7,12 @@ task together, and a process parses it once and keeps it (of the 4 x 80 cells of
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from dfopt.documents.base import Document
+from dfopt.documents.packed import packed, unpacked
 from dfopt.errors import refuse, shown
 
 __all__ = ["Task", "pack", "unpack"]
@@ -32,9 +30,7 @@ def pack(*documents: Document) -> str:
     >>> unpack(Assumptions, pack(profile("default"))) == (profile("default"),)
     True
     """
-    text = json.dumps([one.to_data() for one in documents], separators=(",", ":"), allow_nan=False).encode()
-    # level 6: 9 takes four times as long for 1 % less
-    return base64.b85encode(zlib.compress(text, 6)).decode("ascii")
+    return packed([one.to_data() for one in documents])
 
 
 def unpack(kind: type[Kind], sent: str | Mapping[str, Any], name: str = "") -> tuple[Kind, ...]:
@@ -52,12 +48,9 @@ def unpack(kind: type[Kind], sent: str | Mapping[str, Any], name: str = "") -> t
 
 
 @lru_cache(64)  # the graphs of a study and the system at hand
-def _parsed(kind: type[Document], packed: str, name: str) -> Any:
+def _parsed(kind: type[Document], sent: str, name: str) -> Any:
     try:
-        text, stream = base64.b85decode(packed), zlib.decompressobj()
-        content = json.loads(stream.decompress(text))
-        if stream.unused_data or base64.b85encode(text).decode() != packed:
-            raise ValueError("more than was packed")
-    except (ValueError, zlib.error):
-        refuse(name, f"found {shown(packed)}, expected packed documents", "keep what a sweep wrote")
+        content = unpacked(sent)
+    except ValueError:
+        refuse(name, f"found {shown(sent)}, expected packed documents", "keep what a sweep wrote")
     return tuple(kind.from_data(each, name) for each in content)

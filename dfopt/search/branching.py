@@ -24,7 +24,7 @@ from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.bounds.work import Known
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
-from dfopt.setting.plans import asked_plans
+from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.setting.roofline import least_step
 
 _GRACE_S = 0.2  # beyond the limit while no mapping is known at all
@@ -53,6 +53,7 @@ class Search:
         self.reasons: list[str] = []
         self.unsolved: NoSolution | None = None
         self.refused: PlanError | None = None  # no plan can use the graph
+        self.rejected: list[Rejected] = []
         self.apart: GraphRecord | None = None  # all plans were given up together
         self.memo: Memo = {}
         self.kernel_memo: Known = {}
@@ -99,14 +100,14 @@ class Search:
         try:
             with uncollected():
                 of = setting.graph, setting.system, self.options.request, setting.assumptions
-                found, rejected = asked_plans(*of, Listing(self.check_time))
+                found, self.rejected = asked_plans(*of, Listing(self.check_time))
         except PlanError as error:
             self.refused = error
             return []
         variant = setting.graph.variant
         self.records += [
             PlanRecord(plan=plan.plan, variant=variant, status="infeasible", bound=None, note=plan.reason)
-            for plan in rejected
+            for plan in self.rejected
         ]
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from dfopt.search.placing import Placing
 from dfopt.search.proving import PROOF, Low, joint_lows, least_of, plan_low
 from dfopt.search.sharing import Memo, lattices_of
 from dfopt.search.space import search_space, together
+from dfopt.search.unlisted import expanded
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import Rejected, asked_plans
@@ -80,14 +81,17 @@ class Plans:
         if np.isinf(self.cutoff) and not self.kept.several:
             self.cutoff = max([value, *(r.bound or 0.0 for r in result.plans)])
         self.left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
-        for number, record in enumerate(result.plans):
-            self.left.setdefault((record.plan, record.variant), []).append((number, record))
+        self.records: list[PlanRecord] = []
+        self._has_records(result.plans)
         self.since = set[_Key]()  # plans of today that an earlier result does not list
         spaces: list[Space] = []
         asked = []
-        self.apart = {(one.microbatch, one.variant): (number, one) for number, one in enumerate(result.apart or ())}
-        if len(self.apart) < len(result.apart or ()):
-            self.problems.append("$.apart: two records of one graph")
+        graphs, plans = enumerate(result.apart or ()), enumerate(result.unlisted or ())
+        self.apart = {(record.microbatch, record.variant): (number, record) for number, record in graphs}
+        self.unlisted = {(each.microbatch, each.variant): (number, each) for number, each in plans}
+        for name in ("apart", "unlisted"):
+            if len(getattr(self, name)) < len(getattr(result, name) or ()):
+                self.problems.append(f"$.{name}: two records of one graph")
         for graph in (result.graph, *result.variants):
             if self._whole(graph):
                 continue
@@ -95,6 +99,7 @@ class Plans:
                 legal, rejected = asked_plans(graph, result.system, result.request, result.assumptions)
             except PlanError:  # a microbatch that no plan can use
                 continue
+            self._has_records(self._unlisted(graph, legal, rejected))
             asked.append((graph, self._with_other_layers(graph, legal), rejected))
         known = {(plan, graph.variant) for graph, legal, _ in asked for plan in legal}
         for graph, _, rejected in asked:
@@ -131,6 +136,8 @@ class Plans:
             spaces.append(search_space(setting, listed, lattices, len(placing.menu) or 1, result.request))
         for number, _ in self.apart.values():
             self.problems.append(f"$.apart[{number}]: of none of the graphs here")
+        for number, _ in self.unlisted.values():
+            self.problems.append(f"$.unlisted[{number}]: of none of the graphs here")
         for (plan, _), records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         if self.undecided:
@@ -147,6 +154,23 @@ class Plans:
     def late(self) -> bool:
         """Whether the time was too short: then what could not be shown may be true."""
         return time.perf_counter() >= self.deadline
+
+    def _has_records(self, records: Iterable[PlanRecord]) -> None:
+        for record in records:
+            self.left.setdefault((record.plan, record.variant), []).append((len(self.records), record))
+            self.records.append(record)
+
+    def _unlisted(self, graph: Graph, legal: list[Plan], rejected: list[Rejected]) -> list[PlanRecord]:
+        """What the file says of plans of a graph that have no record of their own there."""
+        number, plans = self.unlisted.pop((graph.microbatch, graph.variant), (0, None))
+        if plans is None:
+            return []
+        try:
+            return list(expanded(plans, legal, rejected, self.kept.last, self.result.bound))
+        except ValueError:
+            written, listed = len(plans.group_of_each), len(legal) + len(rejected)
+            self.problems.append(f"$.unlisted[{number}].members: of {written} plans, there are {listed}")
+            return []
 
     def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
         self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
@@ -316,7 +340,7 @@ class Plans:
         """The record of the plan that won, with its value and what it used."""
         result = self.result
         won = result.plan, result.graph.variant
-        mine = [r for r in result.plans if (r.plan, r.variant) == won and r.value is not None]
+        mine = [r for r in self.records if (r.plan, r.variant) == won and r.value is not None]
         graph = result.graph  # its plans may not even be listed
         listed = not any((r.microbatch, r.variant) == (graph.microbatch, graph.variant) for r in result.apart or ())
         same = any(abs((r.value or 0.0) - result.value) <= PROOF * result.value for r in mine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TypeVar, cast
 
 from dfopt.documents.graph import Graph
@@ -28,6 +29,7 @@ from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
 from dfopt.search.starts import begin
+from dfopt.search.unlisted import in_few_words
 from dfopt.setting.instance import Setting
 from dfopt.technology.stack_models import power_of
 
@@ -90,7 +92,8 @@ def search(
     best, options = found[0], searches[-1].options
     stopped = next((search.stopped for search in searches if search.stopped), "")
     kept = Kept.of(request, {each.different(request.distinct_in): each.value for each in found})
-    records = [left_open(record, kept, stopped or LIMIT) for search in searches for record in search.records]
+    of_each = [[left_open(record, kept, stopped or LIMIT) for record in search.records] for search in searches]
+    records = list(chain(*of_each))
     apart = tuple(left_open(each.apart, kept, stopped or LIMIT) for each in searches if each.apart is not None)
     interrupted = stopped in SIGNALS
     within, drawn, later = replace(options, deadline=end), replace(setting, graph=best.graph), Later()
@@ -112,6 +115,7 @@ def search(
     )
     question = resolved.question.named() if resolved.question.graph is not None else None
     changes = {
+        **(in_few_words(searches, of_each) if kind is JointSearch else {}),
         "proof": result.proof + ("" if shown is None else f"; {shown.note}"),
         "heat": shown,
         "missing": tuple(later.missing) or None,

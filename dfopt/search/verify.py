@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.plan_records import DIFFERENT, different
+from dfopt.documents.plan_records import DIFFERENT, PlanRecord, different
 from dfopt.documents.request import Request
 from dfopt.documents.result import OF_EARLIER, Result
 from dfopt.documents.score import Score
@@ -32,8 +32,8 @@ from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
 NOT_CHECKED = (
-    "$.seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, the order of $.plans"
-    " and of equal $.alternatives: how the search went, from which nothing follows",
+    "$.seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, $.unlisted[*].groups[*].note, the order"
+    " of $.plans and of equal $.alternatives: how the search went, from which nothing follows",
     "$.provenance: which versions ran; its digests, solver and seed are compared",
     "$.plans[*].value: of plans whose mappings are not in the file",
     "$.plans[*].bound, $.plans[*].level_bound: above the last mapping that is kept, beyond which nothing is claimed",
@@ -115,7 +115,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     shown = Plans(result, value, deadline)
     problems += shown.problems
     gap, level_gap = (rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
-    problems += _figures(result, score, value)
+    problems += _figures(result, shown.records, score, value)
     short = []
     for name, claimed, found, why in (
         ("gap", result.gap, gap, shown.why),
@@ -135,24 +135,24 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     ] * heated
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
-    checked = [_shown(result, value, gap, len(shown.undecided))] if shown.joint else []
+    checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
     if fixed := ", ".join(result.request.fixed):
         checked.append(f"all mappings in the space ({result.space or 'not counted'}) have {fixed}")
     words = words_of(gap, level_gap, heated)
     return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
 
 
-def _figures(result: Result, score: Score, value: float) -> Iterator[str]:
+def _figures(result: Result, records: list[PlanRecord], score: Score, value: float) -> Iterator[str]:
     """What the figures and the words of a result, its status among them, do not follow from its records."""
     unlisted = result.apart or ()
-    gaps, status, next_best = standing(result.value, result.plans, unlisted, Kept.in_result(result))
+    gaps, status, next_best = standing(result.value, records, unlisted, Kept.in_result(result))
     again = {"value": value, "utilization": score.utilization, **gaps}
     yield from differences("$", again, {name: getattr(result, name) for name in again})
     ended = result.status == "interrupted_with_solution" and status == "limit_with_solution"
     if result.status != status and not ended:
         yield f"$.status: the file says {result.status}, its plans say {status}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
-    sentence = proof_of(graphs, result.system, result.plans, unlisted, chosen, result.p_max, result.gap, result.request)
+    sentence = proof_of(graphs, result.system, records, unlisted, chosen, result.p_max, result.gap, result.request)
     if result.fixed not in (None, fixed := fixed_of(graphs, result.system, chosen, result.request)):
         yield f"$.fixed: the file says {result.fixed!r}, its request says {fixed!r}"
     sentence += next_best + ("" if result.heat is None else f"; {result.heat.note}")
@@ -170,18 +170,18 @@ def words_of(gap: float, level_gap: float, heat: bool = False) -> str:
     what = " of the bound without heat" if heat else ""
     if gap == 0.0:
         return "verified optimal"
-    rest = f"another sharding could be up to {100 * gap:.2g} % faster"
+    rest = f"another sharding could be up to {100 * gap:.3g} % faster"
     if level_gap == 0.0:
         return f"verified optimal per level; {rest}"
     if level_gap == gap:  # sharding and fusion were bounded together
-        return f"verified within {100 * gap:.2g} %{what}"
-    return f"verified within {100 * level_gap:.2g} %{what} per level; {rest}"
+        return f"verified within {100 * gap:.3g} %{what}"
+    return f"verified within {100 * level_gap:.3g} %{what} per level; {rest}"
 
 
-def _shown(result: Result, value: float, gap: float, undecided: int) -> str:
+def _shown(result: Result, records: list[PlanRecord], value: float, gap: float, undecided: int) -> str:
     """What the bounds on all plans say together."""
-    count, near = len({record.plan for record in result.plans}), f"{100 * max(gap, PROOF):.2g} %"
-    empty = sum(record.status == "infeasible" for record in result.plans) - undecided
+    count, near = len({record.plan for record in records}), f"{100 * max(gap, PROOF):.3g} %"
+    empty = sum(record.status == "infeasible" for record in records) - undecided
     whole = len(result.apart or ())
     graphs = f", and what all chips have to do at least under any of {whole} other graphs" * bool(whole)
     return (

@@ -49,7 +49,13 @@ def least_bound(result: Result) -> str:
     """What keeps the gap of a result open: the plan, or the graph without a list of plans, of the least bound."""
     plans = [(record.bound, record.plan.label, record.status) for record in result.plans if record.bound is not None]
     graphs = [(r.bound, f"every plan with a microbatch of {r.microbatch}", r.status) for r in result.apart or ()]
-    bound, name, status = min([*plans, *graphs])
+    groups = [
+        (result.bound, f"{count:,} plans with a microbatch of {plans.microbatch}", group.status)
+        for plans in result.unlisted or ()
+        for group, count in plans.counts.items()
+        if group.status in ("limit", "not_reached")
+    ]
+    bound, name, status = min([*plans, *graphs, *groups])
     return f"{seconds(bound)} under {name} ({STATES[status]})"
 
 

@@ -1,0 +1,39 @@
+"""Data that repeats itself, as a short text: JSON, compressed, in base 85."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+__all__ = ["packed", "unpacked"]
+
+
+def packed(data: Any) -> str:
+    """JSON-able data as a text in which what repeats is written once.
+
+    >>> unpacked(packed({"microbatch": [1, 2]}))
+    {'microbatch': [1, 2]}
+    """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+    # level 6: 9 takes four times as long for 1 % less
+    return base64.b85encode(zlib.compress(text, 6)).decode("ascii")
+
+
+def unpacked(text: str) -> Any:
+    """The data of a packed text.
+
+    Raises
+    ------
+    ValueError
+        If the text holds no packed data, or something beside it.
+    """
+    try:
+        sent, stream = base64.b85decode(text), zlib.decompressobj()
+        content = stream.decompress(sent)
+    except zlib.error as error:
+        raise ValueError(f"the compressed data is damaged: {error}") from None
+    if stream.unused_data or not stream.eof or base64.b85encode(sent).decode() != text:
+        raise ValueError("more or less than packed data")
+    return json.loads(content)

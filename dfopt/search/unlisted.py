@@ -1,0 +1,95 @@
+"""Many plans in few words: records that say only a status are written together, and read again plan by plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.plan_records import PlanGroup, PlanRecord, UnlistedPlans
+from dfopt.search.branching import Search
+from dfopt.setting.plans import Rejected
+
+__all__ = ["expanded", "in_few_words"]
+
+_LISTED = 200  # records that a result has at most before some are written together
+_NEAREST = 40  # records that stay, of the plans with the least bounds
+_EXCLUDED = "pruned_by_bound"
+_OPEN = ("limit", "not_reached")
+
+
+def in_few_words(searches: Sequence[Search], records: Sequence[Sequence[PlanRecord]]) -> dict[str, Any]:
+    """What a result has of the records of searches: all of them, or few and all others together.
+
+    Those stay that say more than a status, the nearest ones, and for every degree of every axis the nearest with it.
+    """
+    if sum(map(len, records)) <= _LISTED:
+        return {}
+    stay = {id(record) for record in _nearest(records)}
+    unlisted = []
+    for search, each in zip(searches, records, strict=True):
+        if search.apart is not None:  # it lists none
+            continue
+        places = {key: place for place, key in enumerate(_in_order(search.legal, search.rejected))}
+        several = Counter(record.plan for record in each)
+        groups: list[PlanGroup | None] = [None] * len(places)
+        for record in each:
+            keys = (record.plan, ""), (record.plan, record.note)
+            place = next((places[key] for key in keys if key in places), None)
+            if place is None or several[record.plan] > 1 or not _says_status(record):
+                stay.add(id(record))
+            elif id(record) not in stay:
+                note = record.note if record.status in _OPEN else ""
+                groups[place] = PlanGroup(status=record.status, note=note)
+        if any(groups):
+            unlisted.append(UnlistedPlans.of(search.setting.graph, groups))
+    kept = tuple(record for each in records for record in each if id(record) in stay)
+    return {"plans": kept, "unlisted": tuple(unlisted) or None}
+
+
+def expanded(
+    plans: UnlistedPlans, legal: Sequence[Plan], rejected: Sequence[Rejected], to_beat: float, bound: float
+) -> Iterator[PlanRecord]:
+    """A record of every plan: what is excluded cannot beat one value, what is open cannot beat another.
+
+    Raises
+    ------
+    ValueError
+        If these are not the plans that were written.
+    """
+    bounds = {_EXCLUDED: to_beat, **dict.fromkeys(_OPEN, bound)}
+    for (plan, reason), group in zip(_in_order(legal, rejected), plans.group_of_each, strict=True):
+        if group is not None:
+            low = bounds.get(group.status)
+            yield PlanRecord(
+                plan=plan, variant=plans.variant, status=group.status, bound=low, level_bound=low,
+                note=group.note or reason,
+            )  # fmt: skip
+
+
+def _in_order(legal: Sequence[Plan], rejected: Sequence[Rejected]) -> list[tuple[Plan, str]]:
+    """All plans of a graph in the order of their text; with each that is rejected, the reason."""
+    every = [(plan, "") for plan in legal] + [(each.plan, each.reason) for each in rejected]
+    return sorted(every, key=lambda each: (each[0].model_dump_json(), each[1]))
+
+
+def _nearest(records: Sequence[Sequence[PlanRecord]]) -> Iterator[PlanRecord]:
+    """Records of the plans with the least bounds, and of the first one with every value of what plans choose."""
+    seen: set[object] = set()
+    least = sorted((r for each in records for r in each), key=lambda r: np.inf if r.bound is None else r.bound)
+    for number, record in enumerate(least):
+        plan = record.plan
+        values = {*enumerate(axis.degree for axis in plan.axes), ("chunks", plan.interleave), ("zero", plan.zero)}
+        if number < _NEAREST or not values <= seen:
+            yield record
+        seen |= values
+
+
+def _says_status(record: PlanRecord) -> bool:
+    """Whether a record says no more of its plan than a status, and a bound that holds for all shardings."""
+    says = record.tile_count, record.value, *record.solves, *record.agreed
+    bounded = record.status == "infeasible" or record.level_bound == record.bound
+    return bounded and set(says) <= {None} and record.status in (_EXCLUDED, "infeasible", *_OPEN)
