@@ -22,6 +22,7 @@ from dfopt.documents.axes import keys
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
+from dfopt.documents.names import TAKEN_BY, in_documents, word_of
 from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
 from dfopt.documents.system import System
@@ -110,6 +111,7 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
     PlanError
         For a keyword that is none of them, and for a request beside its fields.
     """
+    given = in_documents(given)
     asked = {key: value for key, value in given.items() if key in keys() or key in Request.model_fields}
     if request is not None and asked:
         raise PlanError(f"request: given beside {', '.join(asked)}; give a request or its fields, not both")
@@ -117,17 +119,16 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
     rest = {key: value for key, value in given.items() if key not in asked and key not in direct}
     if rest and isinstance(graph, str | os.PathLike):
         allowed, _ = parameters_of(graph)
-        allowed_names = {*allowed, "phase"} if "mode" in allowed else allowed
+        allowed_names = {*allowed, *(["phase"] if "mode" in allowed else []), *(["osl"] if "context" in allowed else [])}
         unknown = [key for key in rest if key.partition(".")[0] not in allowed_names]
     else:
         allowed_names, unknown = frozenset(), list(rest)
     for key in unknown:
-        near = did_you_mean(key, [*allowed_names, *keys(), *Request.model_fields])
+        near = did_you_mean(key, list(map(word_of, [*allowed_names, *keys(), *Request.model_fields])))
         if not allowed_names:
-            near = f"{near} a graph that is a document keeps its parameters: name it to change them".strip()
-        raise PlanError(
-            f"{key}: neither an option nor a parameter of the workload ({near or '`dfopt show` lists them'})"
-        )
+            near = f"{near} a graph that is a document keeps its parameters: name it, or give them to df.load_graph"
+        near = f"{TAKEN_BY[key]} takes it" if key in TAKEN_BY else near.strip() or "`dfopt show` lists them"
+        raise PlanError(f"{key}: neither an option nor a parameter of the workload ({near})")
     graph, system = _named(graph, (Graph,), "graph"), _named(system, (System, Design), "system")
     question = Question(graph=graph, system=system, options=request or Request.of(**asked))
     parameters = rest | dict(direct.pop("parameters", {}))

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Self
 
-from pydantic import Field, InstanceOf, SerializerFunctionWrapHandler, field_serializer
+from pydantic import Field, InstanceOf, SerializerFunctionWrapHandler, field_serializer, field_validator
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
+from dfopt.documents.names import in_documents
 from dfopt.documents.request import Request
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
@@ -77,6 +78,11 @@ class Question(Document):
     assumptions: str | InstanceOf[Assumptions] | InstanceOf[Calibration] | None = AUTO
     options: Request = Request()
 
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _by_words(cls, given: Any) -> Any:
+        return in_documents(given) if isinstance(given, dict) else given
+
     @field_serializer("graph", "system", "stack", "assumptions", mode="wrap", when_used="json")
     def _names_only(self, value: Any, handler: SerializerFunctionWrapHandler) -> str | None:
         return value if isinstance(value, str) else None
@@ -105,9 +111,9 @@ class Question(Document):
         given: dict[str, Any] = {}
         for name, value in changes.items():
             if name == "options":
-                given[name] = Request.of(**{**self.options.asked(), **value}) if value else self.options
+                given[name] = Request.of(**{**self.options.asked(), **in_documents(value)}) if value else self.options
             elif isinstance(value, Mapping):
-                given[name] = {**getattr(self, name), **value}
+                given[name] = {**getattr(self, name), **(in_documents(value) if name == "parameters" else value)}
             elif value is not None:
                 given[name] = value
         return self.model_copy(update=given)

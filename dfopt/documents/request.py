@@ -7,7 +7,7 @@ import math
 from textwrap import fill
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import MODULES, keys
@@ -15,6 +15,7 @@ from dfopt.documents.base import Part, issues_of
 from dfopt.documents.descriptions import fields_of
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.modules import ModuleScheme
+from dfopt.documents.names import in_documents, word_of
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.placement import Item
 from dfopt.errors import PlanError
@@ -214,6 +215,11 @@ class Request(OnAxes):
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
     pin_partition: dict[str, int] = Field(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_words(cls, data: Any) -> Any:
+        return in_documents(data) if isinstance(data, dict) else data
+
     @field_validator("zero", "zero_replicas", mode="before")
     @classmethod
     def _one_or_several(cls, asked: Any, info: ValidationInfo) -> Any:
@@ -234,7 +240,7 @@ class Request(OnAxes):
         try:
             return cls(**asked)
         except ValidationError as error:
-            issues = issues_of(cls, asked, error)
+            issues = issues_of(cls, in_documents(asked), error)
             raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
 
     def assuming(self, assumptions: Assumptions) -> Assumptions:
@@ -347,7 +353,7 @@ class Request(OnAxes):
     def listed(cls, indent: str = "") -> str:
         """Every field with its default and what it means, a line each, for help texts."""
         lines = [
-            fill(f"* ``{field.name}`` ({field.default}): {field.text}", 120 - len(indent), subsequent_indent="  ")
+            fill(f"* ``{word_of(field.name)}`` ({field.default}): {field.text}", 120 - len(indent), subsequent_indent="  ")
             for field in fields_of(cls)
         ]
         return "\n".join(lines).replace("\n", f"\n{indent}")
@@ -356,4 +362,5 @@ class Request(OnAxes):
     def keywords(cls) -> dict[str, tuple[Any, Any]]:
         """What the signature of a function that takes the fields as ``**asked`` says of them: no type, a default."""
         fields = {name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()}
-        return {name: (inspect.Parameter.empty, default) for name, default in (dict.fromkeys(keys()) | fields).items()}
+        named = dict.fromkeys(keys()) | fields
+        return {word_of(name): (inspect.Parameter.empty, default) for name, default in named.items()}

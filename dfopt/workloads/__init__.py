@@ -20,6 +20,7 @@ from dfopt.documents.base import Named, Part
 from dfopt.documents.graph import Graph
 from dfopt.documents.json_schema import schema_of_forms
 from dfopt.documents.kinds import is_model_config
+from dfopt.documents.names import in_documents
 from dfopt.documents.published import Counts, Figure, Published, figures
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, is_path, zoo
@@ -197,6 +198,8 @@ def _counts(workload: Workload, recipe: _Recipe) -> Counts | None:
 
 def _recipe(data: Mapping[str, Any], file: str) -> tuple[Workload, _Recipe]:
     workload = _workload(data.get("workload"), file)
+    if isinstance(written := data.get("parameters"), Mapping):
+        data = {**data, "parameters": in_documents(written)}
     return workload, _recipe_of(workload).from_data(data, file)
 
 
@@ -321,8 +324,16 @@ def _recipe_of(workload: Workload) -> type[_Recipe]:
 def overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Data of a graph file with some of its parameters replaced, as :func:`load_graph` does.
 
-    ``phase`` may also be ``forward`` or ``training``, which workloads call their mode.
+    ``phase`` may also be ``forward`` or ``training``, which workloads call their mode. ``osl`` is the output length of a
+    decode step that stands halfway through the answer: it has ``isl + osl // 2`` cached tokens.
     """
+    overrides = in_documents(overrides)
+    if "osl" in overrides:
+        if overrides.get("phase") not in ("decode", "verify") or "context" in overrides:
+            refuse(file, "found osl without phase: decode, or with context", "give phase: decode, isl and osl")
+        prompt = overrides.get("seq", data.get("parameters", {}).get("seq", 0))
+        context = int(prompt) + int(overrides["osl"]) // 2
+        overrides = {key: value for key, value in overrides.items() if key not in ("osl", "seq")} | {"context": context}
     if overrides.get("phase") in ("forward", "training"):
         overrides = {"mode": overrides["phase"], **{key: value for key, value in overrides.items() if key != "phase"}}
     if "workload" in data:
@@ -354,6 +365,7 @@ def overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) ->
     written = data.get("parameters", {})
     if not isinstance(written, Mapping):
         return data  # is left for the strict validation to report
+    written = in_documents(written)
     inner = {f"parameters.{path}": value for path, value in overrides.items() if "." in path}
     parts: dict[str, Any] = {path.partition(".")[0]: {} for path in overrides if "." in path}
     plain = {path: value for path, value in overrides.items() if "." not in path}

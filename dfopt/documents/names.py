@@ -1,0 +1,99 @@
+"""One word for each act and each option, on the command line, in Python and in studies; and earlier words for it.
+
+Documents keep the keys in which they were first written. Earlier names work for one release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from dfopt.errors import PlanError
+
+__all__ = ["ACTS", "OPTIONS", "TAKEN_BY", "WORDS", "in_documents", "names_table", "word_of"]
+
+
+class Act(NamedTuple):
+    """Something that dfopt does: its command, its function in Python, and earlier names of that function."""
+
+    command: str
+    python: str
+    earlier: tuple[str, ...] = ()
+
+
+class Word(NamedTuple):
+    """A word for an option or a parameter of a workload: the key that documents have for it."""
+
+    word: str
+    key: str
+
+
+ACTS: Final = (
+    Act("solve", "solve", ("optimize",)), Act("score", "score", ("evaluate",)), Act("check", "check", ("verify",)),
+    Act("list", "list", ("zoo",)), Act("show", "show"), Act("compare", "compare"), Act("sweep", "sweep"),
+    Act("explore", "explore"), Act("derive", "derive"), Act("heat", "heat", ("heat_answers",)),
+    Act("plot", "plot"), Act("collective", "collective"),
+)  # fmt: skip
+WORDS: Final = (
+    Word("isl", "seq"), Word("cached", "hit"), Word("tp_comm_overlap", "tensor_overlap"),
+    Word("param_gather_overlap", "parameter_overlap"), Word("p2p_overlap", "point_to_point_overlap"),
+    Word("recompute_layers", "recomputed"), Word("module", "modules"), Word("shard", "pin_sharding"),
+    Word("pin", "pin_partition"),
+)  # fmt: skip
+OPTIONS: Final[dict[str, dict[str, str]]] = {
+    "solve": {"--prompt": "--isl", "--hit": "--cached", "--window": "--draft"},
+    "sweep": {"--shard": "--part", "--results": "--out-dir"},
+    "derive": {"--stack": "--stack-out", "--system": "--system-out"},
+    **dict.fromkeys(("export", "dfmodel", "calculon", "megatron"), {"--output": "--out-dir", "-o": "--out-dir"}),
+}
+"""Earlier spellings of the options of a command."""
+TAKEN_BY: Final = {
+    "technologies": "df.explore", "jobs": "df.sweep or df.explore", "store": "df.sweep or df.explore",
+    "cluster": "df.sweep", "part": "df.sweep", "retry": "df.sweep", "results": "df.sweep",
+    "physical": "df.score", "throttle": "df.score", "on": "df.derive", "finite_difference": "df.heat",
+    "detail": "df.show",
+}  # fmt: skip
+"""Keywords that other functions take."""
+
+
+def word_of(key: str) -> str:
+    """The word that users write for a key of a document.
+
+    Examples
+    --------
+    >>> word_of("tensor_overlap"), word_of("tp")
+    ('tp_comm_overlap', 'tp')
+    """
+    return next((word for word, its in WORDS if its == key), key)
+
+
+def in_documents(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, or parameters of a workload, by the keys of documents.
+
+    Examples
+    --------
+    >>> in_documents({"cached": 3, "isl": 8, "tp": 2})
+    {'hit': 3, 'seq': 8, 'tp': 2}
+    """
+    keys = dict(WORDS)
+    for word, key in WORDS:
+        if word in given and key in given and given[word] != given[key]:
+            raise PlanError(f"{word}: found {given[word]!r} and {key} {given[key]!r}, which mean the same; give one")
+    return {keys.get(word, word): value for word, value in given.items()}
+
+
+def names_table() -> str:
+    """Every act, option and parameter with its names, as a table in Markdown.
+
+    Examples
+    --------
+    >>> print("\\n".join(names_table().splitlines()[:3]))
+    | command line | Python and studies | earlier, or in documents |
+    |---|---|---|
+    | dfopt solve | df.solve | df.optimize |
+    """
+    rows = [(f"dfopt {act.command}", f"df.{act.python}", ", ".join(f"df.{old}" for old in act.earlier)) for act in ACTS]
+    rows += [(f"--{word.replace('_', '-')}", word, key) for word, key in WORDS]
+    rows += [(f"{now} (dfopt {name})", "", old) for name, by in OPTIONS.items() for old, now in by.items()]
+    head = [("command line", "Python and studies", "earlier, or in documents"), ("---",) * 3]
+    return "\n".join("|".join(["", *row, ""]) if row == head[1] else f"| {' | '.join(row)} |" for row in [*head, *rows])
