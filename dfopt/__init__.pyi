@@ -1,8 +1,17 @@
-"""The names of the package and where they are: read by type checkers, and by the package itself."""
+"""The names of the package and where they are: read by type checkers, and by the package itself.
+
+Names of earlier versions are among them: see `dfopt.documents.names`.
+"""
 
 from dfopt.api import collective as collective
 from dfopt.api import derive as derive
-from dfopt.api import evaluate as evaluate
+from dfopt.api import heat as heat
+from dfopt.api import score as score
+from dfopt.commands import check as check
+from dfopt.commands import compare as compare
+from dfopt.commands import frame as frame
+from dfopt.commands import list as list
+from dfopt.commands import show as show
 from dfopt.documents.assumptions import Assumptions as Assumptions
 from dfopt.documents.assumptions import profile as profile
 from dfopt.documents.design import Design as Design
@@ -28,7 +37,6 @@ from dfopt.documents.system import NetworkDim as NetworkDim
 from dfopt.documents.system import Sram as Sram
 from dfopt.documents.system import System as System
 from dfopt.documents.technology import Technology as Technology
-from dfopt.documents.zoo import zoo as zoo
 from dfopt.errors import DfoptError as DfoptError
 from dfopt.errors import DocumentError as DocumentError
 from dfopt.errors import GraphError as GraphError
@@ -54,10 +62,8 @@ from dfopt.machines.technologies import load_technology as load_technology
 from dfopt.physics.cost import system_cost as system_cost
 from dfopt.search import Progress as Progress
 from dfopt.search import dump_models as dump_models
-from dfopt.search import optimize as optimize
+from dfopt.search import solve as solve
 from dfopt.search.budgets import Budget as Budget
-from dfopt.search.heat_aware import heat_answers as heat_answers
-from dfopt.search.verify import verify as verify
 from dfopt.search.within import optimize_within as optimize_within
 from dfopt.show import plots as plot  # noqa: F401
 from dfopt.studies.runs import Runs as Runs
@@ -65,5 +71,11 @@ from dfopt.studies.sweep import sweep as sweep
 from dfopt.workloads import load_graph as load_graph
 from dfopt.workloads.backward import backward_of as backward_of
 
+optimize = solve
+evaluate = score
+verify = check
+zoo = list
+heat_answers = heat
+
 __version__: str
-__all__ = ["evaluate", "load_graph", "load_system", "optimize", "sweep", "zoo"]
+__all__ = ["list", "load_graph", "load_system", "score", "show", "solve", "sweep"]

@@ -10,6 +10,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
+from dfopt.documents.heat import HeatReport
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
@@ -21,9 +22,11 @@ from dfopt.machines.calibrations import assumed_again, assumed_on
 from dfopt.machines.stacks import load_stack
 from dfopt.physics.collective_time import CollectiveTime, collective_time
 from dfopt.physics.collectives import Collective
+from dfopt.search.heat_aware import HEAT_GAP, heat_answers
 from dfopt.technology.derived_design import ON, DerivedDesign
+from dfopt.units import parse
 
-__all__ = ["collective", "derive", "evaluate"]
+__all__ = ["collective", "derive", "heat", "score"]
 
 
 def collective(
@@ -69,7 +72,7 @@ def collective(
     return collective_time(Collective(kind), size, machine, dims, chosen)
 
 
-def evaluate(
+def score(
     mapping: Mapping | Result | str | os.PathLike[str],
     graph: Graph | str | os.PathLike[str],
     system: System | Design | str | os.PathLike[str],
@@ -111,8 +114,8 @@ def evaluate(
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
-    >>> df.evaluate(result, "gpt2-small", "sn10-8-ring").step_time_s == result.step_time_s
+    >>> result = df.solve("gpt2-small", "sn10-8-ring", tp=8)
+    >>> df.score(result, "gpt2-small", "sn10-8-ring").step_time_s == result.step_time_s
     True
     """
     machine, chosen = as_system(system), None
@@ -129,6 +132,57 @@ def evaluate(
         chosen, machine, _ = assumed_on(assumptions, machine)
     workload = graph if isinstance(graph, Graph) else graph_under(mapping, result, graph)
     return judge.evaluate(mapping, workload, machine, chosen, stack, physical=physical, throttle=throttle)
+
+
+def heat(
+    result: Result | str | os.PathLike[str],
+    stack: Stack | str | os.PathLike[str] | None = None,
+    *,
+    gap: float | str = HEAT_GAP,
+    time_limit: float = 60.0,
+    finite_difference: bool = True,
+    solver: str = "highs",
+    seed: int = 0,
+) -> HeatReport:
+    """Compare three ways to deal with heat: ignore it, throttle, or choose partitions and clocks around it.
+
+    Parameters
+    ----------
+    result : Result or path
+        Its plan, sharding and graph are kept.
+    stack : Stack, name or path, optional
+        The chip as a stack of dies; the one of the result's system if left out.
+    gap : float or str
+        Relative gap at which a solve may stop, such as 0.01 or ``1%``; 0 asks for a proof.
+    time_limit : float
+        Seconds for everything.
+    finite_difference : bool
+        Whether to solve once more with limits that are 1 K higher.
+    solver, seed
+        Of the MILPs, see :func:`dfopt.milp.solve`.
+
+    Raises
+    ------
+    SystemSpecError
+        If there is no stack.
+    Infeasible
+        If even a resting chip is above a limit.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> cool = df.load_stack("hybrid-vault", {"limits.logic": "60 degC"})
+    >>> report = df.heat(df.solve("gpt2-small", "sn10-8-ring", tp=8), cool, gap="1%", finite_difference=False)
+    >>> [answer.name for answer in report.answers]
+    ['ignore', 'throttle', 'aware']
+    """
+    options = {"time_limit": time_limit, "finite_difference": finite_difference, "solver": solver, "seed": seed}
+    return heat_answers(
+        result if isinstance(result, Result) else Result.load(result),
+        stack if stack is None or isinstance(stack, Stack) else load_stack(stack),
+        gap=parse(gap, "ratio") if isinstance(gap, str) else gap,
+        **options,  # type: ignore[arg-type]
+    )
 
 
 def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLike[str] = ON) -> DerivedDesign:

@@ -119,14 +119,14 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
     rest = {key: value for key, value in given.items() if key not in asked and key not in direct}
     if rest and isinstance(graph, str | os.PathLike):
         allowed, _ = parameters_of(graph)
-        allowed_names = {*allowed, *(["phase"] if "mode" in allowed else []), *(["osl"] if "context" in allowed else [])}
+        allowed_names = allowed | {word for word, by in (("phase", "mode"), ("osl", "context")) if by in allowed}
         unknown = [key for key in rest if key.partition(".")[0] not in allowed_names]
     else:
         allowed_names, unknown = frozenset(), list(rest)
     for key in unknown:
         near = did_you_mean(key, list(map(word_of, [*allowed_names, *keys(), *Request.model_fields])))
         if not allowed_names:
-            near = f"{near} a graph that is a document keeps its parameters: name it, or give them to df.load_graph"
+            near += " a graph that is a document keeps its parameters: name it to change them, or use df.load_graph"
         near = f"{TAKEN_BY[key]} takes it" if key in TAKEN_BY else near.strip() or "`dfopt show` lists them"
         raise PlanError(f"{key}: neither an option nor a parameter of the workload ({near})")
     graph, system = _named(graph, (Graph,), "graph"), _named(system, (System, Design), "system")

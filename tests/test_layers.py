@@ -37,7 +37,7 @@ FLOORS = [
     ("exploring",),
     ("studies",),
     ("arguments", "api"),
-    ("cli", "__main__"),
+    ("cli", "__main__", "commands"),
 ]
 # Rooms beside the tower, with everything they may import.
 BESIDE = {

@@ -18,6 +18,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     plot_command,
     report_command,
     runs_command,
+    solve_command,
     sweep_command,
     technology_commands,
 )

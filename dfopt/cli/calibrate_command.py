@@ -5,41 +5,54 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, option
+from dfopt.cli.common import OUTPUT, JsonFlag, app, argument, echo, emit, errors, option, under
 from dfopt.cli.outputs import ForceFlag, check_output
 
 
 @app.command()
 def calibrate(
-    system: Annotated[str, option("system whose numbers are fitted: zoo name or file", "--system", metavar="SYSTEM")],
-    output: Annotated[Path, option("write the calibration", "--output", "-o", metavar="FILE.yaml")],
-    data: Annotated[
-        list[Path] | None, argument("[DATA.csv...]", "measured training steps: tables of the forms that it reads")
-    ] = None,
+    system: Annotated[
+        str, option("System whose rates are fitted: zoo name or file, such as h100-8.", "--system", metavar="SYSTEM")
+    ],
+    output: Annotated[
+        Path, under(OUTPUT, "File for the calibration, such as mine.yaml.", "-o", "--output", metavar="FILE.yaml")
+    ],
+    data: Annotated[list[Path] | None, argument("[DATA.csv...]", "Tables of measured training steps.")] = None,
     kernels: Annotated[
         list[Path] | None,
         option(
-            "GEMMs, attention, kernels bound by memory, optimizer steps, as measured: they fix those shares",
+            "Table of measured kernels (GEMMs, attention, optimizer steps), which fix their shares.",
             metavar="KERNELS.csv",
         ),
     ] = None,
     collectives: Annotated[
-        Path | None, option("measured collectives: they fix the share of a node's links", metavar="NCCL.csv")
+        Path | None,
+        option("Table of measured collectives, which fix the share of the links of a node.", metavar="NCCL.csv"),
     ] = None,
-    label: Annotated[str, option("what these two call the system, or how that begins", metavar="NAME")] = "",
-    fit: Annotated[str, option("numbers to fit, by commas; default: what tables leave open", metavar="NAMES")] = "",
+    label: Annotated[
+        str, option("Name of the system in both tables, or how it begins, such as H100.", metavar="NAME")
+    ] = "",
+    fit: Annotated[
+        str, option("Numbers to fit, such as compute,links; default: all that the tables leave open.", metavar="NAMES")
+    ] = "",
     like: Annotated[
         Path | None,
-        option("calibration of another chip, whose numbers are taken where none are fitted", metavar="FILE"),
+        option("Calibration of another chip, which gives the numbers that are not fitted.", metavar="FILE"),
     ] = None,
     regime: Annotated[
         Literal["sustained", "burst"],
-        option("rows that are taken of kernels: at the limit of power, as in training; or after a pause"),
+        option("Rows of kernels to use: at the power limit as in training, or after a pause; default: sustained."),
     ] = "sustained",
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit shares of a machine's rates to measured training steps; the profile keeps where they come from."""
+    """Fit the shares of its peak rates that a machine reaches to measured training steps.
+
+    Examples:
+        dfopt calibrate steps.csv --system h100-8 -o mine.yaml
+        dfopt calibrate steps.csv --system h100-8 --kernels gemms.csv -o mine.yaml
+        dfopt solve llama-3.1-8b h100-8 --phase training --assume mine.yaml
+    """
     with errors():
         from dfopt.calibration.calibrate import calibrate as calibrated
         from dfopt.documents.calibration import Calibration

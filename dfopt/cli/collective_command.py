@@ -11,21 +11,29 @@ from dfopt.cli.common import AssumeOpt, JsonFlag, SetOpt, SystemArg, app, argume
 @app.command()
 def collective(
     kind: Annotated[
-        str, argument("KIND", "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or point_to_point")
+        str,
+        argument("KIND", "One of all_reduce, all_gather, reduce_scatter, all_to_all, broadcast and point_to_point."),
     ],
     system: SystemArg,
     size: Annotated[
-        str, option("of the larger buffer of one chip, as nccl-tests counts, such as 1 GiB", "--bytes", metavar="SIZE")
+        str,
+        option("Size of the larger buffer of one chip, as nccl-tests counts, such as 1GiB.", "--bytes", metavar="SIZE"),
     ],
     dims: Annotated[
         str | None,
-        option("network dims that the chips span, or parts such as cluster[2]; default: all", metavar="DIM[,DIM...]"),
+        option("Network dims that the chips span, such as node,cluster[2]; default: all.", metavar="DIM[,DIM...]"),
     ] = None,
     assume: AssumeOpt = None,
     changes: SetOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say how long a collective of some KIND takes on a SYSTEM, by which algorithm, at which bandwidth."""
+    """Tell how long a collective takes on a system, its algorithm and its bandwidth.
+
+    Examples:
+        dfopt collective all_reduce h100-8 --bytes 1GiB
+        dfopt collective all_to_all h100:64 --bytes 64MiB --dims node
+        dfopt collective all_gather a100-512 --bytes 1GB --json
+    """
     with errors():
         from dfopt.api import collective as timed
         from dfopt.cli.common import assumed_by

@@ -5,66 +5,25 @@ from __future__ import annotations
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from dfopt import arguments
+from dfopt.cli.help import FORMAT, RUNNING, App, Group, verbose
 from dfopt.errors import visible
 from dfopt.interrupts import FIRST_AFTER, LIMIT, cause, exit_code, process_start, seconds_since_start, wall_limit
-
-_Usage: Final[Any] = typer.BadParameter.__bases__[0]
 
 if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions
     from dfopt.documents.base import Document
     from dfopt.documents.calibration import Calibration
-    from dfopt.documents.descriptions import FieldDoc
     from dfopt.documents.system import System
     from dfopt.machines.calibrations import Assumed
-
-
-def field_of(option: str) -> tuple[str, FieldDoc] | None:
-    """The field that an option without a help of its own sets, with its path: the one of its name."""
-    from dfopt.documents.assumptions import Assumptions
-    from dfopt.documents.descriptions import fields_of
-    from dfopt.documents.request import Request
-
-    places = {"question.options": Request, "assumptions": Assumptions}
-    found = ((path, field) for path, model in places.items() for field in fields_of(model) if field.name == option)
-    return next(((f"{path}.{field.name}", field) for path, field in found), None)
-
-
-def _help_of(field: FieldDoc, default: object) -> str:
-    """The first sentence of a field, with the default of the option, or of the field, and an example."""
-    without = re.search(r"None: (.+?)\.$", field.text)
-    usual = without[1] if without and field.default == "None" else field.default
-    usual = usual if default is None else str(default).lower()
-    example = field.example.strip("[]").replace(", ", ",")
-    words = [field.summary.rstrip("."), f"default: {usual}", *([f"such as {example}"] if example != usual else [])]
-    return "; ".join(words).replace("``", "")
-
-
-class Grouped(TyperCommand):
-    """A command whose help lists options by their purpose; without a text of its own, one has that of a field."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            own = getattr(parameter, "help", None)
-            if record is not None and not own and (sets := field_of(str(parameter.name))):
-                record = record[0], _help_of(sets[1], parameter.default)
-            if record is not None:
-                kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                groups.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(record)
-        for name, records in groups.items():
-            with formatter.section(name):
-                formatter.write_dl(records)
 
 
 def echo(text: str, err: bool = False) -> None:
@@ -72,17 +31,8 @@ def echo(text: str, err: bool = False) -> None:
     typer.echo(visible(text), err=err)
 
 
-class _App(TyperGroup):
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except _Usage as error:  # which has words of the command line as they are
-            error.message = visible(error.message)
-            raise
-
-
-app = typer.Typer(
-    cls=_App,
+app = App(
+    cls=Group,
     name="dfopt",
     help="Find, prove and judge the fastest mapping of a workload graph onto a system of chips.",
     no_args_is_help=True,
@@ -91,7 +41,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-importer = typer.Typer(help="Turn other tools' files into dfopt documents.", no_args_is_help=True)
+importer = App(
+    cls=Group, rich_markup_mode=None, help="Turn other tools' files into dfopt documents.", no_args_is_help=True
+)
 app.add_typer(importer, name="import")
 
 
@@ -105,32 +57,49 @@ def under(group: str, said: str, *names: str, **more: Any) -> Any:
     return option(said, *names, rich_help_panel=group, **more)
 
 
-def argument(metavar: str, said: str) -> Any:
-    """An argument: what it is called, and what the help says."""
-    return typer.Argument(metavar=metavar, help=said)
+def argument(metavar: str, said: str, complete: Callable[[str], list[str]] | None = None) -> Any:
+    """An argument: what it is called, what the help says, and the words with which a shell completes it."""
+    return typer.Argument(metavar=metavar, help=said, autocompletion=complete)
 
 
-WORKLOAD = "Workload and model"
-GraphArg = Annotated[str, argument("GRAPH", "zoo name or file")]
-SystemArg = Annotated[str, argument("SYSTEM", "zoo name or file, also of a design")]
-JsonFlag = Annotated[bool, option("print JSON to stdout, nothing else", "--json")]
+def names_in(*kinds: str) -> Callable[[str], list[str]]:
+    """Names of the zoo that a shell offers."""
+
+    def complete(incomplete: str) -> list[str]:
+        from dfopt.commands import names_of
+
+        return [name for kind in kinds for name in names_of(kind) if name.startswith(incomplete)]
+
+    return complete
+
+
+WORKLOAD, MACHINE, PARALLEL, BY_HAND = "Workload and model", "Machine", "Parallelism", "Fixed by hand"
+SEARCH, HEAT, OUTPUT = "Search", "Heat", "Output"
+GraphArg = Annotated[str, argument("GRAPH", "Workload: a zoo name or a file.", names_in("graphs"))]
+SystemArg = Annotated[
+    str,
+    argument("SYSTEM", "Machine: a zoo name, NAME:CHIPS such as h100:64, a design, or a file.", names_in("systems")),
+]
+JsonFlag = Annotated[bool, under(OUTPUT, "Print the answer as JSON; with -o only the file has it.", "--json")]
+QuietFlag = Annotated[bool, under(OUTPUT, "Print no progress on stderr.", "-q", "--quiet")]
 DetailOpt = Annotated[
     str | None,
-    option(
-        "sections of the answer to print in full, such as kernels,time",
+    under(
+        OUTPUT,
+        "Sections of the answer to print in full, such as kernels,time; default: a summary.",
         "--detail",
         metavar="plan|kernels|time|memory|decisions|proof|sensitivity|heat|all",
     ),
 ]
 ParamOpt = Annotated[
-    list[str] | None, under(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE")
+    list[str] | None,
+    under(WORKLOAD, "Parameter of the workload, such as layers=4; may be repeated.", "--param", metavar="KEY=VALUE"),
 ]
 AssumeOpt = Annotated[
     str | None,
     under(
         WORKLOAD,
-        "assumptions: a profile or a file; calibrated: that of the chip, as usual where one is and it trains; else"
-        " default, which is ideal",
+        "Assumptions: ideal, calibrated, dfmodel or a file; default: calibrated where the chip is, for this phase.",
         "--assume",
         metavar="PROFILE|FILE",
     ),
@@ -139,39 +108,25 @@ SetOpt = Annotated[
     list[str] | None,
     under(
         WORKLOAD,
-        "change one assumption, or field of the system such as network.node.size",
+        "Field of the assumptions or of the system, such as network.node.size=4; may be repeated.",
         "--set",
         metavar="FIELD=VALUE",
     ),
 ]
 PlaceOpt = Annotated[
     list[str] | None,
-    under("Fixed by hand", "fix the memory of an item, of chips with several", metavar="weights|optimizer|...=NAME"),
+    under(BY_HAND, "Memory of a kind of data, such as experts=DDR; may be repeated.", metavar="ITEM=MEMORY"),
 ]
-TensorOverlapOpt = Annotated[
-    str | None, under("Parallelism", "collectives behind products; any: the best", metavar="none|ring|pipe|any")
+StackOpt = Annotated[
+    str | None, under(HEAT, "Stack of dies that the chip is: zoo name or file.", "--stack", metavar="STACK")
 ]
-GradientOverlapOpt = Annotated[
-    str | None, under("Parallelism", "gradients added up behind the backward pass", metavar="none|backward|any")
-]
-ParameterOverlapOpt = Annotated[
-    str | None, under("Parallelism", "weights gathered behind the first forward pass", metavar="none|forward|any")
-]
-SendingOverlapOpt = Annotated[
-    str | None, under("Parallelism", "messages to other stages behind other chunks", metavar="none|interleaved|any")
-]
-OffloadOpt = Annotated[
-    str | None,
-    under(
-        "Search",
-        "training: what may lie in a slower memory of the chips",
-        metavar="optimizer|weights|activations|gradients[,...]|any",
-    ),
-]
-StoreOpt = Annotated[Path | None, option("of a study: its file of record; default: NAME.runs.jsonl", metavar="FILE")]
-
-
-TimeLimitOpt = Annotated[float, option("seconds for everything, from the start of the process", min=0.1)]
+TensorOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|ring|pipe|any")]
+GradientOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|backward|any")]
+ParameterOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|forward|any")]
+SendingOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|interleaved|any")]
+OffloadOpt = Annotated[str | None, under(SEARCH, "", metavar="optimizer|weights|activations|gradients[,...]|any")]
+StoreOpt = Annotated[Path | None, under(OUTPUT, "File of record of a study; default: NAME.runs.jsonl.", metavar="FILE")]
+TimeLimitOpt = Annotated[float, under(SEARCH, "Seconds for the whole command, such as 300; default: 60.", min=0.1)]
 
 
 @contextmanager
@@ -185,8 +140,12 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
     try:
         with wall_limit(time_limit, process_start()):
             yield
+        if verbose():
+            echo(f"dfopt: {seconds_since_start():.2f} s", err=True)
     except DfoptError as error:
         sys.stdout.flush()
+        if verbose():
+            traceback.print_exc()
         echo(f"dfopt: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
@@ -214,8 +173,19 @@ def detail_of(words: str | None) -> tuple[str, ...]:
 
 
 def emit(as_json: bool, data: Document | Callable[[], Any], report: Callable[[], Any], plain_width: int = 140) -> None:
-    """Print data as JSON, or else a report; a pipe gets as many columns as said."""
-    if as_json:
+    """Print data as JSON or CSV, or else a report; a pipe gets as many columns as said.
+
+    JSON that a file of ``--output`` has already is not printed once more.
+    """
+    chosen = RUNNING.get().meta[FORMAT] if as_json else "text"
+    if chosen == "csv":
+        from dfopt.cli.csv_rows import write_rows
+
+        write_rows(data() if callable(data) else data)
+        return
+    if chosen == "json":
+        if RUNNING.get().params.get("output") is not None:
+            return  # the file has it
         if callable(data):
             json.dump(data(), sys.stdout, indent=1, allow_nan=False)
             sys.stdout.write("\n")

@@ -11,6 +11,7 @@ import typer
 
 from dfopt import arguments
 from dfopt.cli.common import (
+    OUTPUT,
     DetailOpt,
     JsonFlag,
     ParamOpt,
@@ -22,11 +23,14 @@ from dfopt.cli.common import (
     emit,
     errors,
     importer,
+    names_in,
     option,
+    under,
 )
-from dfopt.cli.outputs import ForceFlag, check_folder, check_output
+from dfopt.cli.outputs import ForceFlag, OutDirOpt, check_folder, check_output
 from dfopt.interrupts import seconds_left
 
+EVERY = ("graphs", "systems", "chips", "stacks", "technologies", "designs")
 _SHOWING = 0.75  # share of a limit in which bounds are shown again: the last one that was begun takes longer
 _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
@@ -36,63 +40,89 @@ def list_zoo(
     kind: Annotated[
         str,
         argument(
-            "[KIND]", "graphs, systems, chips, memories, links, topologies, stacks, technologies, designs, assumptions"
+            "[KIND]",
+            "One of graphs, systems, chips, memories, links, topologies, stacks, technologies, designs, calibrations,"
+            " assumptions; default: all kinds.",
         ),
     ] = "",
-    words: Annotated[list[str] | None, argument("[WORD]...", "only lines with all these words")] = None,
+    words: Annotated[list[str] | None, argument("[WORD]...", "Words that a line must have, such as h100.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the zoo: its kinds, or all of a kind with what one chooses by."""
-    with errors():
-        from dfopt.cli.zoo_table import names_of, zoo_table
-        from dfopt.documents.zoo import KINDS
-        from dfopt.errors import PlanError
+    """List the names that come with dfopt, and the figures by which one chooses among them.
 
-        kinds = (*KINDS, "assumptions")
-        if kind and kind not in kinds:
-            raise PlanError(f"list: expected one of {', '.join(kinds)}, found {kind!r}")
+    Examples:
+        dfopt list systems h100
+        dfopt list graphs llama
+        dfopt list
+    """
+    with errors():
+        from dfopt.cli.zoo_table import zoo_table
+        from dfopt.commands import list as names_in_zoo
+
+        names = names_in_zoo(kind)
         table = zoo_table(kind, words or []) if words or not as_json else None
-        names = [str(row[0]) for row in table.rows] if table else names_of(kind) if kind else list(kinds)
+        names = [str(row[0]) for row in table.rows] if table else names
         emit(as_json, lambda: names, lambda: table)
 
 
 @app.command()
 def show(
-    target: Annotated[str, argument("FILE|NAME", "a zoo name, or a document of any kind")],
+    target: Annotated[
+        str,
+        argument("FILE|NAME", "Zoo name, or file of any kind; stacks/hbm3 names a kind and a name.", names_in(*EVERY)),
+    ],
     param: ParamOpt = None,
     detail: DetailOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a graph, system, stack, result or any other document; `stacks/hbm3` names the shelf of the zoo too."""
+    """Show a result, a graph, a system or any other document.
+
+    Examples:
+        dfopt show best.json --detail kernels,time
+        dfopt show llama-3.1-8b --param phase=decode
+        dfopt show h100-8 --json
+    """
     with errors():
+        from dfopt.commands import shown
         from dfopt.documents.result import Result
         from dfopt.library import load_sized
-        from dfopt.physics.ops import flop
-        from dfopt.show.describe import report
 
-        document, figures = load_sized(target, arguments.values(param, "--param"))
-        work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
+        parameters = arguments.values(param, "--param")
+        document, figures = load_sized(target, parameters)
         brief = isinstance(document, Result) and not detail
-        emit(as_json, document, lambda: report(document, work, figures, detail_of(detail)), 80 if brief else 140)
+        emit(as_json, document, lambda: shown(document, detail_of(detail), figures), 80 if brief else 140)
 
 
 @app.command()
 def check(
-    files: Annotated[list[str], argument("FILE...", "documents of any kind, stores of sweeps, or zoo names")],
+    files: Annotated[
+        list[str], argument("FILE...", "Files of any kind, stores of sweeps, or zoo names.", names_in(*EVERY))
+    ],
     time_limit: Annotated[
         float | None,
-        option("seconds for everything; default: 60 for each file, or 4 times what its search took", min=0.1),
+        option("Seconds for the whole command; default: 60 for each file, or 4 times its search.", min=0.1),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check documents; of a graph its counts against what is published; of results, explorations, stores all claims."""
+    """Check documents: the sizes of a graph against published ones, and every claim of a result or a store.
+
+    Examples:
+        dfopt check best.json
+        dfopt check my-chip.yaml my-model.yaml
+        dfopt check best.json --time-limit 600
+    """
+    from dfopt.commands import checked
+    from dfopt.documents.store import is_store
     from dfopt.errors import DfoptError
+    from dfopt.search.verify import verdict
 
     with errors(" before all claims were checked", time_limit):
         worst, rows = 0, []
         for name in files:
             try:
-                said, schema = _verdict(name, time_limit)
+                share = 1.0 if is_store(name) else _SHOWING
+                verified, schema = checked(name, None if time_limit is None else share * seconds_left(time_limit))
+                said = verdict(verified, name)
                 rows.append({"file": name, "ok": True, "schema": schema, "verdict": said})
                 if not as_json:
                     echo(f"{name}: {said} ({schema})")
@@ -107,37 +137,20 @@ def check(
         raise typer.Exit(worst)
 
 
-def _verdict(name: str, time_limit: float | None) -> tuple[str, str]:
-    """What is said of a document that holds, and its schema."""
-    from dfopt.documents.exploration import Exploration
-    from dfopt.documents.published import issues
-    from dfopt.documents.result import Result
-    from dfopt.documents.store import SCHEMA, is_store
-    from dfopt.errors import DocumentError
-    from dfopt.library import load_sized
-
-    if is_store(name):
-        from dfopt.studies.checking import check_store  # takes the problems and the judge
-
-        return check_store(name, None if time_limit is None else seconds_left(time_limit)), SCHEMA
-    document, figures = load_sized(name)
-    if wrong := [*issues(figures)]:
-        raise DocumentError(name, wrong)
-    left = None if time_limit is None else _SHOWING * seconds_left(time_limit)
-    if isinstance(document, Result):
-        from dfopt.search.verify import verdict
-
-        return verdict(document, name, left), document.SCHEMA
-    if isinstance(document, Exploration):
-        from dfopt.exploring.checking import check_exploration
-
-        return check_exploration(document, name, *([] if left is None else [left])), document.SCHEMA
-    return "ok", document.SCHEMA
-
-
 @app.command()
-def schema(kind: Annotated[str, argument("KIND", "graph, system, stack, plan, mapping, result, study, ...")]) -> None:
-    """Print the JSON Schema of a document kind."""
+def schema(
+    kind: Annotated[
+        str,
+        argument("KIND", "Kind of document, such as graph, system, stack, plan, mapping, result, study."),
+    ],
+) -> None:
+    """Print the JSON Schema of a kind of document, for editors.
+
+    Examples:
+        dfopt schema system > system.schema.json
+        dfopt schema study
+        dfopt schema question
+    """
     with errors():
         from dfopt.documents.json_schema import schema_json
         from dfopt.documents.kinds import KINDS
@@ -164,12 +177,18 @@ def schema(kind: Annotated[str, argument("KIND", "graph, system, stack, plan, ma
 
 @importer.command("hf")
 def import_hf(
-    config: Annotated[Path, argument("PATH", "config.json of a Hugging Face model, or its folder")],
-    output: Annotated[Path, option("file for the graph", "-o", "--output", metavar="FILE.yaml")],
+    config: Annotated[Path, argument("PATH", "config.json of a Hugging Face model, or its folder.")],
+    output: Annotated[
+        Path, under(OUTPUT, "File for the graph, such as model.yaml.", "-o", "--output", metavar="FILE.yaml")
+    ],
     force: ForceFlag = False,
     time_limit: TimeLimitOpt = 60.0,
 ) -> None:
-    """Import a language model: writes its graph, for every phase, and says what it counts."""
+    """Import a language model: write its graph, for every phase.
+
+    Examples:
+        dfopt import hf path/to/config.json -o model.yaml
+    """
     with errors(time_limit=time_limit):
         from dfopt.documents.files import write_text
         from dfopt.documents.strict_yaml import dump_yaml
@@ -184,20 +203,30 @@ def import_hf(
 
 @importer.command("onnx")
 def import_onnx(
-    model: Annotated[Path, argument("MODEL.onnx", "an ONNX model; external data of weights need not be there")],
-    output: Annotated[Path, option("file for the graph", "-o", "--output", metavar="FILE.yaml")],
+    model: Annotated[Path, argument("MODEL.onnx", "ONNX model; external data of weights may be missing.")],
+    output: Annotated[
+        Path, under(OUTPUT, "File for the graph, such as model.yaml.", "-o", "--output", metavar="FILE.yaml")
+    ],
     set_dim: Annotated[
-        list[str] | None, option("size of a symbolic dim, or of INPUT[AXIS]", "--set-dim", metavar="NAME=N")
+        list[str] | None,
+        option(
+            "Size of a symbolic dim or of INPUT[AXIS], such as batch=8; may be repeated.", "--set-dim", metavar="NAME=N"
+        ),
     ] = None,
-    sample_dim: Annotated[str, option("dim that counts the samples of an evaluation", metavar="NAME")] = "",
-    token_dim: Annotated[str, option("dim that counts the tokens of a sample", metavar="NAME")] = "",
+    sample_dim: Annotated[str, option("Dim that counts samples, such as batch.", metavar="NAME")] = "",
+    token_dim: Annotated[str, option("Dim that counts the tokens of a sample, such as seq.", metavar="NAME")] = "",
     fold: Annotated[
-        bool | None, option("draw layers that repeat once; default: if it halves the kernels", "--fold/--no-fold")
+        bool | None,
+        option("Represent equal layers by one of them; default: if that halves the kernels.", "--fold/--no-fold"),
     ] = None,
     force: ForceFlag = False,
     time_limit: TimeLimitOpt = 60.0,
 ) -> None:
-    """Import an ONNX model: writes its graph and says what it counts."""
+    """Import an ONNX model: write its graph.
+
+    Examples:
+        dfopt import onnx model.onnx -o model.yaml --set-dim batch=8
+    """
     with errors(time_limit=time_limit):
         from dfopt.errors import PlanError
         from dfopt.frontends.onnx import read
@@ -215,47 +244,52 @@ def import_onnx(
 
 @importer.command("dfmodel")
 def import_dfmodel(
-    case: Annotated[Path, argument("CASE", "a DFModel setup and graph as JSON, or its user_input/setup.txt")],
-    output: Annotated[Path, option("folder for the documents", "-o", "--output", metavar="DIR")],
+    case: Annotated[Path, argument("CASE", "Setup and graph of DFModel as JSON, or its user_input/setup.txt.")],
+    out_dir: OutDirOpt,
     overrides: Annotated[
-        Path | None, option("a document of what the case leaves out", "--overrides", metavar="FILE")
+        Path | None, option("File with fields that the case leaves out.", "--overrides", metavar="FILE")
     ] = None,
     force: ForceFlag = False,
     time_limit: TimeLimitOpt = 60.0,
 ) -> None:
-    """Import a DFModel case: writes graph.yaml, system.yaml, assumptions.yaml and the command to solve it."""
+    """Import a DFModel case: write graph.yaml, system.yaml, assumptions.yaml and the command to solve it.
+
+    Examples:
+        dfopt import dfmodel setup.json --out-dir case
+    """
     with errors(time_limit=time_limit):
         from dfopt.frontends.dfmodel import write_case
 
-        check_folder("--output", output, _CASE)
-        for line in write_case(case, output, overrides):
+        check_folder("--out-dir", out_dir, _CASE)
+        for line in write_case(case, out_dir, overrides):
             echo(line)
 
 
 @importer.command("calculon")
 def import_calculon(
-    application: Annotated[Path, argument("APP.json", "an application of Calculon: the sizes of a transformer")],
-    system: Annotated[Path, argument("SYSTEM.json", "a system of Calculon")],
-    output: Annotated[Path, option("folder for the documents", "-o", "--output", metavar="DIR")],
-    execution: Annotated[Path | None, argument("[EXEC.json]", "an execution of Calculon")] = None,
-    chips: Annotated[
-        int | None, option("processors, where no execution says how many; else all", metavar="N", min=1)
+    application: Annotated[Path, argument("APP.json", "Application of Calculon: the sizes of a transformer.")],
+    system: Annotated[Path, argument("SYSTEM.json", "System of Calculon.")],
+    out_dir: OutDirOpt,
+    execution: Annotated[
+        Path | None, argument("[EXEC.json]", "Execution of Calculon; without one, the mapping stays free.")
     ] = None,
-    overlaps: Annotated[
-        bool, option("communication may be hidden, where no execution says whether it is", "--overlaps")
-    ] = False,
+    chips: Annotated[
+        int | None, option("Number of chips, without an execution; default: all.", metavar="N", min=1)
+    ] = None,
+    overlaps: Annotated[bool, option("Allow overlapped communication, without an execution.", "--overlaps")] = False,
     force: ForceFlag = False,
     time_limit: TimeLimitOpt = 60.0,
 ) -> None:
-    """Import a Calculon case: writes graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
+    """Import a Calculon case: write graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
 
-    Without an execution, the mapping is left free and there are no pins.
+    Examples:
+        dfopt import calculon app.json system.json exec.json --out-dir case
     """
     with errors(time_limit=time_limit):
         from dfopt.errors import DocumentError, Issue
         from dfopt.frontends.calculon import write_case
 
-        check_folder("--output", output, _CASE)
+        check_folder("--out-dir", out_dir, _CASE)
         if chips is not None and execution is not None:
             raise DocumentError(
                 str(execution), [Issue("$.num_procs", f"found an execution beside --chips {chips}", "give one of them")]
@@ -263,5 +297,5 @@ def import_calculon(
         if overlaps and execution is not None:
             message = "found an execution beside --overlaps"
             raise DocumentError(str(execution), [Issue("$.tensor_par_overlap", message, "give one of them")])
-        for line in write_case(application, system, execution, output, chips=chips, overlaps=overlaps):
+        for line in write_case(application, system, execution, out_dir, chips=chips, overlaps=overlaps):
             echo(line)

@@ -10,7 +10,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, field_of
+from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors
+from dfopt.cli.help import field_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,11 +39,17 @@ class Page:
 @app.command(context_settings={"ignore_unknown_options": True})  # options of other commands are names here
 def explain(
     words: Annotated[
-        list[str], argument("NAME", "field, option, status, assumption, metric, word of a plan, exit code or term")
+        list[str], argument("NAME", "Field, option, status, assumption, metric, word of a plan, exit code or term.")
     ],
     as_json: JsonFlag = False,
 ) -> None:
-    """Explain a name: its meaning, unit, default and choices, an example, and where it occurs."""
+    """Explain a name: its meaning, unit, default and choices, an example, and where it occurs.
+
+    Examples:
+        dfopt explain MFU
+        dfopt explain --recompute
+        dfopt explain optimal_per_level
+    """
     with errors():
         from dfopt.errors import PlanError, did_you_mean
 
@@ -209,15 +216,22 @@ def _options() -> list[tuple[Page, tuple[str, ...]]]:
     """Options of all commands, with all their spellings."""
     from typer.main import get_command
 
+    from dfopt.documents.names import OPTIONS
+
     commands: dict[tuple[tuple[str, ...], str, str], dict[str, Any]] = {}
     waiting: list[tuple[str, Any]] = [("dfopt", get_command(app))]
     for path, command in waiting:
         waiting += [(f"{path} {name}", inner) for name, inner in getattr(command, "commands", {}).items()]
         for option in command.params:
             if option.param_type_name == "option":
-                names = (*option.opts, *option.secondary_opts)
+                earlier = (old for old, now in OPTIONS.get(command.name, {}).items() if now in option.opts)
+                names = (*option.opts, *option.secondary_opts, *earlier)
                 sets = None if option.help else field_of(option.name)
-                field, text = (sets[0], sets[1].text) if sets else ("", f"{option.help[:1].upper()}{option.help[1:]}.")
+                field, text = (
+                    (sets[0], sets[1].text)
+                    if sets
+                    else ("", f"{option.help[:1].upper()}{option.help[1:].rstrip('.')}.")
+                )
                 commands.setdefault((names, text, field), {})[path] = option
     pages = []
     for (names, text, field), by in commands.items():

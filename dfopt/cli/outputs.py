@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
-import typer
-
-from dfopt.cli.common import option
+from dfopt.cli.common import OUTPUT, under
+from dfopt.cli.help import RUNNING
 from dfopt.errors import DocumentError, PlanError
 
-_RUNNING: Final[ContextVar[typer.Context]] = ContextVar("the command that writes files")
-
-
-def _runs(context: typer.Context, force: bool) -> bool:
-    _RUNNING.set(context)
-    return force
-
-
-ForceFlag = Annotated[bool, option("write over files that dfopt did not write", "--force", callback=_runs)]
-CsvOpt = Annotated[Path | None, option("write the frame", metavar="FILE.csv")]
-ParquetOpt = Annotated[Path | None, option("write the frame", metavar="FILE.parquet")]
+ForceFlag = Annotated[bool, under(OUTPUT, "Overwrite files that dfopt did not write.", "--force")]
+OutDirOpt = Annotated[Path, under(OUTPUT, "Folder for the files, such as out.", "--out-dir", metavar="DIR")]
+CsvOpt = Annotated[Path | None, under(OUTPUT, "Write a row for each cell as CSV.", metavar="FILE.csv")]
+ParquetOpt = Annotated[Path | None, under(OUTPUT, "Write a row for each cell as Parquet.", metavar="FILE.parquet")]
 
 
 def check_output(option: str, path: Path | None, suffixes: tuple[str, ...], parts: bool = False) -> None:
@@ -52,13 +43,13 @@ def check_file(option: str, path: Path) -> None:
     """The same, whatever its name ends in."""
     from dfopt.documents.files import check_writable
 
-    given = _RUNNING.get().params
+    given = RUNNING.get().params
     try:
         check_writable(path, force=given["force"])
     except DocumentError as error:
         raise PlanError(f"{option}: {str(path)!r} {error.issues[0].text}") from None
     for name, value in given.items():
-        if "--" + name.strip("_") != option:
+        if "--" + name.strip("_").replace("_", "-") != option:
             for other in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(other, str | Path) and _is_same(path, Path(other)):
                     raise PlanError(f"{option}: {str(path)!r} is a file that is read or written too; name another one")

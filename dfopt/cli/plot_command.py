@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from dfopt import arguments
-from dfopt.cli.common import StoreOpt, app, argument, cells_of, echo, errors, option, what
+from dfopt.cli.common import OUTPUT, StoreOpt, app, argument, cells_of, echo, errors, option, under, what
 from dfopt.cli.outputs import ForceFlag, check_output
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
@@ -33,25 +33,43 @@ def plot(
         list[str],
         argument(
             "RESULT|STUDY|FRAME.csv|STORE.jsonl...",
-            "a result (for breakdown or step several, for dataflow also a graph); of a sweep the study, frame or store",
+            "A result (several for breakdown or step; a graph for dataflow), or a study, frame or store of a sweep.",
         ),
     ],
-    kind: Annotated[str, option("what to draw", metavar="|".join(KINDS))],
+    kind: Annotated[str, option("Picture to draw, such as roofline.", metavar="|".join(KINDS))],
     output: Annotated[
-        Path | None, option(".svg, .png or .pdf, of a trace .json; default: KIND.svg", "-o", "--output")
+        Path | None,
+        under(
+            OUTPUT,
+            "File for the picture: .svg, .png or .pdf, or .json for a trace; default: KIND.svg.",
+            "-o",
+            "--output",
+        ),
     ] = None,
-    x: Annotated[str | None, option("of a sweep: the column that runs across")] = None,
-    y: Annotated[str | None, option("of a sweep: what runs down", metavar="COLUMN[,COLUMN...]")] = None,
-    value: Annotated[str | None, option("of a heat map: the figure", metavar="COLUMN")] = None,
+    x: Annotated[str | None, option("Column across a picture of a sweep, such as system.", metavar="COLUMN")] = None,
+    y: Annotated[
+        str | None, option("Columns down a picture of a sweep, such as batch,tp.", metavar="COLUMN[,COLUMN...]")
+    ] = None,
+    value: Annotated[
+        str | None, option("Figure that a heat map shows; default: utilization.", metavar="COLUMN")
+    ] = None,
     by: Annotated[
-        str | None, option("of a sweep: a map for each label, or what colours tell apart", metavar="COLUMN")
+        str | None, option("Column with a map, or a colour, for each of its labels, such as graph.", metavar="COLUMN")
     ] = None,
     store: StoreOpt = None,
-    stage: Annotated[int | None, option("of a timeline or of temperatures, as titles number them", min=0)] = None,
-    microbatches: Annotated[int | None, option("of a schedule or trace, at most", min=1)] = None,
+    stage: Annotated[int | None, option("Pipeline stage of a timeline or of temperatures; default: 0.", min=0)] = None,
+    microbatches: Annotated[
+        int | None, option("Largest number of microbatches in a schedule or trace, such as 8.", min=1)
+    ] = None,
     force: ForceFlag = False,
 ) -> None:
-    """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto."""
+    """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto.
+
+    Examples:
+        dfopt plot best.json --kind roofline -o roofline.svg
+        dfopt plot tp4.json tp8.json --kind breakdown
+        dfopt plot study.yaml --kind pareto --by system
+    """
     with errors():
         from dfopt.errors import PlanError
 

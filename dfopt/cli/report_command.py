@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dfopt import __version__
-from dfopt.cli.common import StoreOpt, app, argument, cells_of, echo, errors, option, store_of, what
+from dfopt.cli.common import OUTPUT, StoreOpt, app, argument, cells_of, echo, errors, option, store_of, under, what
 from dfopt.cli.outputs import ForceFlag, check_output
 
 if TYPE_CHECKING:
@@ -25,18 +25,34 @@ def report(
         str,
         argument(
             "RESULT|HEAT|EXPLORATION|STUDY|STORE.jsonl",
-            "a result, or what heat -o or explore -o wrote; of a sweep the study or store",
+            "Result of solve, heat or explore, or the study or store of a sweep.",
         ),
     ],
-    output: Annotated[Path, option("the file to write", "-o", "--output", metavar="FILE.html")] = Path("report.html"),
+    output: Annotated[
+        Path, under(OUTPUT, "File for the page; default: report.html.", "-o", "--output", metavar="FILE.html")
+    ] = Path("report.html"),
     store: StoreOpt = None,
-    value: Annotated[str | None, option("of a sweep: what its heat map shows", metavar="COLUMN")] = None,
-    x: Annotated[str | None, option("of a sweep: across the scatter", metavar="COLUMN")] = None,
-    y: Annotated[str | None, option("of a sweep: up the scatter", metavar="COLUMN")] = None,
-    by: Annotated[str | None, option("of a sweep: a front for each value of it", metavar="COLUMN")] = None,
+    value: Annotated[
+        str | None, option("Figure in the heat map of a sweep; default: utilization.", metavar="COLUMN")
+    ] = None,
+    x: Annotated[
+        str | None, option("Column across the scatter plot of a sweep, such as price_usd.", metavar="COLUMN")
+    ] = None,
+    y: Annotated[
+        str | None, option("Column up the scatter plot of a sweep, such as tokens_per_s.", metavar="COLUMN")
+    ] = None,
+    by: Annotated[
+        str | None, option("Column with a front for each of its labels, such as graph.", metavar="COLUMN")
+    ] = None,
     force: ForceFlag = False,
 ) -> None:
-    """Write a result, answers to heat, an exploration or a sweep as one HTML file that needs no network."""
+    """Write a result, answers to heat, an exploration or a sweep as one page, which needs no network.
+
+    Examples:
+        dfopt report best.json
+        dfopt report best.json -o best.html --force
+        dfopt report study.yaml --value utilization
+    """
     with errors():
         from dfopt.documents.files import write_text
 

@@ -14,18 +14,33 @@ _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "so
 
 @app.command()
 def runs(
-    stores: Annotated[list[str], argument("STORE...", "files of record, such as those of shards")],
-    study: Annotated[str | None, option("only the cells of this study, with all its columns", metavar="STUDY")] = None,
-    where: Annotated[str | None, option("rows, such as \"chip == 'h100' and tp >= 8\"", metavar="CONDITION")] = None,
-    columns: Annotated[str | None, option("columns, in this order", metavar="A,B,C")] = None,
-    sort: Annotated[str | None, option("the smallest first; - for the largest", metavar="[-]COLUMN")] = None,
+    stores: Annotated[list[str], argument("STORE...", "Files of record, such as those of all parts of a sweep.")],
+    study: Annotated[
+        str | None, option("Study whose cells and columns to show; default: all cells.", metavar="STUDY")
+    ] = None,
+    where: Annotated[
+        str | None, option("Condition on rows, such as \"chip == 'h100' and tp >= 8\".", metavar="CONDITION")
+    ] = None,
+    columns: Annotated[
+        str | None, option("Columns in the order to show, such as graph,tp,step_time_s.", metavar="A,B,C")
+    ] = None,
+    sort: Annotated[
+        str | None,
+        option("Column to sort by, such as step_time_s, or -utilization for the largest first.", metavar="[-]COLUMN"),
+    ] = None,
     csv: CsvOpt = None,
     parquet: ParquetOpt = None,
-    merge: Annotated[Path | None, option("write the records of all stores to a new one", metavar="FILE")] = None,
+    merge: Annotated[Path | None, option("File for the records of all stores together.", metavar="FILE")] = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List what the STOREs of sweeps have; also while a sweep writes to them."""
+    """List the cells in the stores of sweeps, also while a sweep writes to them.
+
+    Examples:
+        dfopt runs study.runs.jsonl --sort step_time_s
+        dfopt runs part1.jsonl part2.jsonl --merge all.jsonl
+        dfopt runs study.runs.jsonl --format csv
+    """
     with errors():
         from dfopt.cli.sweep_tables import frame_table, plain_rows
         from dfopt.documents.store import read_records, write_new

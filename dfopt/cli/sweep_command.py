@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, option, store_of
+from dfopt.cli.common import (
+    OUTPUT,
+    SEARCH,
+    JsonFlag,
+    QuietFlag,
+    app,
+    argument,
+    echo,
+    emit,
+    errors,
+    store_of,
+    under,
+)
 from dfopt.cli.outputs import CsvOpt, ForceFlag, ParquetOpt, check_folder, check_output
 
 if TYPE_CHECKING:
@@ -21,28 +33,49 @@ _PLAIN_WIDTH = 160  # of tables that go to a file or a pipe: claims say why in a
 
 @app.command()
 def sweep(
-    study: Annotated[str, argument("STUDY", "a study document")],
-    jobs: Annotated[int | None, option("processes at once; the cores of this machine", min=1)] = None,
-    cluster: Annotated[
-        str | None, option("scheduler of a Dask cluster, such as tcp://10.0.0.1:8786", metavar="ADDRESS")
+    study: Annotated[str, argument("STUDY", "File of the study.")],
+    jobs: Annotated[
+        int | None, under(SEARCH, "Number of processes; default: the cores of this machine.", min=1)
     ] = None,
-    shard: Annotated[str | None, option("only the I-th of N shares, such as of a Slurm array", metavar="I/N")] = None,
-    store: Annotated[Path | None, option("file of record; what it has is not solved again", metavar="FILE")] = None,
-    results: Annotated[Path | None, option("folder for the result document of every cell", metavar="DIR")] = None,
+    cluster: Annotated[
+        str | None, under(SEARCH, "Scheduler of a Dask cluster, such as tcp://10.0.0.1:8786.", metavar="ADDRESS")
+    ] = None,
+    part: Annotated[
+        str | None, under(SEARCH, "Part of the cells to solve, such as 1/4 in a Slurm array.", metavar="I/N")
+    ] = None,
+    store: Annotated[
+        Path | None,
+        under(OUTPUT, "File of record, whose cells are not solved again; default: NAME.runs.jsonl.", metavar="FILE"),
+    ] = None,
+    out_dir: Annotated[
+        Path | None, under(OUTPUT, "Folder for the result of every cell, such as results.", metavar="DIR")
+    ] = None,
     csv: CsvOpt = None,
     parquet: ParquetOpt = None,
     heat_map: Annotated[
-        list[str] | None, option("print a figure as a heat map", "--heat-map", metavar="FIGURE[:AXIS]")
+        list[str] | None,
+        under(
+            OUTPUT,
+            "Figure to print as a heat map, such as utilization:topology.",
+            "--heat-map",
+            metavar="FIGURE[:AXIS]",
+        ),
     ] = None,
-    retry: Annotated[bool, option("solve failed cells again", "--retry")] = False,
-    no_solve: Annotated[bool, option("report only what the store has", "--no-solve")] = False,
-    dry_run: Annotated[bool, option("list the cells and their status, solve none", "--dry-run")] = False,
-    check: Annotated[bool, option("exit with 1 unless every claim holds", "--check")] = False,
-    quiet: Annotated[bool, option("no progress on stderr", "-q", "--quiet")] = False,
+    retry: Annotated[bool, under(SEARCH, "Solve failed cells again.", "--retry")] = False,
+    no_solve: Annotated[bool, under(SEARCH, "Report the cells of the store, and solve none.", "--no-solve")] = False,
+    dry_run: Annotated[bool, under(SEARCH, "List the cells and their status, and solve none.", "--dry-run")] = False,
+    check: Annotated[bool, under(OUTPUT, "Exit with status 1 unless every claim holds.", "--check")] = False,
+    quiet: QuietFlag = False,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Solve every cell of a STUDY, resumably, and compare its claims with what was found."""
+    """Solve every cell of a study, and compare its claims with the answers. A second run goes on where one stopped.
+
+    Examples:
+        dfopt sweep study.yaml --csv cells.csv
+        dfopt sweep study.yaml --dry-run
+        dfopt sweep study.yaml --part 1/4 --out-dir results
+    """
     with errors("; the same command goes on with the cells that are not solved yet"):
         from dfopt.cli.sweep_progress import SweepProgress
         from dfopt.cli.sweep_tables import report
@@ -51,12 +84,12 @@ def sweep(
         from dfopt.studies.sweep import collect, load_study
         from dfopt.studies.sweep import sweep as solve_all
 
-        share = None if shard is None else Shard.parse(shard)
+        share = None if part is None else Shard.parse(part)
         path = store_of(study, store, "" if share is None else share.suffix)
         document = load_study(study)[0]
         maps = [_heat_map(text, document) for text in heat_map or ()]
         if dry_run:
-            beside = {"--csv": csv, "--parquet": parquet, "--results": results, "--heat-map": maps, "--check": check}
+            beside = {"--csv": csv, "--parquet": parquet, "--out-dir": out_dir, "--heat-map": maps, "--check": check}
             if others := ", ".join(option for option, given in beside.items() if given):
                 raise PlanError(f"--dry-run: it only lists cells, leave out {others}, or use --no-solve instead")
             if store is not None and not os.path.exists(path):
@@ -65,14 +98,14 @@ def sweep(
             return
         check_output("--csv", csv, (".csv", ".txt"))
         check_output("--parquet", parquet, (".parquet", ".pq"))
-        kept = Path(results or ".").glob("[0-9a-f]" * 16 + ".json")
-        check_folder("--results", results, (file.name for file in kept))
+        kept = Path(out_dir or ".").glob("[0-9a-f]" * 16 + ".json")
+        check_folder("--out-dir", out_dir, (file.name for file in kept))
         if no_solve:
             runs = collect(study, path)
         else:
             with closing(SweepProgress(quiet=quiet)) as view:
                 runs = solve_all(
-                    study, jobs=jobs, cluster=cluster, shard=shard, store=path, results=results, retry=retry,
+                    study, jobs=jobs, cluster=cluster, part=part, store=path, results=out_dir, retry=retry,
                     progress=view,
                 )  # fmt: skip
         try:

@@ -7,9 +7,13 @@ from typing import Annotated, Any
 
 from dfopt import arguments
 from dfopt.cli.common import (
+    HEAT,
+    OUTPUT,
+    SEARCH,
     AssumeOpt,
     JsonFlag,
     ParamOpt,
+    QuietFlag,
     SetOpt,
     TimeLimitOpt,
     app,
@@ -20,7 +24,9 @@ from dfopt.cli.common import (
     errors,
     graph_of,
     importer,
+    names_in,
     option,
+    under,
 )
 from dfopt.cli.outputs import ForceFlag, check_output
 from dfopt.interrupts import seconds_left, shielded
@@ -30,92 +36,114 @@ _HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware
 
 @app.command()
 def derive(
-    design: Annotated[str, argument("DESIGN", "budgets and their shares, with a technology: a zoo name or a file")],
-    system: Annotated[
-        Path | None, option("write the system of such chips that the template describes", metavar="FILE.yaml")
+    design: Annotated[
+        str, argument("DESIGN", "Design with budgets and a technology: a zoo name or a file.", names_in("designs"))
+    ],
+    system_out: Annotated[
+        Path | None, under(OUTPUT, "File for the system of the template, such as s.yaml.", metavar="FILE.yaml")
     ] = None,
-    stack: Annotated[
-        Path | None, option("write the chip as a stack of dies: floorplan, energies, levels", metavar="FILE.yaml")
+    stack_out: Annotated[
+        Path | None, under(OUTPUT, "File for the chip as a stack of dies, such as stack.yaml.", metavar="FILE.yaml")
     ] = None,
     on: Annotated[
-        str, option("stack whose package, limits and DRAM timings, or DRAM dies, the chip has", metavar="STACK")
+        str, option("Stack with the package, limits and DRAM timings of the chip; default: hbm3.", metavar="STACK")
     ] = "hbm3",
     force: ForceFlag = False,
     time_limit: TimeLimitOpt = 60.0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Derive a chip from a technology and budgets: its components, what binds each, and what is left over."""
+    """Derive a chip from a technology and budgets: its components, and which budget binds each.
+
+    Examples:
+        dfopt derive h100
+        dfopt derive my-design.yaml --system-out my-system.yaml
+        dfopt derive h100 --stack-out stack.yaml --on hbm3
+    """
     with errors(time_limit=time_limit):
         from dfopt.api import derive as derived
         from dfopt.errors import SystemSpecError
         from dfopt.show.technology import chip_report
         from dfopt.technology.told import told, told_price
 
-        check_output("--system", system, (".yaml", ".yml", ".json"))
-        check_output("--stack", stack, (".yaml", ".yml", ".json"))
+        check_output("--system-out", system_out, (".yaml", ".yml", ".json"))
+        check_output("--stack-out", stack_out, (".yaml", ".yml", ".json"))
         made = derived(design, on)
         try:
             parts, price = told(made.components), told_price(made.price)
-            if system is not None:
-                made.system.dump(system)
-            if stack is not None:
-                made.stack.dump(stack)
+            if system_out is not None:
+                made.system.dump(system_out)
+            if stack_out is not None:
+                made.stack.dump(stack_out)
         except SystemSpecError as error:  # which knows the design's name alone
             raise SystemSpecError(design, error.issues) from None
         said = {"components": parts, "price": price}
         emit(as_json, lambda: said, lambda: chip_report(made.design, parts, price))
-        if system is not None:
-            echo(f"dfopt: wrote {system}; `dfopt solve GRAPH {system}` maps onto it", err=True)
-        if stack is not None:
+        if system_out is not None:
+            echo(f"dfopt: wrote {system_out}; `dfopt solve GRAPH {system_out}` maps onto it", err=True)
+        if stack_out is not None:
             said_of = f"what {design} does not say is of stack {on}"
-            echo(f"dfopt: wrote {stack} ({said_of}); it goes with --stack {stack}", err=True)
+            echo(f"dfopt: wrote {stack_out} ({said_of}); it goes with --stack {stack_out}", err=True)
 
 
 @app.command("explore")
 def explore_designs(
-    graph: Annotated[str, argument("GRAPH", "the workload: a name of the zoo, or a file")],
-    design: Annotated[str, argument("DESIGN", "with shares that are auto, and a template: a zoo name or a file")],
+    graph: Annotated[str, argument("GRAPH", "Workload: a zoo name or a file.", names_in("graphs"))],
+    design: Annotated[
+        str, argument("DESIGN", "Design with shares that are auto: a zoo name or a file.", names_in("designs"))
+    ],
     technologies: Annotated[
         str,
         option(
-            "in place of that of the design, each of these: zoo names or files; of parts (n3+hbm4) what they have",
+            "Technologies to try instead of that of the design, such as n5,n3+hbm4.",
             metavar="NAME[,NAME...]",
         ),
     ] = "",
     objective: Annotated[
-        str, option("what is made least: of a step, or of the system", metavar="time|energy|cost|time*cost")
+        str,
+        option("Figure to minimize: of a step, or of the system; default: time.", metavar="time|energy|cost|time*cost"),
     ] = "time",
     stack: Annotated[
-        str | None, option("with --heat: what designs do not say of their stacks of dies", metavar="STACK")
+        str | None,
+        under(HEAT, "Stack with the package and limits of the chip, for --heat; default: hbm3.", metavar="STACK"),
     ] = None,
     heat: Annotated[
-        str, option("a clock that keeps limits, or mappings around heat", metavar="ignore|throttle|aware")
+        str,
+        under(
+            HEAT,
+            "Treatment of heat: a lower clock, or mappings around it; default: ignore.",
+            metavar="ignore|throttle|aware",
+        ),
     ] = "ignore",
-    gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
-    time_limit: Annotated[
-        float, option("seconds for everything; then the best design so far is told with its gap", min=0.1)
-    ] = 60.0,
-    output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
+    gap: Annotated[str, under(SEARCH, "Relative gap at which to stop, such as 5%; default: 1%.", metavar="GAP")] = "1%",
+    time_limit: TimeLimitOpt = 60.0,
+    output: Annotated[
+        Path | None,
+        under(OUTPUT, "File for the exploration, such as designs.json.", "-o", "--output", metavar="FILE.json"),
+    ] = None,
     param: ParamOpt = None,
     assume: AssumeOpt = None,
     set_: SetOpt = None,
-    seed: Annotated[int, option("of the solver", min=0)] = 0,
-    top: Annotated[int, option("how many of the best designs to tell", min=1, max=1000)] = 1,
-    sensitivity: Annotated[bool, option("what 10 % more of each budget would buy, in the time that is left")] = True,
+    seed: Annotated[int, under(SEARCH, "Seed of the solver; default: 0.", min=0)] = 0,
+    top: Annotated[int, under(SEARCH, "Number of best designs to keep; default: 1.", metavar="K", min=1, max=1000)] = 1,
+    sensitivity: Annotated[bool, under(SEARCH, "Report the gain from 10 % more of each budget; default: on.")] = True,
     range_: Annotated[
-        bool, option("the same at both ends of what sources give for the energy of DRAM, dram.energy_range", "--range")
+        bool, under(SEARCH, "Repeat with the least and the most energy of DRAM that sources give.", "--range")
     ] = False,
     store: Annotated[
-        Path | None, option("file of what was solved: an exploration that was ended goes on there", metavar="FILE")
+        Path | None, under(OUTPUT, "File of record, with which an exploration goes on; default: none.", metavar="FILE")
     ] = None,
-    jobs: Annotated[
-        int, option("processes that solve, of one thread each; the answer is the same for any number", min=1)
-    ] = 1,
-    quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
+    jobs: Annotated[int, under(SEARCH, "Number of processes, of one thread each; default: 1.", min=1)] = 1,
+    quiet: QuietFlag = False,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Choose the sizes of a design for a workload: the best of all of them, with a proof."""
+    """Choose the sizes of a design for a workload: the best of all designs, with a proof.
+
+    Examples:
+        dfopt explore gpt2-small my-design.yaml --time-limit 300
+        dfopt explore llama-3.1-8b my-design.yaml --objective time*cost --top 5
+        dfopt explore gpt2-small my-design.yaml --technologies n5,n3 --jobs 4
+    """
     with shielded(final=True), errors(" before the first design was found", time_limit):
         from dfopt.exploring.explore import explore
         from dfopt.physics.merits import MERITS
@@ -156,12 +184,18 @@ def explore_designs(
 
 @importer.command("deepflow")
 def import_deepflow(
-    config: Annotated[Path, argument("CONFIG.yaml", "a hardware configuration of DeepFlow")],
-    output: Annotated[Path, option("file for the design", "-o", "--output", metavar="FILE.yaml")],
+    config: Annotated[Path, argument("CONFIG.yaml", "Hardware configuration of DeepFlow.")],
+    output: Annotated[
+        Path, under(OUTPUT, "File for the design, such as design.yaml.", "-o", "--output", metavar="FILE.yaml")
+    ],
     force: ForceFlag = False,
     time_limit: TimeLimitOpt = 60.0,
 ) -> None:
-    """Import a hardware configuration of DeepFlow: writes a design, and names what it leaves out."""
+    """Import a hardware configuration of DeepFlow: write a design, and name the fields that it leaves out.
+
+    Examples:
+        dfopt import deepflow config.yaml -o design.yaml
+    """
     with errors(time_limit=time_limit):
         from dfopt.documents.strict_yaml import load_strict
         from dfopt.frontends.deepflow import read_design

@@ -6,19 +6,14 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
-from dfopt.documents.assumptions import PROFILES
-from dfopt.documents.zoo import KINDS, zoo
+from dfopt.commands import names_of
+from dfopt.documents.zoo import KINDS
 from dfopt.library import load_any
 from dfopt.show.grid import Grid, Kind
 from dfopt.show.tables import dollars
 from dfopt.units import format as show_unit
 
-__all__ = ["names_of", "zoo_table"]
-
-
-def names_of(kind: str) -> list[str]:
-    """The names on a shelf of the zoo, or of the profiles of assumptions."""
-    return sorted(PROFILES) if kind == "assumptions" else zoo(kind)  # type: ignore[arg-type]
+__all__ = ["zoo_table"]
 
 
 def _parameters(graph: Any) -> str:

@@ -293,6 +293,14 @@ class Assumptions(Document):
             changes |= {name: then for name, (found, then) in apart.items() if getattr(self, name) == found}
         return self if all(getattr(self, name) == value for name, value in changes.items()) else self.with_(**changes)
 
+    def __repr__(self) -> str:
+        usual = type(self)(profile=self.profile)
+        names = [name for name in type(self).model_fields if getattr(self, name) != getattr(usual, name)]
+        more = f", {', '.join(names[:3])}{f' and {len(names) - 3} more' * (len(names) > 3)} not as usual" * bool(names)
+        return f"Assumptions({self.profile}{more})"
+
+    __str__ = __repr__
+
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""
         fields = {**self.model_dump(by_alias=False, exclude={"schema_"}), **changes}

@@ -92,6 +92,9 @@ class Part(BaseModel):
         """Names and values of the fields, for ``dict(part)``."""
         yield from (pair for pair in super().__iter__() if pair[0] not in self._worked_out)
 
+    def __dir__(self) -> list[str]:  # for completion, without the names of pydantic
+        return [name for name in super().__dir__() if name.startswith("__") or not hasattr(BaseModel, name)]
+
     def __hash__(self) -> int:
         """Equal for equal parts; searches look up parts by the hundred thousand."""
         return self._hash

@@ -198,6 +198,34 @@ class Graph(Named):
         """Layers, without those that a model has once and that hand nothing on; 1 of a graph drawn as a whole."""
         return self.layers.count
 
+    @classmethod
+    def from_networkx(cls, graph: Any, name: str = "", **fields: Any) -> Self:
+        """A graph from a :class:`networkx.DiGraph` of kernels.
+
+        Parameters
+        ----------
+        graph : networkx.DiGraph
+            Nodes have the fields of `Kernel` as attributes, such as ``op="gemm", m=64, k=64, n=64``; edges those of
+            `Tensor`.
+        name : str
+            Name of the graph; its own if left out.
+        **fields
+            Other fields of a graph, such as ``batch``.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> drawn = nx.DiGraph(name="two")
+        >>> drawn.add_node("up", op="gemm", m=256, k=64, n=32)
+        >>> drawn.add_node("act", op="elementwise", m=256, n=32)
+        >>> drawn.add_edge("up", "act")
+        >>> Graph.from_networkx(drawn, batch=8)
+        Graph(two: 2 kernels, batch 8)
+        """
+        kernels = [{"name": str(node), **about} for node, about in graph.nodes(data=True)]
+        tensors = [{"src": str(src), "dst": str(dst), **about} for src, dst, about in graph.edges(data=True)]
+        return cls(name=name or graph.name or "graph", kernels=kernels, tensors=tensors, **fields)
+
     def kind_of(self, kernel: Kernel) -> int:
         """Number of the kind of layer that a kernel belongs to, which is the stage of its mapping; 0 if not folded."""
         return self.layers.kinds.index(kernel.layer or LAYER) if self.folded else 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from dfopt.errors import visible
 
+SUMMARY: Final[list[Callable[[Any], list[tuple[str, str]]]]] = []  # lines of an answer, as those say who print them
 MOST = 20  # rows of a table in a notebook; all of them are in the document
 
 

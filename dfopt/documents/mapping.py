@@ -121,6 +121,11 @@ class Mapping(Document):
             raise ValueError(f"kernel {far[0].name!r} is in {where}, expected numbers below {most}: others are empty")
         return self
 
+    def __repr__(self) -> str:
+        return f"Mapping({self.graph} on {self.system}, {self.plan.label}, {len(self.kernels)} kernels)"
+
+    __str__ = __repr__
+
     @property
     def stages(self) -> int:
         """Number of distinct stages: 1 when one repeated layer stands for all and nothing runs before or after."""

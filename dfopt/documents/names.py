@@ -5,12 +5,16 @@ Documents keep the keys in which they were first written. Earlier names work for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dfopt.errors import PlanError
 
-__all__ = ["ACTS", "OPTIONS", "TAKEN_BY", "WORDS", "in_documents", "names_table", "word_of"]
+__all__ = ["ACTS", "OPTIONS", "TAKEN_BY", "WORDS", "in_documents", "names_table", "renamed", "word_of"]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Act(NamedTuple):
@@ -44,7 +48,7 @@ OPTIONS: Final[dict[str, dict[str, str]]] = {
     "solve": {"--prompt": "--isl", "--hit": "--cached", "--window": "--draft"},
     "sweep": {"--shard": "--part", "--results": "--out-dir"},
     "derive": {"--stack": "--stack-out", "--system": "--system-out"},
-    **dict.fromkeys(("export", "dfmodel", "calculon", "megatron"), {"--output": "--out-dir", "-o": "--out-dir"}),
+    **{name: {"--output": "--out-dir", "-o": "--out-dir"} for name in ("export", "dfmodel", "calculon", "megatron")},
 }
 """Earlier spellings of the options of a command."""
 TAKEN_BY: Final = {
@@ -54,6 +58,19 @@ TAKEN_BY: Final = {
     "detail": "df.show",
 }  # fmt: skip
 """Keywords that other functions take."""
+
+
+def renamed(**keywords: str) -> Callable[[F], F]:
+    """Decorate a function so that it takes keywords by earlier names, too."""
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def run(*given: Any, **named: Any) -> Any:
+            return function(*given, **{keywords.get(name, name): value for name, value in named.items()})
+
+        return run  # type: ignore[return-value]
+
+    return decorate
 
 
 def word_of(key: str) -> str:

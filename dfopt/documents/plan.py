@@ -286,6 +286,11 @@ class Plan(Document, OnAxes):
         degrees = {axis.name: degree for axis, degree, _ in self.axes}
         return degrees | {name: getattr(self, name) for name in ("microbatches", "layers_per_stage", "interleave")}
 
+    def __repr__(self) -> str:
+        return f"Plan({self.label}, {self.microbatches} microbatch{'es' * (self.microbatches != 1)})"
+
+    __str__ = __repr__
+
     @property
     def label(self) -> str:
         """Short name, such as ``TP8(ring) PP1 DP1``, with the layers of the stages where they differ.

@@ -353,7 +353,11 @@ class Request(OnAxes):
     def listed(cls, indent: str = "") -> str:
         """Every field with its default and what it means, a line each, for help texts."""
         lines = [
-            fill(f"* ``{word_of(field.name)}`` ({field.default}): {field.text}", 120 - len(indent), subsequent_indent="  ")
+            fill(
+                f"* ``{word_of(field.name)}`` ({field.default}): {field.text}",
+                120 - len(indent),
+                subsequent_indent="  ",
+            )
             for field in fields_of(cls)
         ]
         return "\n".join(lines).replace("\n", f"\n{indent}")

@@ -10,9 +10,10 @@ from pydantic import model_validator
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import digest_of, problem
 from dfopt.documents.experts import routing_of
+from dfopt.documents.frames import Frames
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import STATUS_WORDS, HeatProof
-from dfopt.documents.html import facts_html
+from dfopt.documents.html import SUMMARY, facts_html
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
 from dfopt.documents.packed import packed, unpacked
@@ -39,7 +40,7 @@ from dfopt.units import format as show_unit
 Status = Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
 
 
-class Result(Sealed):
+class Result(Frames, Sealed):
     """A mapping with its score and its proof.
 
     ``bound`` holds for every mapping in the space that was searched, ``level_bound`` for those with the sharding that
@@ -262,38 +263,9 @@ class Result(Sealed):
     __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
+        for lines in SUMMARY:
+            return facts_html(lines(self)) + self.score._partitions_html()
         return facts_html(self._facts()) + self.score._partitions_html()
-
-    def frame(self) -> Any:
-        """A :class:`pandas.DataFrame` with one row per kernel, in graph order.
-
-        ``kernel``; where it runs: ``stage``, ``partition``, ``sharding``, compute ``tiles``; and of its whole
-        partition, for one layer and one microbatch on one chip: ``partition_compute_s``, ``partition_memory_s``,
-        ``partition_network_s``, ``partition_time_s`` (seconds) and ``bound_by``; with a limited bandwidth of SRAM also
-        ``partition_sram_s``.
-
-        Examples
-        --------
-        >>> import dfopt as df
-        >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-        >>> result.frame()[["kernel", "partition", "sharding", "tiles"]].iloc[0].to_dict()
-        {'kernel': 'Add_Prev_Layer', 'partition': 0, 'sharding': 'none', 'tiles': 1}
-        """
-        import pandas as pd
-
-        where = {(part.stage, part.partition): part for part in self.score.partitions}
-        places = ("stage", "partition", "sharding", "tiles")
-        more = () if self.score.sram_share is None else ("sram_s",)
-        times = ("compute_s", "memory_s", "network_s", *more, "time_s")
-        rows = (
-            {"kernel": kernel.name}
-            | {name: getattr(kernel, name) for name in places}
-            | {f"partition_{name}": getattr(part, name) for name in times}
-            | {"bound_by": part.bound_by}
-            for kernel in self.mapping.kernels
-            for part in (where[kernel.stage, kernel.partition],)
-        )
-        return pd.DataFrame(rows)
 
 
 OF_EARLIER = "as an earlier version said: "

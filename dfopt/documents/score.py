@@ -310,6 +310,13 @@ class Score(Document):
         """Whether every limit (SRAM, DRAM, tiles, order) is kept."""
         return not self.violations
 
+    def __repr__(self) -> str:
+        limits = f", {len(self.violations)} limits broken" * bool(self.violations)
+        step = show_unit(self.step_time_s, "time")
+        return f"Score({step} a step, {100 * self.utilization:.3g} % of peak, bound by {self.bound_by}{limits})"
+
+    __str__ = __repr__
+
     def _partitions_html(self) -> str:
         several = any(part.sram_s is not None for part in self.partitions)
         terms = ("compute", "DRAM", "network", *(["SRAM"] if several else []))

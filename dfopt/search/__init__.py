@@ -1,7 +1,9 @@
-"""``optimize``: over the plans of a system, chain the two problems, keep the best and its proof."""
+"""``solve``: over the plans of a system, chain the two problems, keep the best and its proof."""
 
-from dfopt.search.answering import Answer, answer, optimize
+from dfopt.search.answering import Answer, answer, solve
 from dfopt.search.dump import dump_models
 from dfopt.search.options import Progress
 
-__all__ = ["Answer", "Progress", "answer", "dump_models", "optimize"]
+__all__ = ["Answer", "Progress", "answer", "dump_models", "optimize", "solve"]
+
+optimize = solve  # as earlier versions called it

@@ -1,4 +1,4 @@
-"""``optimize``: a question, its answer, and what the answer was taken to be about."""
+"""``solve``: a question, its answer, and what the answer was taken to be about."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
 from dfopt.search.options import Progress
 
-__all__ = ["Answer", "answer", "optimize"]
+__all__ = ["Answer", "answer", "solve"]
 
 
 @spelled_out(Request.keywords())
-def optimize(
+def solve(
     graph: Graph | str | os.PathLike[str] | Question,
     system: System | Design | str | os.PathLike[str] | None = None,
     request: Request | None = None,
@@ -80,7 +80,7 @@ def optimize(
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
+    >>> result = df.solve("gpt2-small", "sn10-8-ring", tp=8)
     >>> result.status, result.gap
     ('optimal', 0.0)
     """
@@ -92,7 +92,7 @@ def optimize(
     return answer(graph, progress, variants).result
 
 
-optimize.__doc__ = (optimize.__doc__ or "").replace("{fields}", Request.listed(" " * 8))
+solve.__doc__ = (solve.__doc__ or "").replace("{fields}", Request.listed(" " * 8))
 
 
 class Answer(NamedTuple):
@@ -110,7 +110,7 @@ def answer(
     folder: Path | None = None,
     began: float | None = None,
 ) -> Answer:
-    """Answer a question: `optimize` for those who want to know what it was taken to mean.
+    """Answer a question: `solve` for those who want to know what it was taken to mean.
 
     ``folder``: where paths of the question start, the working directory if left out. ``began``: from when the time
     limit counts, on the clock of :func:`time.perf_counter`; now if left out.

@@ -190,15 +190,14 @@ def _shown(result: Result, records: list[PlanRecord], value: float, gap: float, 
     )
 
 
-def verdict(result: Result, name: str, time_limit: float | None = None) -> str:
-    """What ``dfopt check`` says of a result that holds, and what it could not check in so many seconds.
+def verdict(found: Verification, name: str) -> str:
+    """What ``dfopt check`` says of a document that holds, and what it could not check.
 
     Raises
     ------
     DocumentError
         If it claims what does not hold.
     """
-    found = verify(result, time_limit)
     if found.ok:
         lines = {"note": found.notes, "checked": found.checked, "not checked": found.unchecked}
         return "\n".join([found.verdict, *(f"  {word}: {what}" for word in lines for what in lines[word])])

@@ -100,6 +100,12 @@ def _inert(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
+def inert(frame: Any) -> Any:
+    """A frame whose texts no spreadsheet takes for formulas."""
+    texts = frame.select_dtypes(exclude="number").columns
+    return frame.assign(**frame[texts].map(_inert)).rename(columns=_inert)
+
+
 def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "parquet"]) -> None:
     """Write a frame, whole or not at all.
 
@@ -112,9 +118,7 @@ def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "
         frame = frame.copy(deep=False)
         frame.attrs["writer"] = "dfopt"  # in Parquet; CSV has no place for it
         if kind == "csv":
-            texts = frame.select_dtypes(exclude="number").columns
-            frame[texts] = frame[texts].map(_inert)
-            frame = frame.rename(columns=_inert)
+            frame = inert(frame)
         with replaced(path) as part:
             (frame.to_csv if kind == "csv" else frame.to_parquet)(part, index=False)
     except ImportError:

@@ -10,6 +10,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
+from dfopt.documents.names import renamed
 from dfopt.documents.result import Result
 from dfopt.documents.store import Record, Store, read_records
 from dfopt.documents.study import Study
@@ -34,12 +35,13 @@ def load_study(source: str | os.PathLike[str] | Study) -> tuple[Study, Path, str
     return Study.load(source), Path(source).absolute().parent, os.fspath(source)
 
 
+@renamed(shard="part")
 def sweep(
     study: str | os.PathLike[str] | Study,
     *,
     jobs: int | None = None,
     cluster: str | None = None,
-    shard: str | None = None,
+    part: str | None = None,
     store: str | os.PathLike[str] | None = None,
     results: str | os.PathLike[str] | None = None,
     retry: bool = False,
@@ -56,7 +58,7 @@ def sweep(
         Processes at once, of one solver thread each; the cores of this machine by default.
     cluster
         Address of the scheduler of a Dask cluster, such as ``tcp://10.0.0.1:8786``, instead of processes here.
-    shard
+    part
         ``i/n``: only the i-th of n shares of the cells, the same whoever asks; the others stay pending. Each share
         needs a store of its own, and `collect` takes several.
     store
@@ -83,7 +85,7 @@ def sweep(
     DocumentError
         If the study or the store is not what it must be. What goes wrong in a cell is in its record instead.
     PlanError
-        If ``jobs``, ``cluster``, ``shard`` or ``results`` cannot be.
+        If ``jobs``, ``cluster``, ``part`` or ``results`` cannot be.
 
     Examples
     --------
@@ -97,7 +99,7 @@ def sweep(
     {'graph': 'gpt2-small', 'tp': 8, 'bound_by': 'network'}
     """
     document, folder, path = load_study(study)
-    share = None if shard is None else Shard.parse(shard)
+    share = None if part is None else Shard.parse(part)
     chosen = executor or _executor(jobs, cluster)
     kept = None if results is None else _folder(results)
     with closing(chosen), nullcontext() if store is None else Store(store) as opened:

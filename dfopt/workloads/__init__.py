@@ -324,8 +324,8 @@ def _recipe_of(workload: Workload) -> type[_Recipe]:
 def overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Data of a graph file with some of its parameters replaced, as :func:`load_graph` does.
 
-    ``phase`` may also be ``forward`` or ``training``, which workloads call their mode. ``osl`` is the output length of a
-    decode step that stands halfway through the answer: it has ``isl + osl // 2`` cached tokens.
+    ``phase`` may also be ``forward`` or ``training``, which workloads call their mode. ``osl`` is the output length
+    of a decode step that stands halfway through the answer: it has ``isl + osl // 2`` cached tokens.
     """
     overrides = in_documents(overrides)
     if "osl" in overrides:

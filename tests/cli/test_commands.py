@@ -23,7 +23,8 @@ def solved(*options: object, base: tuple[str, ...] = SOLVE) -> Data:
     """The JSON of a solve that succeeds."""
     answer = call(*base, *options, "--json", "-q")
     assert (answer.code, answer.err) == (0, "")
-    found: Data = json.loads(answer.out)
+    text = answer.out if "-o" not in options else Path(options[options.index("-o") + 1]).read_text()  # type: ignore[arg-type]
+    found: Data = json.loads(text)
     return found
 
 
@@ -370,13 +371,13 @@ def test_text_is_ascii_where_the_terminal_is(tmp_path: Path) -> None:
 
 
 def test_help_of_solve_is_grouped_by_purpose() -> None:
-    out = call("solve", "--help").out
+    out = call("solve", "--help-all").out
     places = [
         out.index(f"\n{name}:\n")
-        for name in ("Workload and model", "Machine", "Parallelism", "Fixed by hand", "Search", "Output")
+        for name in ("Workload and model", "Machine", "Parallelism", "Search", "Fixed by hand", "Heat", "Output")
     ]
     assert places == sorted(places)
-    assert out.index("--param ") < out.index("\nParallelism:") < out.index("--tp ") < out.index("\nSearch:")
+    assert out.index("\n  --param ") < out.index("\nParallelism:") < out.index("\n  --tp ") < out.index("\nSearch:")
 
 
 def test_shells_complete_commands() -> None:

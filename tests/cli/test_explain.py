@@ -87,7 +87,7 @@ def test_an_unknown_name_gets_near_ones_and_the_exit_code_of_other_commands(name
 
 
 def test_the_help_of_an_option_is_the_text_of_the_field_that_it_sets() -> None:
-    out = " ".join(call("solve", "--help").out.split())
+    out = " ".join(call("solve", "--help-all").out.split())
     assert "--gap GAP Relative gap to the proven bound at which the search may stop; default: 0; such as 1% " in out
     assert (
         "--zero 0|1|2|3[,...]|all Levels of ZeRO that dfopt tries in training; default: all levels; such as 0,1" in out

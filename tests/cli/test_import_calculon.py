@@ -38,9 +38,9 @@ def test_import_check_solve_and_check_again(files: list[Path], tmp_path: Path) -
     words = lines[-1].split()
     assert words[:2] == ["dfopt", "solve"]
     result = folder / "result.json"
-    solved = call(*words[1:], "--no-sensitivity", "-o", result, "--json", "-q")
+    solved = call(*words[1:], "--no-sensitivity", "-o", result, "-q")
     assert solved.code == 0, solved.err
-    answer = json.loads(solved.out)
+    answer = json.loads(result.read_text())
     plan = answer["mapping"]["plan"]
     assert [plan[key] for key in ("tp", "pp", "dp", "interleave", "microbatches")] == [2, 2, 4, 2, 4]
     assert answer["score"]["collectives"]["all_gather.forward"] == 2

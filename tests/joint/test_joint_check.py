@@ -402,7 +402,7 @@ def test_two_levels_say_infeasible_of_what_a_bound_would_exclude_too() -> None:
 
 
 def test_it_says_what_was_checked() -> None:
-    said = verdict(Result.from_data(case("three")), "three.json").splitlines()
+    said = verdict(verify(Result.from_data(case("three"))), "three.json").splitlines()
     assert said[0] == "verified optimal"
     assert said[1] == (
         "  note: $.system: like the zoo's sn10-8-ring, but for chip.dram.bandwidth 800 GB/s, there 200 GB/s;"
@@ -430,7 +430,7 @@ def test_what_there_is_no_time_to_show_is_not_called_wrong() -> None:
     assert any("bounds of 2 plans (" in one for one in found.unchecked)
     assert any("0 s were too short" in one and "--time-limit" in one for one in found.unchecked)
     assert [seconds_for(s) for s in (1.0, 100.0, 1e4)] == [60.0, 400.0, 3600.0]
-    assert verdict(result, "library.json", 0.0).startswith("verified within")
+    assert verdict(verify(result, 0.0), "library.json").startswith("verified within")
     assert verify(result).verdict == "verified optimal"
 
 

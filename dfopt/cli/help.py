@@ -1,0 +1,257 @@
+"""How every command behaves: its help, settings for printing, earlier spellings, ``-`` for standard input."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from dfopt.documents.names import OPTIONS
+from dfopt.errors import EXIT_CODES, visible
+
+if TYPE_CHECKING:
+    from dfopt.documents.descriptions import FieldDoc
+
+F = TypeVar("F", bound=Callable[..., Any])
+RUNNING: Final[ContextVar[Any]] = ContextVar("the context of the command that runs")
+SETTINGS: Final = ("color", "detail", "format", "jobs", "out_dir", "quiet", "store", "verbose")
+"""What dfopt.toml and DFOPT_NAME may set: how answers are printed, processes, and where files go."""
+TASKS: Final = {
+    "Ask a question": ("solve", "sweep", "explore"),
+    "Read an answer": ("show", "compare", "plot", "report", "explain", "guide"),
+    "Trust an answer": ("check", "score"),
+    "Describe workloads and machines": ("list", "new", "import", "schema", "derive", "calibrate"),
+    "Go on with an answer": ("export", "heat", "runs", "collective"),
+}
+GROUPS: Final = (
+    "Arguments", "Workload and model", "Machine", "Parallelism", "Search", "Fixed by hand", "Heat", "Options", "Output",
+    "Printing",
+)  # fmt: skip
+EVERYDAY: Final = {
+    "solve": (
+        "graph", "system", "phase", "batch", "microbatch", "isl", "osl", "context", "recompute", "assume", "set_",
+        "chips", "nodes", "tp", "pp", "dp", "ep", "zero", "gap", "time_limit", "output", "detail", "as_json", "quiet",
+        "help_all", "help",
+    ),
+}  # fmt: skip
+"""Options in the help of a command that has many; --help-all prints the others too."""
+_EXAMPLES: Final = "\nExamples:\n"
+_ALL, _VERBOSE, FORMAT = "dfopt.help_all", "dfopt.verbose", "dfopt.format"
+_Usage: Final[Any] = typer.BadParameter.__bases__[0]
+
+
+def field_of(option: str) -> tuple[str, FieldDoc] | None:
+    """The field that an option without a help of its own sets, with its path: the one of its name."""
+    from dfopt.documents.assumptions import Assumptions
+    from dfopt.documents.descriptions import fields_of
+    from dfopt.documents.names import WORDS
+    from dfopt.documents.request import Request
+
+    places, key = {"question.options": Request, "assumptions": Assumptions}, dict(WORDS).get(option, option)
+    fields = ((path, field) for path, model in places.items() for field in fields_of(model) if field.name == key)
+    return next(((f"{path}.{field.name}", field) for path, field in fields), None)
+
+
+def help_of(field: FieldDoc, default: object) -> str:
+    """The first sentence of a field, with the default of the option, or of the field, and an example."""
+    without = re.search(r"None: (.+?)\.$", field.text)
+    usual = without[1] if without and field.default == "None" else field.default
+    usual = usual if default is None else str(default).lower()
+    example = field.example.strip("[]").replace(", ", ",")
+    words = [field.summary.rstrip("."), f"default: {usual}", *([f"such as {example}"] if example != usual else [])]
+    return "; ".join(words).replace("``", "")
+
+
+def verbose() -> bool:
+    """Whether the command that runs was asked to say more."""
+    return RUNNING.get(None) is not None and _VERBOSE in RUNNING.get().meta
+
+
+def _settings() -> dict[str, Any]:
+    """What dfopt.toml of the working directory and the environment say of printing, processes and paths."""
+    file, settings = Path("dfopt.toml"), dict[str, Any]()
+    if file.is_file():
+        try:
+            settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"dfopt.toml: {error}") from None
+    for name in settings:
+        if name not in SETTINGS:
+            expected = f"expected one of {', '.join(SETTINGS)}; a question file has what is asked (dfopt new question)"
+            raise typer.BadParameter(f"dfopt.toml: found {name!r}, {expected}")
+    environment = {name: os.environ.get(f"DFOPT_{name.upper()}") for name in SETTINGS}
+    return settings | {name: value for name, value in environment.items() if value}
+
+
+def _remember(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    if parameter.name == "color" and value != "auto":
+        os.environ["FORCE_COLOR" if value == "always" else "NO_COLOR"] = "1"
+    elif value:
+        context.meta[f"dfopt.{parameter.name}"] = value
+    if parameter.name == "help_all" and value:
+        typer.echo(context.get_help())
+        raise typer.Exit
+    return value
+
+
+def _shared(text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, callback=_remember, rich_help_panel="Printing", **more)
+
+
+_FORMAT: Final = Annotated[
+    str, _shared("Form of the answer; default: text.", "--format", metavar="text|json|csv"),
+]  # fmt: skip
+_SHARED: Final = {
+    "color": (Annotated[str, _shared("Colors; default: auto, on a terminal.", metavar="auto|always|never")], "auto"),
+    "verbose": (Annotated[bool, _shared("Say how long it took, and where an error arose.", "-v", "--verbose")], False),
+    "help_all": (Annotated[bool, _shared("Show every option and exit status.", "--help-all", is_eager=True)], False),
+}
+"""Options that every command has."""
+
+
+class Command(TyperCommand):
+    """A command whose help has a purpose, examples and options by their use.
+
+    A docstring ends with a section ``Examples:`` of commands, indented by four. An option without a text of its own has
+    that of a field.
+    """
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Take what nobody gives on the command line from the settings."""
+        return super().make_context(info_name, args, parent, **{**extra, "default_map": _settings()})
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Read earlier spellings of options too."""
+        parser: Any = super().make_parser(ctx)
+        for old, now in OPTIONS.get(self.name or "", {}).items():
+            (parser._long_opt if old.startswith("--") else parser._short_opt)[old] = parser._long_opt[now]
+        return parser
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take ``-`` as standard input, and ``--format json`` as ``--json``."""
+        rest: list[str] = super().parse_args(ctx, ["/dev/stdin" if word == "-" else word for word in args])
+        chosen = ctx.meta.get(FORMAT, "text")
+        if chosen not in ("text", "json", "csv"):
+            raise typer.BadParameter(f"--format: expected text, json or csv, found {chosen!r}")
+        if "as_json" in ctx.params:
+            ctx.meta[FORMAT] = "json" if ctx.params["as_json"] and chosen == "text" else chosen
+            ctx.params["as_json"] = ctx.meta[FORMAT] != "text"
+        return rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run, and let outputs know the command."""
+        RUNNING.set(ctx)
+        return super().invoke(ctx)
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the purpose, and examples."""
+        purpose, _, examples = (self.help or "").partition(_EXAMPLES)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(purpose)
+        if examples:
+            with formatter.section("Examples"):
+                for line in examples.strip("\n").splitlines():
+                    formatter.write(f"{'':{formatter.current_indent}}{line.strip()}\n")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write options by their use: those of every day, or all."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        usual = None if _ALL in ctx.meta else EVERYDAY.get(self.name or "")
+        parameters = [(each, each.get_help_record(ctx)) for each in self.get_params(ctx)]
+        rare = sum(record is not None and usual is not None and each.name not in usual for each, record in parameters)
+        for parameter, record in parameters:
+            if record is None or (usual is not None and parameter.name not in usual):
+                continue
+            own = getattr(parameter, "help", None)
+            if not own and (sets := field_of(str(parameter.name))):
+                record = record[0], help_of(sets[1], parameter.default)
+            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            kind = "Printing" if parameter.name == "help" else getattr(parameter, "rich_help_panel", None) or kind
+            groups.setdefault(kind, []).append(record)
+        for name, records in groups.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records, col_max=26)
+        if rare:
+            formatter.write_paragraph()
+            formatter.write_text(f"{rare} more options: {ctx.command_path} --help-all")
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write exit statuses."""
+        formatter.write_paragraph()
+        if _ALL in ctx.meta:
+            _write_codes(formatter)
+        else:
+            formatter.write_text("Exit status: 0, or the kind of failure (dfopt --help lists them).")
+
+
+def _write_codes(formatter: Any) -> None:
+    with formatter.section("Exit status"):
+        formatter.write_dl([(str(code), text) for code, text in EXIT_CODES.items()])
+
+
+class Group(TyperGroup):
+    """Commands by task, each with an example."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run; an error has words of the command line as they are, which must do nothing to a terminal."""
+        try:
+            return super().invoke(ctx)
+        except _Usage as error:
+            error.message = visible(error.message)
+            raise
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands."""
+        rest = [name for name in self.list_commands(ctx) if name not in sum(TASKS.values(), ())]
+        for title, names in {**TASKS, "Commands" if ctx.parent else "More": tuple(rest)}.items():
+            commands = {name: self.commands[name] for name in names if name in self.commands}
+            with formatter.section(title) if commands else formatter.indentation():
+                for name, command in commands.items():
+                    purpose, _, examples = (command.help or "").partition(_EXAMPLES)
+                    formatter.write_dl([(f"{name:10}", purpose.strip().split("\n\n")[0].partition(". ")[0])])
+                    example = examples.strip("\n").partition("\n")[0].strip()
+                    formatter.write(f"{'':{formatter.current_indent + 2}}$ {example}\n" * bool(example))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write exit statuses, of the program as a whole."""
+        if ctx.parent is None:
+            formatter.write_paragraph()
+            _write_codes(formatter)
+
+
+class App(typer.Typer):
+    """An app whose commands are all of the class `Command`."""
+
+    def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:
+        """Register a function as a command, with the options that every command has."""
+        register = super().command(name, **{"cls": Command, **more})
+
+        def decorate(function: F) -> F:
+            signature = inspect.signature(function, eval_str=True)
+            added = {**({"format": (_FORMAT, "text")} if "as_json" in signature.parameters else {}), **_SHARED}
+
+            @wraps(function)
+            def run(**given: Any) -> Any:
+                return function(**{key: value for key, value in given.items() if key not in added})
+
+            given = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+            own = [
+                inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
+                for key, (kind, usual) in added.items()
+            ]
+            run.__signature__ = signature.replace(parameters=[*given, *own])  # type: ignore[attr-defined]
+            register(run)
+            return function
+
+        return decorate

@@ -1,0 +1,199 @@
+"""Commands as functions: what `dfopt list`, `show`, `check` and `compare` do, for Python and for the command line."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from dfopt.documents.base import Document
+from dfopt.documents.exploration import Exploration
+from dfopt.documents.published import Figure, issues
+from dfopt.documents.result import Result
+from dfopt.documents.store import SCHEMA, is_store
+from dfopt.documents.zoo import KINDS
+from dfopt.errors import DocumentError, PlanError, did_you_mean
+from dfopt.library import load_sized
+from dfopt.search.verify import Verification, verify
+
+__all__ = ["Text", "check", "checked", "compare", "frame", "list", "names_of", "show"]
+
+Input = Document | str | os.PathLike[str]
+
+
+class Text(str):
+    """A text that a prompt and a notebook show as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
+
+
+def _text(renderable: Any, width: int) -> Text:
+    from dfopt.show.grid import print_to
+
+    stream = io.StringIO()
+    print_to(stream, renderable, width)
+    return Text(stream.getvalue().rstrip())
+
+
+def names_of(kind: str) -> builtins.list[str]:
+    """The names of a kind in the zoo, or of the profiles of assumptions."""
+    from dfopt.documents.assumptions import PROFILES
+    from dfopt.documents.zoo import zoo
+
+    return sorted(PROFILES) if kind == "assumptions" else zoo(kind)  # type: ignore[arg-type]
+
+
+def list(kind: str = "") -> builtins.list[str]:
+    """List the zoo: its kinds, or all names of a kind.
+
+    Parameters
+    ----------
+    kind : str
+        ``graphs``, ``systems``, ``chips``, ``memories``, ``links``, ``topologies``, ``stacks``, ``technologies``,
+        ``designs``, ``calibrations`` or ``assumptions``; all kinds if left out.
+
+    Raises
+    ------
+    PlanError
+        For another kind.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> df.list("systems")[:2], df.list()[:2]
+    (['a100-4096', 'a100-512'], ['graphs', 'systems'])
+    """
+    kinds = [*KINDS, "assumptions"]
+    if kind and kind not in kinds:
+        raise PlanError(f"list: expected one of {', '.join(kinds)}, found {kind!r} ({did_you_mean(kind, kinds)})")
+    return names_of(kind) if kind else kinds
+
+
+def show(document: Input, detail: str | Sequence[str] = (), **parameters: Any) -> Text:
+    """Show a graph, a system, a result or any other document, as `dfopt show` prints it.
+
+    Parameters
+    ----------
+    document : Document, name or path
+        What to show.
+    detail : str or sequence of str
+        Sections of a result: ``plan``, ``kernels``, ``time``, ``memory``, ``decisions``, ``proof``, ``sensitivity``,
+        ``heat`` or ``all``; a summary if left out.
+    **parameters
+        Parameters of a graph that is named, such as ``phase="decode"``.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> print(df.show("sn10-8-ring").splitlines()[0].rstrip())
+    System sn10-8-ring
+    """
+    sections = (detail,) if isinstance(detail, str) else tuple(detail)
+    loaded, figures = (document, ()) if isinstance(document, Document) else load_sized(os.fspath(document), parameters)
+    return _text(shown(loaded, sections, figures), 140 if sections else 80)
+
+
+def shown(document: Document, detail: Sequence[str] = (), figures: tuple[Figure, ...] = ()) -> Any:
+    """What `show` prints of a document, of a graph with the ``figures`` of its model."""
+    from dfopt.physics.ops import flop
+    from dfopt.show.describe import report
+
+    work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
+    return report(document, work, figures, detail)
+
+
+def check(document: Input, time_limit: float | None = None) -> Verification:
+    """Check a document: a graph against published counts; a result, an exploration or a store, every claim.
+
+    Parameters
+    ----------
+    document : Document, name or path
+        What to check; a store of a sweep by its path.
+    time_limit : float, optional
+        Seconds; 60, or four times what the search took, if left out.
+
+    Returns
+    -------
+    Verification
+        ``ok``, a ``verdict`` in words, the ``gap`` that was verified, and ``problems``.
+
+    Raises
+    ------
+    DocumentError
+        For a file that is wrong in itself, and for an exploration whose claims do not hold.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> df.check("llama-3.1-8b").verdict, df.check(df.solve("gpt2-small", "sn10-8-ring", tp=8)).ok
+    ('ok', True)
+    """
+    return checked(document, time_limit)[0]
+
+
+def checked(document: Input, time_limit: float | None = None) -> tuple[Verification, str]:
+    """What `check` finds, and the schema of the document."""
+    if not isinstance(document, Document) and is_store(document):
+        from dfopt.studies.checking import check_store
+
+        return Verification(check_store(document, time_limit), None, (), unchecked=()), SCHEMA
+    loaded, figures = (document, ()) if isinstance(document, Document) else load_sized(os.fspath(document))
+    name = loaded.SCHEMA if isinstance(document, Document) else os.fspath(document)
+    if wrong := [*issues(figures)]:
+        raise DocumentError(name, wrong)
+    if isinstance(loaded, Result):
+        return verify(loaded, time_limit), loaded.SCHEMA
+    words = "ok"
+    if isinstance(loaded, Exploration):
+        from dfopt.exploring.checking import check_exploration
+
+        words = check_exploration(loaded, name, *([] if time_limit is None else [time_limit]))
+    return Verification(words, None, (), unchecked=()), loaded.SCHEMA
+
+
+def compare(*results: Result | str | os.PathLike[str]) -> Text:
+    """Put results side by side, as `dfopt compare` prints it: what differs in the question, and their figures.
+
+    Parameters
+    ----------
+    *results : Result or path
+        Two or more results.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> ring, torus = (df.solve("gpt2-small", system, tp=8) for system in ("sn10-8-ring", "sn10-8-torus"))
+    >>> print(df.compare(ring, torus).splitlines()[0][:20])
+    Two results
+    """
+    from dfopt.show.compare import compare_report
+
+    loaded = [each if isinstance(each, Result) else Result.load(each) for each in results]
+    names = [
+        f"result {place}" if isinstance(each, Result) else os.fspath(each) for place, each in enumerate(results, 1)
+    ]
+    return _text(compare_report(names, loaded), 140)
+
+
+def frame(results: Sequence[Result]) -> Any:
+    """A :class:`pandas.DataFrame` with a row for each result: its `summary`.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> results = [df.solve("gpt2-small", "sn10-8-ring", tp=tp) for tp in (4, 8)]
+    >>> df.frame(results)[["system", "chips", "status"]].values.tolist()
+    [['sn10-8-ring', 8, 'optimal'], ['sn10-8-ring', 8, 'optimal']]
+    """
+    import pandas as pd
+
+    return pd.DataFrame([result.summary() for result in results]).infer_objects()
