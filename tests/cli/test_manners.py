@@ -1,0 +1,80 @@
+"""One set of names, and manners that all commands share: help, settings, formats, standard input."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+from cli_tools import GRAPH, SYSTEM, call, write
+from typer.main import get_command
+
+import dfopt as df
+from dfopt.cli import app
+from dfopt.documents.names import ACTS, OPTIONS, TAKEN_BY, WORDS, in_documents, names_table
+from dfopt.documents.request import Request
+
+
+def test_every_act_has_a_command_and_a_function_and_earlier_names_still_work() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for act in ACTS:
+        assert act.command in commands and hasattr(df, act.python) and f"df.{act.python} " in names_table()
+        assert all(getattr(df, old) is getattr(df, act.python) and old not in dir(df) for old in act.earlier)
+    for name, spelled in OPTIONS.items():
+        command = commands.get(name) or commands["import"].commands[name]
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert set(spelled.values()) <= options
+    for keyword, calls in TAKEN_BY.items():
+        for function in calls.split(" or "):
+            named = inspect.signature(getattr(df, function.removeprefix("df."))).parameters
+            assert keyword in named, (keyword, function)
+
+
+def test_words_mean_the_keys_of_documents() -> None:
+    assert in_documents({word: 1 for word, _ in WORDS}) == {key: 1 for _, key in WORDS}
+    assert Request(tp_comm_overlap="ring", shard={"a": "n"}) == Request(tensor_overlap="ring", pin_sharding={"a": "n"})
+    new = df.load_graph("llama-3.1-8b", phase="prefill", isl=512, cached=128)
+    assert new.digest() == df.load_graph("llama-3.1-8b", phase="prefill", seq=512, hit=128).digest()
+    assert "context=576" in df.load_graph("llama-3.1-8b", phase="decode", isl=512, osl=128).description
+    with pytest.raises(df.PlanError, match="which mean the same"):
+        in_documents({"isl": 1, "seq": 2})
+    with pytest.raises(df.PlanError, match=r"jobs: .*df\.sweep or df\.explore takes it"):
+        df.solve("gpt2-small", "sn10-8-ring", jobs=2)
+
+
+def test_help_is_by_task_with_examples_and_what_is_of_every_day() -> None:
+    top, plain, every = call("--help").out, call("solve", "--help").out, call("solve", "--help-all").out
+    assert "Ask a question:" in top and "$ dfopt solve llama-3.1-70b h100-8" in top and "143  SIGTERM" in top
+    assert plain.count("\n  dfopt solve ") == 3 and "--formulation" not in plain and "--formulation" in every
+    assert plain.index("\n  --phase") < plain.index("\n  --tp ") < plain.index("\n  --gap") < plain.index("--output")
+    assert "--hit" not in every and len(plain.splitlines()) < 100
+
+
+def test_formats_settings_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "g.json", GRAPH)
+    write(tmp_path, "s.json", SYSTEM)
+    solved = call("solve", "g.json", "s.json", "--no-sensitivity", "-q", "--json", "-o", "r.json")
+    assert (solved.code, solved.out) == (0, "") and df.Result.load("r.json").status == "optimal"
+    head, row = call("show", "r.json", "--format", "csv").out.splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=True))["system"] == "four"
+    assert call("list", "systems", "--format", "json").out == call("list", "systems", "--json").out
+    assert "expected text, json or csv" in call("list", "--format", "xml").err
+    monkeypatch.setenv("DFOPT_FORMAT", "json")
+    assert json.loads(call("list").out)[0] == "graphs"
+    monkeypatch.delenv("DFOPT_FORMAT")
+    write(tmp_path, "dfopt.toml", "gap = 0.1\n")
+    assert "dfopt.toml: found 'gap'" in call("list").err
+
+
+def test_results_are_pandas_objects_too() -> None:
+    result = df.solve("gpt2-small", "sn10-8-ring", tp=8)
+    assert abs(result.breakdown.sum() / result.step_time_s - 1) < 1e-9
+    assert result.memory.to_numpy().sum() == result.summary()["memory_bytes"] > 0
+    assert len(result.partitions) == len(result.score.partitions) and len(result.plans_frame) == len(result.plans)
+    assert len(df.frame([result, result])) == 2 and "model_dump" not in dir(result)
+    assert all(len(repr(each)) < 120 for each in (result.score, result.plan, result.mapping, result.assumptions))
+    assert "on 8 x SambaNova SN10 RDU" in result._repr_html_() and str(df.show(result)).startswith(
+        "gpt2-small, forward"
+    )
