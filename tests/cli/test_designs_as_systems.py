@@ -107,7 +107,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What is best on them, where the copies are those of the switch."""
     folder = tmp_path_factory.mktemp("packages")
     of_packages().dump(folder / "design.yaml")
-    asked = "--tp", "16", "--dp-dims", "node", "--no-sensitivity", "--quiet"
+    asked = "--tp", "16", "--dp-dims", "node", "--no-sensitivity", "--quiet", "--detail", "plan,proof"
     said = call("solve", "gpt2-small", folder / "design.yaml", *asked, "-o", folder / "r.json")
     assert said.code == 0, said.err
     assert "TP16(x+y) PP1 DP2(node)" in said.out

@@ -11,7 +11,7 @@ import sys
 import pytest
 from cli_tools import call
 
-SOLVE = ("solve", "gpt3-175b", "sn10-8-torus", "-q")
+SOLVE = ("solve", "gpt3-175b", "sn10-8-torus", "-q", "--detail", "all")
 
 
 @pytest.mark.parametrize("columns", ["40", "70", "80"])
