@@ -28,6 +28,11 @@ def _below(model: type[BaseModel]) -> set[type[BaseModel]]:
     return {model}.union(*map(_below, model.__subclasses__()))
 
 
+def _is_written(model: type[BaseModel]) -> bool:
+    """Whether a class stands in its module, and is not made while a program runs, as forms of parts are."""
+    return getattr(import_module(model.__module__), model.__name__, None) is model
+
+
 @cache
 def _models() -> list[type[BaseModel]]:
     package = Path(dfopt.__file__).parent
@@ -35,7 +40,7 @@ def _models() -> list[type[BaseModel]]:
         if re.search(r"^(from pydantic|class \w+\()", path.read_text(encoding="utf-8"), re.MULTILINE):
             *rooms, name = path.relative_to(package.parent).with_suffix("").parts
             import_module(".".join(rooms if name == "__init__" else (*rooms, name)))
-    ours = (model for model in _below(Part) if model.__module__.startswith("dfopt."))
+    ours = (model for model in _below(Part) if model.__module__.startswith("dfopt.") and _is_written(model))
     return sorted(ours, key=lambda model: (model.__module__, model.__name__))
 
 
