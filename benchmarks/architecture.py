@@ -70,7 +70,7 @@ def searched(nm: int, powers: Sequence[float]) -> Iterator[tuple[float, Explorat
 def step(system: df.System | df.Design) -> float:
     """Seconds of a step on all 512 chips."""
     graph = df.load_graph("lstm-deepflow", microbatch=SPLIT * SAMPLES)
-    return df.optimize(graph, system, assumptions=FREE, tp=SPLIT, dp=COPIES, gap=1e-3).step_time_s
+    return df.solve(graph, system, assumptions=FREE, tp=SPLIT, dp=COPIES, gap=1e-3).step_time_s
 
 
 def main(words: list[str] | None = None) -> int:

@@ -120,10 +120,10 @@ def answers() -> dict[str, Data]:
 
     graph, system = df.Graph.from_data(GRAPH), df.System.from_data(SYSTEM)
     design = df.Design.from_data(searched())
-    hot = heat_answers(df.optimize(graph, system, stack="hbm3", sensitivity=False), None)
+    hot = heat_answers(df.solve(graph, system, stack="hbm3", sensitivity=False), None)
     explored = df.explore(graph, design, sensitivity=False)
     return {
-        "result": df.optimize(graph, system, sensitivity=False).to_data(), "heat": hot.to_data(),
+        "result": df.solve(graph, system, sensitivity=False).to_data(), "heat": hot.to_data(),
         "exploration": explored.to_data(),
     }  # fmt: skip
 

@@ -47,7 +47,7 @@ def by_words(draw: Draw, seconds: float, folder: Path) -> Heard:
 def in_python(draw: Draw, seconds: float) -> Heard:
     """The answer of the library."""
     try:
-        return _heard(df.optimize(draw.graph, draw.system, **keywords(draw, seconds)))
+        return _heard(df.solve(draw.graph, draw.system, **keywords(draw, seconds)))
     except NoSolution:
         return Heard(None, LIMIT)
     except DfoptError:

@@ -1,4 +1,4 @@
-"""Questions by chance, from everything that ``dfopt solve``, ``df.optimize`` and studies accept."""
+"""Questions by chance, from everything that ``dfopt solve``, ``df.solve`` and studies accept."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _words(option: Option, value: Any) -> list[str]:
 
 
 def keywords(draw: Draw, seconds: float) -> dict[str, Any]:
-    """The same for ``df.optimize``, beside graph and system."""
+    """The same for ``df.solve``, beside graph and system."""
     given = {**draw.parameters, **draw.options, "set": draw.set, "time_limit": seconds}
     return given | {name: value for name in ("assumptions", "chips") if (value := getattr(draw, name)) is not None}
 

@@ -115,7 +115,7 @@ def rows(names: Sequence[str], gap: float, limit: float, check: bool) -> Iterato
         (first, *others), system, assumptions = space.drawn()
         began = time.process_time()
         try:
-            result = df.optimize(
+            result = df.solve(
                 first, system, variants=others, assumptions=assumptions, gap=gap, time_limit=limit,
                 zero=FREE_ZERO if space.calibrated else (0, 1),
                 offload="any" if space.offload else None, tensor_overlap="any" if space.overlaps else None,

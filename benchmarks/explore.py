@@ -228,7 +228,7 @@ def _every(workload: Workload) -> Iterator[Box]:
 def _value(workload: Workload, box: Box) -> float | None:
     system = workload.system(box)
     try:
-        return None if system is None else df.optimize(workload.graph, system).step_time_s
+        return None if system is None else df.solve(workload.graph, system).step_time_s
     except Infeasible:
         return None
 
@@ -260,7 +260,7 @@ def heat(asked: argparse.Namespace) -> Iterator[Row]:
     grid = []
     for at in range(0, 81, 5):
         system = workload.system(workload.spaces[0].one((at,)))
-        if system is not None and (value := workload.valued(df.optimize("gpt3-175b", system).score)) is not None:
+        if system is not None and (value := workload.valued(df.solve("gpt3-175b", system).score)) is not None:
             grid.append(value)
     other = made.without_heat
     seen = f"{made.value:.2f} s at {made.best['power']:g} W, best of the grid {min(grid):.2f} s, {took}"

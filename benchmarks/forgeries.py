@@ -243,7 +243,7 @@ def outcome(case: Case, edit: Edit) -> str:
 
 
 def _solved(graph: str, system: str, **options: Any) -> Callable[[], Result]:
-    return lambda: df.optimize(graph, system, **options)
+    return lambda: df.solve(graph, system, **options)
 
 
 def _explored() -> Exploration:

@@ -58,9 +58,9 @@ def run(study: Study, time_limit: float, gap: float) -> tuple[HeatReport, float]
     """The three answers of one case, and the seconds they took."""
     stack = df.load_stack(study.stack, study.overrides)
     graph = df.load_graph(study.graph, **study.workload)
-    result = df.optimize(graph, df.load_system(study.system), stack=stack, time_limit=time_limit, **study.plan)
+    result = df.solve(graph, df.load_system(study.system), stack=stack, time_limit=time_limit, **study.plan)
     began = time.perf_counter()
-    return df.heat_answers(result, gap=gap, time_limit=time_limit), time.perf_counter() - began
+    return df.heat(result, gap=gap, time_limit=time_limit), time.perf_counter() - began
 
 
 def line(study: Study, report: HeatReport, seconds: float) -> str:

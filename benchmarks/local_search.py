@@ -81,7 +81,7 @@ def attack(result: Any, seconds: float) -> tuple[float, int]:
             seen.add(tuple(pins.values()))
             tried += 1
             try:
-                other = df.optimize(
+                other = df.solve(
                     result.graph, result.system, assumptions=result.assumptions, pin_sharding=pins,
                     interleave=plan.interleave, time_limit=10.0, **fixed,
                 )  # fmt: skip
@@ -117,7 +117,7 @@ def main() -> int:
         )
         try:
             loaded = df.load_graph(graph, **typed)
-            result = df.optimize(loaded, df.load_system(system), assumptions=rules, **degrees, **limit)
+            result = df.solve(loaded, df.load_system(system), assumptions=rules, **degrees, **limit)
         except (df.Infeasible, df.NoSolution, PlanError) as error:  # a plan: the machine may have no such degree
             if asked.draw is None and not isinstance(error, df.Infeasible):
                 raise

@@ -37,13 +37,13 @@ def row(pair: str, seconds: float, solver: str) -> tuple[str, bool]:
     changes: dict[str, Any] = dict(one.split("=") for part in rest for one in part.split(","))
     degrees = {name: int(changes.pop(name)) for name in AXES if name in changes}
     chosen = profile("default").with_(**{"sharding_objective": "joint", "memory_reserve": 0.0} | changes)
-    plan = df.optimize(graph, system, assumptions=chosen, time_limit=seconds, zero=0, **degrees).plan
+    plan = df.solve(graph, system, assumptions=chosen, time_limit=seconds, zero=0, **degrees).plan
     asked = dims_of(plan)
     took, found = [], []
     for formulation in ("auto", "assignment"):
         began = time.perf_counter()
         found.append(
-            df.optimize(
+            df.solve(
                 graph,
                 system,
                 assumptions=chosen,

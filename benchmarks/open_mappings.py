@@ -59,7 +59,7 @@ def rows(name: str, limit: float) -> Iterator[str]:
     system = df.load_system(machine, {"network.cluster.size": nodes, "chip.memory_reserve": None})
     sizes, began = layers_of(model) | {"batch": batch}, time.process_time()
     first, *others = load_executions(model, **sizes)
-    best = df.optimize(first, system, variants=others, time_limit=limit, sensitivity=False)
+    best = df.solve(first, system, variants=others, time_limit=limit, sensitivity=False)
     spent = time.process_time() - began
     yield (
         f"| {model}, {system.chips} chips of {machine} | {best.plan.label}, {best.graph.microbatch} of {batch},"
@@ -71,7 +71,7 @@ def rows(name: str, limit: float) -> Iterator[str]:
         first, *others = load_executions(model, chosen, WAYS, **sizes)
         asked, began = {"tp": run.shards, "pp": run.stages}, time.process_time()
         try:
-            found = df.optimize(first, system, variants=others, time_limit=limit, sensitivity=False, **asked)
+            found = df.solve(first, system, variants=others, time_limit=limit, sensitivity=False, **asked)
         except DfoptError as error:
             yield f"| {asked}, microbatch {run.microbatch} | {str(error)[:60]} | | | | |"
             continue

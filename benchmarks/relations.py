@@ -40,7 +40,7 @@ class Without(Exception):
 def asked(graph: Any, system: Any, **given: Any) -> df.Result:
     """An answer, or a reason to have none."""
     try:
-        return df.optimize(graph, system, **given)
+        return df.solve(graph, system, **given)
     except NoSolution:
         raise Without("at the limit") from None
     except DfoptError:
@@ -55,7 +55,7 @@ def first(draw: Draw, seconds: float) -> df.Result:
 def again(result: df.Result, seconds: float, system: df.System | None = None, **more: Any) -> df.Result:
     """The documents of a result asked again, with its request changed."""
     given = {**result.request.asked(), "time_limit": seconds, "sensitivity": False, **more}
-    return df.optimize(result.graph, system or result.system, assumptions=result.assumptions, **given)
+    return df.solve(result.graph, system or result.system, assumptions=result.assumptions, **given)
 
 
 def doors(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
@@ -209,7 +209,7 @@ def wider(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
     result, dropped = first(draw, seconds), rng.choice(names)
     free = {name: value for name, value in keywords(draw, seconds).items() if name != dropped}
     try:
-        other = df.optimize(draw.graph, draw.system, **free)
+        other = df.solve(draw.graph, draw.system, **free)
     except NoSolution:
         return Verdict("at the limit")
     except Infeasible as error:
@@ -234,7 +234,7 @@ def relabelled(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
     given = {**result.request.asked(), "time_limit": seconds, "sensitivity": False}
     try:
         one = again(result, seconds)
-        two = df.optimize(graph, system, assumptions=result.assumptions, **given)
+        two = df.solve(graph, system, assumptions=result.assumptions, **given)
     except NoSolution:
         return Verdict("at the limit")
     except DfoptError as error:

@@ -54,7 +54,7 @@ def solved(pair: str, seconds: float, **assumed: str) -> Answer:
     rules = {key: given.pop(key) for key in list(given) if key in Assumptions.model_fields}
     began = time.process_time()
     try:
-        result = df.optimize(
+        result = df.solve(
             df.load_graph(graph, **given), df.load_system(system), time_limit=seconds, zero=0,
             assumptions=profile("default").with_(**({"memory_reserve": 0.0} | rules | assumed)), **asked,
         )  # fmt: skip

@@ -71,7 +71,7 @@ def cell(name: str, phase: str, asked: dict[str, Any], system: str, limit: float
         return Cell(name, phase, system, "error", time.process_time() - began, str(error))
     try:
         machine = df.load_system(system, {"chip.memory_reserve": None})
-        found = df.optimize(first, machine, variants=others, time_limit=limit, sensitivity=False)
+        found = df.solve(first, machine, variants=others, time_limit=limit, sensitivity=False)
         outcome = "proven" if found.gap == 0 else f"gap {100 * found.gap:.3g} %"
         said = f"{found.plan.label}, {found.graph.microbatch} of {found.graph.batch}, {found.step_time:.4g} s"
     except df.Infeasible as error:

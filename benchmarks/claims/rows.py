@@ -152,7 +152,7 @@ class Case:
         graph, system, rules = self.loaded()
         rules = rules.with_(**changed)
         began = time.perf_counter()
-        result = df.optimize(graph, system, assumptions=rules, time_limit=seconds, **{"zero": 0, **self.asked})
+        result = df.solve(graph, system, assumptions=rules, time_limit=seconds, **{"zero": 0, **self.asked})
         return result, time.perf_counter() - began
 
 

@@ -155,7 +155,7 @@ def _cold_solve(case: Case, seconds: float) -> tuple[df.Result, float]:
 
 def _cold_check(result: df.Result, limit: float) -> tuple[str, bool, float]:
     began = time.perf_counter()
-    found = df.verify(result, limit)
+    found = df.check(result, limit)
     return found.verdict, found.ok, time.perf_counter() - began
 
 

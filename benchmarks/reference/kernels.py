@@ -199,7 +199,7 @@ def least_seconds(row: Row, plain: Sequence[str] = ()) -> float:
     column = next(name for name in TABLES if name in row)
     graph = TABLES[column][0](row, plain)
     chosen = profile("default").with_(execution="dataflow", compute_utilization=1.0)
-    return df.optimize(graph, chip(row["system"]), assumptions=chosen, sensitivity=False).bound
+    return df.solve(graph, chip(row["system"]), assumptions=chosen, sensitivity=False).bound
 
 
 def main() -> int:

@@ -102,7 +102,7 @@ def predicted(step: Step, phase: str, bound: bool, routing: str | None = None) -
     if routing is not None and any(kernel.experts for kernel in df.load_graph(step.model, **given).kernels):
         given["routing"] = routing
     asked = {"pp": 1, "dp": copies, **step.plan, "sensitivity": False}
-    result = df.optimize(df.load_graph(step.model, **given), machine, assumptions=chosen, **asked)
+    result = df.solve(df.load_graph(step.model, **given), machine, assumptions=chosen, **asked)
     return float(result.step_time_s) * 1e3
 
 

@@ -150,14 +150,14 @@ def mappings(split: int, scheme: Sharding) -> list[df.Result]:
     """
     pins = {} if scheme == "none" else dict.fromkeys(FORWARD, scheme)
     plan = {"tp": split, "dp": CHIPS // split, "gap": GAP, "pin_sharding": pins}
-    return [df.optimize(graph_of(split), system(point, split), assumptions=FREE, **plan) for point in CORNERS]
+    return [df.solve(graph_of(split), system(point, split), assumptions=FREE, **plan) for point in CORNERS]
 
 
 @cache
 def best(point: Point, split: int, scheme: Sharding) -> float:
     """Seconds of the best of these at a point, as dfopt's judge has them."""
     there = system(point, split)
-    judged = [df.evaluate(made, made.graph, there, FREE) for made in mappings(split, scheme)]
+    judged = [df.score(made, made.graph, there, FREE) for made in mappings(split, scheme)]
     return min(score.step_time_s for score in judged if not score.violations)
 
 

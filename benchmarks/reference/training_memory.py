@@ -80,7 +80,7 @@ def score_of(key: tuple[tuple[str, str], ...], workload: str, assumptions: Assum
     sequence = "allow" if row["tp_comm"] == "rs_ag" else "none"
     graph = graph_of(row, workload)
     try:
-        return df.optimize(
+        return df.solve(
             graph, df.System.from_data(data, "a100"),
             assumptions=assumptions.with_(
                 sequence_parallelism=sequence, sharding_objective="seconds", memory_reserve=0.0

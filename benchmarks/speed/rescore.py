@@ -92,12 +92,12 @@ def main() -> int:
             continue
         graph, system = work.graph(), work.system()
         try:
-            result = df.optimize(graph, system, time_limit=options.time_limit, **work.plan)
+            result = df.solve(graph, system, time_limit=options.time_limit, **work.plan)
         except DfoptError as error:  # too large for the time it got: the others still say something
             print(f"{work.name}: {error}", flush=True)
             failed = True
             continue
-        judge = partial(df.evaluate, result.mapping, result.graph, system, result.assumptions)
+        judge = partial(df.score, result.mapping, result.graph, system, result.assumptions)
         plain = median_ms(judge, options.runs)
         for stack in stacks:
             found = judge(stack=stack).physical

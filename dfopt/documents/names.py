@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from dfopt.errors import PlanError
 
-__all__ = ["ACTS", "OPTIONS", "TAKEN_BY", "WORDS", "in_documents", "names_table", "renamed", "word_of"]
+__all__ = ["ACTS", "OPTIONS", "TAKEN_BY", "WORDS", "in_documents", "renamed", "word_of"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -97,20 +97,3 @@ def in_documents(given: Mapping[str, Any]) -> dict[str, Any]:
         if word in given and key in given and given[word] != given[key]:
             raise PlanError(f"{word}: found {given[word]!r} and {key} {given[key]!r}, which mean the same; give one")
     return {keys.get(word, word): value for word, value in given.items()}
-
-
-def names_table() -> str:
-    """Every act, option and parameter with its names, as a table in Markdown.
-
-    Examples
-    --------
-    >>> print("\\n".join(names_table().splitlines()[:3]))
-    | command line | Python and studies | earlier, or in documents |
-    |---|---|---|
-    | dfopt solve | df.solve | df.optimize |
-    """
-    rows = [(f"dfopt {act.command}", f"df.{act.python}", ", ".join(f"df.{old}" for old in act.earlier)) for act in ACTS]
-    rows += [(f"--{word.replace('_', '-')}", word, key) for word, key in WORDS]
-    rows += [(f"{now} (dfopt {name})", "", old) for name, by in OPTIONS.items() for old, now in by.items()]
-    head = [("command line", "Python and studies", "earlier, or in documents"), ("---",) * 3]
-    return "\n".join("|".join(["", *row, ""]) if row == head[1] else f"| {' | '.join(row)} |" for row in [*head, *rows])

@@ -1,6 +1,6 @@
 """A question: a workload, a machine, what is fixed by hand and what is assumed, before anything is looked up.
 
-Every door asks with this one document: the command line, ``df.optimize``, studies, and a file of one's own.
+Every door asks with this one document: the command line, ``df.solve``, studies, and a file of one's own.
 :func:`dfopt.questions.resolve` looks its names up.
 """
 

@@ -215,7 +215,7 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> [(ahead, back)] = contents(result, 0)
     >>> abs(ahead.time_s + back.time_s - result.score.stages[0].time_s) < 1e-12
     True

@@ -51,7 +51,7 @@ def dump_models(result: Result, path: str | Path) -> list[Path]:
     Examples
     --------
     >>> import tempfile, dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [file.name for file in dump_models(result, f"{folder}/model.lp")]
     ['model.lp']

@@ -78,7 +78,7 @@ def heat_answers(
     >>> import dfopt as df
     >>> stack = df.load_stack("hybrid-vault", {"limits.logic": "60 degC"})
     >>> system = df.load_system("sn10-8-ring")
-    >>> result = df.optimize(df.load_graph("gpt2-small"), system, tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), system, tp=8)
     >>> report = heat_answers(result, stack, finite_difference=False)
     >>> [answer.name for answer in report.answers], report.answers[2].logic_max_c <= 60.05
     (['ignore', 'throttle', 'aware'], True)

@@ -111,7 +111,7 @@ def optimize_within(
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> alone = df.Budget("largest partition", lambda block: max(len(block.kernels) - 6, 0), at_most=0)
     >>> found = optimize_within(result, alone)
     >>> found.gap, max(len(part.kernels) for part in found.score.partitions) <= 6

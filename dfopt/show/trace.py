@@ -50,7 +50,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> made = df.plot.trace(result, microbatches=2)
     >>> sorted({event["ph"] for event in made["traceEvents"]})
     ['M', 'X']
@@ -181,7 +181,7 @@ def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int |
     >>> import tempfile
     >>> from pathlib import Path
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> path = Path(tempfile.mkdtemp()) / "trace.json"
     >>> df.plot.save_trace(result, path)
     >>> json.loads(path.read_text())["otherData"]["plan"]

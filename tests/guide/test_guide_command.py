@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import names_page
 import pytest
 from blocks import GUIDE
 from model_types import PAGE, page
@@ -40,6 +41,10 @@ def test_a_terminal_gets_it_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     show("statuses")
     assert [type(one).__name__ for one in shown] == ["Markdown"]
+
+
+def test_the_page_of_names_is_that_of_commands_and_functions() -> None:
+    assert names_page.PAGE.read_text(encoding="utf-8") == names_page.page()
 
 
 def test_the_page_of_models_is_that_of_the_importer() -> None:

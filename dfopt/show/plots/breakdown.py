@@ -37,7 +37,7 @@ def breakdown(*results: Result, ax: Axes | None = None, of: Literal["partitions"
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> df.plot.breakdown(result, of="step").get_xlabel()
     'time of a step (ms)'
     """

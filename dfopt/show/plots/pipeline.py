@@ -46,7 +46,7 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=2, pp=4)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=2, pp=4)
     >>> df.plot.schedule(result).get_ylabel()
     'pipeline stage'
     """

@@ -20,7 +20,7 @@ def progress(result: Result, ax: Axes | None = None, problem: str | None = None)
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt3-175b"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt3-175b"), df.load_system("sn10-8-ring"), tp=8)
     >>> df.plot.progress(result).get_ylabel()
     'objective (multiples of the final value)'
     """

@@ -69,7 +69,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> df.plot.roofline(result).get_ylabel()
     'rate per chip'
     """

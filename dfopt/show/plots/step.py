@@ -39,7 +39,7 @@ def step(*results: Result, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> df.plot.step(result).get_xlabel()
     'time of a step (ms)'
     """

@@ -23,7 +23,7 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> df.plot.timeline(result).get_xlabel()
     'time (us)'
     """

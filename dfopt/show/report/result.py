@@ -63,7 +63,7 @@ def result_report(
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> page = result_report(result)
     >>> page[:15], "://" in page, len(page) < 1_000_000
     ('<!DOCTYPE html>', False, True)
