@@ -32,6 +32,7 @@ _SAME = 1e-12
 _OPEN = "limit", "not_reached"
 _RECORD_S = 1e-4  # that the record of a plan takes: made, hashed, written and counted
 _MOST_KEPT = 0.4  # of the time that is left, for all records
+_POINTS = 200  # of a trace, of which a longer one loses every other
 _REPORT_S = 1.0  # between two reports, but of better mappings
 
 
@@ -62,6 +63,7 @@ class Search:
         self.used: dict[Plan, float] = {}
         self.peers = peers  # of the same workload, with which it reports progress
         self.due = 0.0  # when their first one reports next
+        self.trace: list[tuple[float, float | None, float]] = []  # of their first one: seconds, best value, bound
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every stage: no price changes them, so those of any work will do."""
@@ -159,12 +161,18 @@ class Search:
 
     def report(self) -> None:
         """Tell what all searches of the workload have found and proven."""
-        if self.options.progress is None or not self.peers:
+        if not self.peers:
             return
         seconds = self._seconds()
         self.peers[0].due = self.began + seconds + _REPORT_S
         label, value = (self.best.plan.label, self.best.value) if self.best is not None else ("no mapping yet", np.inf)
         low = min(value, *(peer.proven() for peer in self.peers))
+        trace = self.peers[0].trace
+        trace.append((seconds, value if np.isfinite(value) else None, low))
+        if len(trace) > _POINTS:
+            del trace[1:-1:2]
+        if self.options.progress is None:
+            return
         open_, listed = map(sum, zip(*(peer.counts() for peer in self.peers), strict=True))
         problem = f"{open_:,} of {listed:,} plans open" if listed else "no plans listed yet"
         self.options.progress(Progress(label, problem, seconds, value, low))

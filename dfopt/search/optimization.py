@@ -119,6 +119,7 @@ def search(
         "proof": result.proof + ("" if shown is None else f"; {shown.note}"),
         "heat": shown,
         "missing": tuple(later.missing) or None,
+        "trace": (*searches[0].peers[0].trace, (result.seconds, result.value, result.bound)),
     }
     return result.model_copy(update={**changes, "question": question}).sealed()
 
