@@ -499,7 +499,7 @@ def smallest(case: Case, wrong: str) -> Case:
 
 def failures(seed: str, numbers: Sequence[int], kinds: Sequence[str] = (), keep: Path | None = None) -> Iterator[str]:
     """What is wrong with the answers to drawn cases, with the least that reproduces each; and counts at the end."""
-    for name in ("search", "exploring.explore", "studies.sweep", "show.plots.step", "show.report", "frontends.onnx"):
+    for name in ("search", "exploring.explore", "studies.sweep", "show.plots", "show.report", "frontends.onnx"):
         importlib.import_module(f"dfopt.{name}")  # once, and not in each process
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     slowest = 0.0

@@ -12,10 +12,13 @@ from dfopt.cli.outputs import ForceFlag, check_output
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
-    "roofline": (),
+    "plan": (),
     "breakdown": (),
     "step": (),
-    "timeline": ("--stage",),
+    "memory": (),
+    "partitions": ("--stage",),
+    "roofline": (),
+    "timeline": ("--microbatches",),
     "schedule": ("--microbatches",),
     "progress": (),
     "dataflow": (),
@@ -24,7 +27,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
     "pareto": _CELLS,
     "trace": ("--microbatches",),
 }
-_SEVERAL: Final = ("breakdown", "step")  # which compare results
+_SEVERAL: Final = ("breakdown", "step", "roofline")  # which compare results
 
 
 @app.command()
@@ -33,7 +36,7 @@ def plot(
         list[str],
         argument(
             "RESULT|STUDY|FRAME.csv|STORE.jsonl...",
-            "A result (several for breakdown or step; a graph for dataflow), or a study, frame or store of a sweep.",
+            "A result (several for breakdown, step, roofline; a graph for dataflow), or a study, frame or store of a sweep.",
         ),
     ],
     kind: Annotated[str, option("Picture to draw, such as roofline.", metavar="|".join(KINDS))],
@@ -57,10 +60,13 @@ def plot(
         str | None, option("Column with a map, or a colour, for each of its labels, such as graph.", metavar="COLUMN")
     ] = None,
     store: StoreOpt = None,
-    stage: Annotated[int | None, option("Pipeline stage of a timeline or of temperatures; default: 0.", min=0)] = None,
+    stage: Annotated[int | None, option("Pipeline stage of partitions or temperatures; default: 0.", min=0)] = None,
     microbatches: Annotated[
-        int | None, option("Largest number of microbatches in a schedule or trace, such as 8.", min=1)
+        int | None, option("Largest number of microbatches in a timeline or trace, such as 8.", min=1)
     ] = None,
+    wide: Annotated[
+        int, option("Width of the picture on a page in pixels, such as 420 for a phone.", "--width", min=300)
+    ] = 1280,
     force: ForceFlag = False,
 ) -> None:
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto.
@@ -92,13 +98,14 @@ def plot(
 
             save_trace(_loaded(sources[0], kind), target, microbatches)
         else:
-            from dfopt.show.plots import save
+            from dfopt.show.plots import save, width
 
             os.environ["MPLBACKEND"] = "Agg"  # into files, also where there is a display
-            if "--store" in takes:
-                drawn = _of_cells(kind, _cells(sources[0], store), x, y, value, by)
-            else:
-                drawn = _of_results(kind, [_loaded(source, kind) for source in sources], stage, microbatches)
+            with width(wide):
+                if "--store" in takes:
+                    drawn = _of_cells(kind, _cells(sources[0], store), x, y, value, by)
+                else:
+                    drawn = _of_results(kind, [_loaded(source, kind) for source in sources], stage, microbatches)
             save(drawn, target)
         echo(f"dfopt: wrote {target}", err=True)
 
@@ -125,7 +132,8 @@ def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: in
     from dfopt.show import plots
 
     options: dict[str, dict[str, Any]] = {
-        "timeline": {"stage": stage or 0}, "temperature": {"stage": stage}, "schedule": {"microbatches": microbatches}
+        "partitions": {"stage": stage or 0}, "temperature": {"stage": stage},
+        "schedule": {"microbatches": microbatches}, "timeline": {"microbatches": microbatches},
     }  # fmt: skip
     return getattr(plots, kind)(*found, **options.get(kind, {}))
 

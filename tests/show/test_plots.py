@@ -28,18 +28,21 @@ from dfopt.documents.mapping import Pause
 from dfopt.errors import DocumentError, PlanError
 from dfopt.physics.schedule import overlap_of
 from dfopt.show.parts import bound_parts
+from dfopt.show.plots.breakdown import PARTS
 from dfopt.show.plots.output import SUFFIXES
+from dfopt.show.plots.partitions import partitions
 from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
-from dfopt.show.plots.step import PARTS
 from dfopt.show.plots.style import PALETTE, free_labels
-from dfopt.show.plots.timeline import timeline
 
 KINDS: dict[str, Callable[..., Any]] = {
     "roofline": df.plot.roofline,
     "breakdown": df.plot.breakdown,
     "step": df.plot.step,
+    "memory": df.plot.memory,
+    "partitions": df.plot.partitions,
+    "plan": df.plot.plan,
+    "progress": df.plot.progress,
     "timeline": df.plot.timeline,
-    "schedule": df.plot.schedule,
     "dataflow": lambda one: df.plot.dataflow(one, layout="layered"),
 }
 ALLOWED = {colour.lower() for colour in PALETTE.values()}
@@ -53,20 +56,23 @@ def _closed() -> Iterator[None]:
 
 PAIRS = [
     *((kind, name) for kind in KINDS for name in ("fused", "ends", "one-by-one")),
-    *(("schedule", name) for name in ("pipeline", "chunks")),
+    *((kind, name) for kind in ("timeline", "memory", "plan") for name in ("pipeline", "chunks")),
     ("breakdown", "pipeline"),
     ("step", "pipeline"),
-    ("timeline", "many"),
+    ("partitions", "many"),
     ("dataflow", "many"),
 ]
 
 
 @pytest.mark.parametrize("kind, name", PAIRS)
 def test_texts_do_not_overlap_and_colours_are_of_the_palette(kind: str, name: str) -> None:
-    ax = KINDS[kind](result(name))
-    assert texts(ax)
-    assert overlapping(ax) == []
-    assert colours(ax) <= ALLOWED
+    for pixels in (1280, 420):
+        with df.plot.width(pixels):
+            ax = getattr(df.plot, kind)(result(name))
+        assert texts(ax)
+        assert overlapping(ax) == []
+        assert colours(ax) <= ALLOWED
+        assert ax.figure.get_figwidth() * 108 <= pixels * 1.001 or kind == "dataflow"
 
 
 def test_the_check_of_overlaps_sees_one() -> None:
@@ -76,12 +82,12 @@ def test_the_check_of_overlaps_sees_one() -> None:
     assert ("one", "other") in overlapping(ax)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("dataflow", "step")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("dataflow", "plan")])
 def test_axes_have_units(kind: str) -> None:
     ax = KINDS[kind](result("pipeline"))
     for one in ax.figure.axes:
-        assert re.search(r"\((s|ms|us|ns|FLOP/byte.*)\)$", one.get_xlabel()), one.get_xlabel()
-    wanted = r"^(partition|pipeline stage|rate per chip)$"  # the ticks of a rate have its unit
+        assert re.search(r"\((s|ms|us|ns|[GMk]B|% of the step|FLOP/byte.*)\)$", one.get_xlabel()), one.get_xlabel()
+    wanted = r"^(partition|pipeline stage|rate per chip|step time .*|)$"  # the ticks of a rate have its unit
     assert re.search(wanted, ax.get_ylabel())
 
 
@@ -105,7 +111,7 @@ def test_nothing_is_cut_off_at_an_edge(kind: str, tmp_path: Path) -> None:
 
 
 def test_saving_leaves_the_figure_as_it_was(tmp_path: Path) -> None:
-    ax = df.plot.timeline(result("fused"))
+    ax = df.plot.partitions(result("fused"))
     engine, dpi = ax.figure.get_layout_engine(), ax.figure.dpi
     for name in ("one.svg", "two.svg", "one.png"):
         df.plot.save(ax, tmp_path / name)
@@ -124,7 +130,7 @@ def test_logarithmic_axes_are_labelled_in_plain_text() -> None:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_suffix_decides(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"figure{suffix}"
-    df.plot.save(df.plot.timeline(result("fused")), path)
+    df.plot.save(df.plot.partitions(result("fused")), path)
     assert path.read_bytes()[:5] in (b"<?xml", b"\x89PNG\r", b"%PDF-")
 
 
@@ -170,19 +176,19 @@ def test_a_chip_sends_over_all_its_links() -> None:
     assert found == [2e9, 2e9, 1e9, 3e9]
 
 
-def test_bars_of_the_timeline_end_with_the_layer() -> None:
+def test_bars_of_partitions_end_with_the_layer() -> None:
     one = result("fused")
-    ax = timeline(one)
+    ax = partitions(one)
     ends = [(bar.get_x() + bar.get_width(), bar) for bar in ax.patches]
     assert max(end for end, _ in ends) == pytest.approx(one.score.layer_time_s * 1e3, rel=1e-9)
     assert overlap_of(one) == "perfect"
     assert len(ax.get_yticklabels()) == len(one.score.partitions)
 
 
-def test_a_timeline_says_which_kind_of_layer_it_draws() -> None:
+def test_partitions_say_which_kind_of_layer_it_draws() -> None:
     one = result("ends")
     assert one.graph.layers.kinds == ("layer", "embedding", "head")
-    titles = [" ".join(text for text, _ in texts(df.plot.timeline(one, stage=stage))) for stage in (0, 2)]
+    titles = [" ".join(text for text, _ in texts(df.plot.partitions(one, stage=stage))) for stage in (0, 2)]
     assert "one microbatch through layer (stage 0; 1 embedding, 2 head), " in titles[0]
     assert "one microbatch through head (stage 2; 0 layer, 1 embedding), " in titles[1]
 
@@ -190,7 +196,7 @@ def test_a_timeline_says_which_kind_of_layer_it_draws() -> None:
 def test_very_many_partitions_share_rows_but_none_is_lost() -> None:
     one = result("many")
     assert len(one.score.partitions) > 60
-    ax = df.plot.timeline(one)
+    ax = df.plot.partitions(one)
     assert len(ax.get_yticks()) <= 61
     assert "share a row" in ax.figure.texts[0].get_text()
     whole = sum(part.time_s for part in one.score.partitions)
@@ -213,17 +219,55 @@ def test_every_part_of_a_step_is_drawn() -> None:
 
 def test_several_results_are_compared_by_their_steps() -> None:
     ax = df.plot.breakdown(result("pipeline"), result("chunks"))
-    assert [label.get_text().split("\n")[0] for label in ax.get_yticklabels()] == ["gpt2-small on sn10-8-ring"] * 2
+    assert sum(text.get_text().startswith("gpt2-small on sn10-8-ring: ") for text in ax.texts) == 2
     assert overlapping(ax) == []
 
 
-def test_progress_ends_where_best_and_bound_meet() -> None:
-    ax = df.plot.progress(result("fused"))
+def test_progress_is_of_the_search_and_ends_where_best_and_bound_meet() -> None:
+    one = result("fused")
+    ax = df.plot.progress(one)
     best, bound = (line.get_ydata() for line in ax.lines[:2])
     assert best[-1] == pytest.approx(1.0)
-    assert bound[-1] == pytest.approx(1.0)
+    assert bound[-1] == pytest.approx(one.bound / one.value)
+    assert one.trace[-1] == (one.seconds, one.value, one.bound)
+    assert all(low <= value * (1 + 1e-9) for _, value, low in one.trace if value is not None)
+    with pytest.raises(PlanError, match="without a trace of its search"):
+        df.plot.progress(one.model_copy(update={"trace": ()}))
+
+
+def test_a_waterfall_adds_up_to_the_step() -> None:
+    one = result("pipeline")
+    ax = df.plot.breakdown(one)
+    *parts, total = [bar for bar in ax.patches if bar.get_width()]
+    ends = [bar.get_x() + bar.get_width() for bar in parts]
+    assert [bar.get_x() for bar in parts] == pytest.approx([0.0, *ends[:-1]])
+    assert ends[-1] == pytest.approx(total.get_width())
+    assert total.get_width() == pytest.approx(one.step_time * 1e3)
+
+
+def test_memory_bars_are_what_a_stage_holds() -> None:
+    one = result("pipeline")
+    ax = df.plot.memory(one)
+    ends = {round(bar.get_y(), 6): bar.get_x() + bar.get_width() for bar in ax.patches}
+    held = sorted(stage.dram_bytes for stage in one.score.stages)
+    assert sorted(ends.values()) == pytest.approx([size / 10 ** (9 if "GB" in ax.get_xlabel() else 6) for size in held])
+
+
+def test_a_plan_shows_every_stage_or_says_how_many_it_leaves_out() -> None:
+    one = result("pipeline")
+    words = [text.get_text() for text in df.plot.plan(one).texts]
+    assert [word for word in words if word.startswith("stage")] == [f"stage {stage}" for stage in range(4)]
+    with df.plot.width(420):
+        words = [text.get_text() for text in df.plot.plan(one).texts]
+    assert "... 2 more" in words and "stage 3" in words
+
+
+def test_mappings_lie_over_each_other_on_one_roofline() -> None:
+    ax = df.plot.roofline(result("pipeline"), result("chunks"))
     assert overlapping(ax) == []
-    assert ax.get_xlabel().endswith("s)") and colours(ax) <= ALLOWED
+    assert "What 2 mappings reach" in ax.figure.texts[0].get_text()
+    with pytest.raises(PlanError, match="expected one chip with its ceilings"):
+        df.plot.roofline(result("pipeline"), result("ends"))
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -247,15 +291,13 @@ def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.Monkey
     "call, said",
     [
         (lambda: df.plot.breakdown(), "found no result, expected one or more"),
-        (lambda: df.plot.breakdown(result("fused"), result("fused"), of="partitions"), "found 2 results"),
-        (lambda: df.plot.timeline(result("fused"), stage=3), "found stage 3, expected one of 0"),
+        (lambda: df.plot.partitions(result("fused"), stage=3), "found stage 3, expected one of 0"),
         (lambda: df.plot.schedule(result("fused"), microbatches=0), "found 0, expected 1 or more"),
         (lambda: df.plot.schedule(with_plan(result("chunks"), interleave=2)), "multiple of 2 chunks"),
-        (lambda: df.plot.progress(result("one-by-one"), problem="intrachip"), "no solve of the intrachip problem"),
-        (lambda: df.plot.dataflow(result("fused"), layout="circle"), "expected one of auto, dot, layered"),  # type: ignore[arg-type]
+        (lambda: df.plot.dataflow(result("fused"), layout="circle"), "expected one of auto, dot, layered, stacked"),  # type: ignore[arg-type]
         (lambda: df.plot.dataflow(result("fused"), limit=1), "expected 2 or more boxes"),
         (lambda: df.plot.temperature(result("fused")), "without figures on a stack"),
-        (lambda: df.plot.save(df.plot.timeline(result("fused")), "figure.gif"), "ends in .svg, .png, .pdf"),
+        (lambda: df.plot.save(df.plot.partitions(result("fused")), "figure.gif"), "ends in .svg, .png, .pdf"),
     ],
 )
 def test_errors_say_what_was_found_and_expected(call: Callable[[], Any], said: str) -> None:
@@ -265,7 +307,7 @@ def test_errors_say_what_was_found_and_expected(call: Callable[[], Any], said: s
 
 def test_a_picture_that_cannot_be_written() -> None:
     with pytest.raises(DocumentError, match="cannot be written"):
-        df.plot.save(df.plot.timeline(result("fused")), "/no/such/folder/f.svg")
+        df.plot.save(df.plot.partitions(result("fused")), "/no/such/folder/f.svg")
 
 
 def test_a_pause_to_cool_is_a_part_of_the_step_of_its_own() -> None:

@@ -44,7 +44,8 @@ def test_a_page_is_whole_and_small(name: str) -> None:
     page = check(report(name))
     drawn = [one.attributes["aria-label"].split(":")[0] for one in of(page, "svg")]
     assert len(drawn) >= 4
-    assert any(one.startswith("Pipeline schedule") for one in drawn) == (result(name).plan.pp > 1)
+    steps = result(name).plan.pp > 1 or result(name).graph.trains
+    assert any(one.startswith("When each stage works") for one in drawn) == steps
 
 
 def test_the_same_result_is_the_same_page() -> None:
@@ -143,7 +144,7 @@ def test_a_step_that_its_stack_changes_is_said_at_the_top(stacked: Result) -> No
         one = stacked.model_copy(update={"score": stacked.score.model_copy(update={"physical": other})})
         page = result_report(one)
         assert ("step time on its stack" in page) == said
-        for draws in (df.plot.breakdown, df.plot.roofline, df.plot.timeline):
+        for draws in (df.plot.breakdown, df.plot.roofline, df.plot.partitions):
             title = draws(one).figure.texts[0].get_text()
             assert (f"modelled; on its stack {physical.stack}" in title and "(1.25 x)" in title) == said
     plt.close("all")

@@ -10,22 +10,24 @@ same in grey.
 
 from __future__ import annotations
 
-from dfopt.show.plots.breakdown import breakdown
+from dfopt.show.plots.breakdown import breakdown, step
 from dfopt.show.plots.dataflow import dataflow
 from dfopt.show.plots.fronts import pareto
+from dfopt.show.plots.memory import memory
 from dfopt.show.plots.output import save
-from dfopt.show.plots.pipeline import schedule
+from dfopt.show.plots.partitions import partitions
+from dfopt.show.plots.pipeline import timeline
+from dfopt.show.plots.plan import plan
 from dfopt.show.plots.progress import progress
 from dfopt.show.plots.roofline import roofline
-from dfopt.show.plots.step import step
+from dfopt.show.plots.style import width
 from dfopt.show.plots.sweeps import heat_map, heat_maps
 from dfopt.show.plots.temperature import temperature
-from dfopt.show.plots.timeline import timeline
 from dfopt.show.trace import save_trace, trace
 
 __all__ = [
-    "breakdown", "dataflow", "heat_map", "heat_maps", "pareto", "progress", "roofline", "save", "save_trace",
-    "schedule", "step", "temperature", "timeline", "trace",
+    "breakdown", "dataflow", "heat_map", "heat_maps", "memory", "pareto", "partitions", "plan", "progress", "roofline",
+    "save", "save_trace", "schedule", "step", "temperature", "timeline", "trace", "width",
 ]  # fmt: skip
 
-latency_breakdown, stack_temperature = breakdown, temperature  # as earlier versions called them
+latency_breakdown, stack_temperature, schedule = breakdown, temperature, timeline  # as earlier versions called them

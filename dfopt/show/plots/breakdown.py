@@ -1,121 +1,175 @@
-"""Where the time goes: of every partition, and of a step."""
+"""Where the time of a step goes: its parts one after the other, by resource or by pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
-import numpy as np
-
 from dfopt.documents.result import Result
-from dfopt.documents.score import PartitionScore
+from dfopt.documents.score import Score
 from dfopt.errors import PlanError
-from dfopt.physics.schedule import TERMS, terms_of
-from dfopt.show.parts import bound_parts
-from dfopt.show.plots.step import PARTS
-from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, entry, head, on_stack, panels, patch, scale, short
+from dfopt.show.parts import time_parts
+from dfopt.show.plots.style import (
+    GREY,
+    LOOKS,
+    PALETTE,
+    Axes,
+    Look,
+    about,
+    axes,
+    drawn,
+    gridlines,
+    head,
+    inches,
+    letters,
+    patch,
+    scale,
+)
 from dfopt.units import format as show_unit
+from dfopt.units import number
 
-__all__ = ["breakdown", "longest"]
+__all__ = ["PARTS", "breakdown", "step"]
 
-_MOST = 60  # bars of partitions in one picture
-_STEP: Final = {
-    **PARTS, **LOOKS, "network_bandwidth": LOOKS["network"]._replace(label="network bandwidth"),
-    "network_latency": LOOKS["network"]._replace(label="network latency", hatch="...."),
-}  # fmt: skip
+PARTS: Final = {  # by the field of a breakdown; work is blue, communication green or warm, waiting grey
+    "forward": Look("forward", PALETTE["blue"], ""),
+    "backward": Look("backward", PALETTE["sky"], ""),
+    "recompute": Look("recompute", PALETTE["yellow"], "////"),
+    "optimizer": Look("optimizer", PALETTE["purple"], "...."),
+    "tensor_parallel": Look("tensor parallel", PALETTE["green"], "||||"),
+    "exchange": Look("expert and context exchange", PALETTE["green"], "xxxx"),
+    "recomputed_communication": Look("recomputed communication", PALETTE["green"], "////"),
+    "pipeline_parallel": Look("pipeline sends", PALETTE["orange"], "----"),
+    "data_parallel": Look("data parallel", PALETTE["vermillion"], "++++"),
+    "offload_forward": Look("offload, forward", PALETTE["vermillion"], "////"),
+    "offload_backward": Look("offload, backward", PALETTE["vermillion"], "\\\\\\\\"),
+    "overhead": Look("overhead", GREY, "xxxx"),
+    "bubble": Look("bubble", "white", "\\\\\\\\"),
+    "pause": Look("pause to cool", GREY, "...."),
+}
+_LOOKS: Final = {**LOOKS, **PARTS}
+_ROW: Final = 0.27  # inches of a part
 
 
 @drawn
-def breakdown(*results: Result, ax: Axes | None = None, of: Literal["partitions", "step"] | None = None) -> Axes:
-    """Draw stacked bars of compute, DRAM and network time, of the partitions of one result or of the steps of several.
+def breakdown(*results: Result, ax: Axes | None = None) -> Axes:
+    """Draw what takes the time of a step: resources of the chip, communication that shows, bubble.
 
-    Bars of partitions stack the busy times of the three resources; a black mark says what the partition takes, which is
-    less where they overlap. Bars of steps stack what takes the time of the step. By default one result has both in a
-    figure, of which the axes of the partitions are returned. The form follows DFModel (Ko et al.), Fig. 11. `PlanError`
-    if there is no result, or several where ``of="partitions"``.
+    One result is a waterfall, in which each part starts where the last one ends; several are a bar each. The parts add
+    up to the step. `PlanError` if there is no result, or one of an earlier version without parts.
 
     Examples
     --------
     >>> import dfopt as df
     >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-    >>> df.plot.breakdown(result, of="step").get_xlabel()
+    >>> df.plot.breakdown(result).get_xlabel()
     'time of a step (ms)'
     """
+    return _drawn(results, ax, "breakdown", time_parts)
+
+
+@drawn
+def step(*results: Result, ax: Axes | None = None) -> Axes:
+    """Draw the same by the passes of training: forward, backward, recompute, optimizer, then communication and bubble.
+
+    See :mod:`dfopt.documents.breakdown`. `PlanError` as of `breakdown`.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> [label.get_text() for label in df.plot.step(result).get_yticklabels()]
+    ['forward', 'tensor parallel', 'step']
+    """
+    return _drawn(results, ax, "step", lambda score: score.breakdown.parts if score.breakdown else {})
+
+
+def _drawn(
+    results: Sequence[Result],
+    ax: Axes | None,
+    kind: Literal["breakdown", "step"],
+    split: Callable[[Score], dict[str, float]],
+) -> Axes:
     if not results:
-        raise PlanError("breakdown: found no result, expected one or more")
-    if of == "partitions" and len(results) > 1:
-        found = f"found {len(results)} results"
-        raise PlanError(f"breakdown: {found}, expected one of which to draw the partitions")
-    if of == "step" or len(results) > 1:
-        ax = axes(ax, 7.2, 0.9 + 0.42 * len(results))
-        _steps(results, ax)
-        shown = dict.fromkeys(name for result in results for name in bound_parts(result.score))
-        bound = [patch(_STEP[n], f"bound by {_STEP[n].label}" if n.startswith(TERMS) else None) for n in shown]
-        head(ax, "What takes the time of a step", bound)
-        return ax
-    (one,) = results
-    parts, left, rest = longest(one.score.partitions, _MOST)
-    together = f"{show_unit(rest, 'time', 3)} together"
-    note = f"\n{left} shorter partitions, {together}, are not shown" if left else ""
-    wide, high = 5.0 + 0.065 * max(len(_label(one, part)) for part in parts), 0.7 + 0.19 * max(3, len(parts))
-    named: Sequence[str] = terms_of(parts)
-    if ax is not None or of == "partitions" or one.score.breakdown is None:
-        ax = axes(ax, wide, high)
+        raise PlanError(f"{kind}: found no result, expected one or more")
+    for result in results:
+        if result.score.breakdown is None:
+            name = result.mapping.graph
+            raise PlanError(f"{kind}: found a result of {name} without parts of its step; solve it again")
+    by = "by pass" if kind == "step" else "by resource"
+    parts = [split(result.score) for result in results]
+    unit_s, unit = scale(max(result.step_time for result in results))
+    if len(results) == 1:
+        time = show_unit(results[0].step_time, "time", 3)
+        ax = axes(ax, 8.0, 0.55 + _ROW * (len(parts[0]) + 1))
+        _waterfall(ax, parts[0], unit_s)
+        title, handles = f"Where the step of {time} goes, {by}\n{about(results[0])}\n{results[0].plan.label}", []
     else:
-        ax, lower = panels(wide, [high, 0.95])
-        _steps(results, lower)
-        named = [*dict.fromkeys([*named, *bound_parts(one.score)])]
-    _partitions(one, parts, ax)
-    mark = entry("time taken", marker="|", markersize=9, markeredgewidth=2.2, color="black")
-    title = f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}{on_stack(one)}"
-    head(ax, title, [*(patch(_STEP[name]) for name in named), mark])
+        shown = [name for name in _LOOKS if any(name in each for each in parts)]
+        names = [_named(result) for result in results]
+        tall = 1.0 + 0.45 * max(name.count("\n") + 1 for name in names)
+        ax = axes(ax, 9.0, 0.6 + 0.33 * tall * len(results))
+        _bars(ax, parts, shown, unit_s, tall)
+        for row, name in enumerate(names):
+            ax.text(0, tall * row - 0.42, name, va="bottom", ha="left", fontsize=7.5)
+        ax.set_yticks([])
+        title, handles = f"Where the time of a step goes, {by}", [patch(_LOOKS[name]) for name in shown]
+    ax.set(xlabel=f"time of a step ({unit})")
+    gridlines(ax, "x")
+    head(ax, title, handles)
     return ax
 
 
-def longest(parts: Sequence[PartitionScore], most: int) -> tuple[list[PartitionScore], int, float]:
-    """The partitions that take longest, in order; how many others there are, and how many seconds these take."""
-    out = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[most:]}
-    rest = sum(part.time_s for part in parts if id(part) in out)
-    return [part for part in parts if id(part) not in out], len(out), rest
+def _bar(ax: Axes, row: float, start: float, length: float, look: Look) -> None:
+    ax.barh(
+        [row], [length], left=[start], height=0.68, color=look.colour, hatch=look.hatch, edgecolor="black",
+        linewidth=0.5,
+    )  # fmt: skip
 
 
-def _label(result: Result, part: PartitionScore) -> str:
-    several = any(one.stage != part.stage for one in result.score.partitions)
-    return (f"{part.stage}." if several else "") + f"{part.partition}  {short(part.kernels)}"
-
-
-def _stacked(ax: Axes, times: Mapping[str, Sequence[float]], labels: Sequence[str], height: float) -> list[float]:
-    """Bars below each other, in each the times of several kinds; returns where they end."""
-    ends = np.zeros(len(labels))
-    for name, widths in times.items():
-        look = _STEP[name]
-        ax.barh(
-            range(len(labels)), widths, left=ends, height=height, color=look.colour, hatch=look.hatch,
-            edgecolor="black", linewidth=0.4,
+def _waterfall(ax: Axes, parts: Mapping[str, float], unit_s: float) -> None:
+    total, start = sum(parts.values()), 0.0
+    for row, (name, part) in enumerate(parts.items()):
+        length = part / unit_s
+        _bar(ax, row, start, length, _LOOKS[name])
+        words = f" {show_unit(part, 'time', 3)}, {number(100 * part / total, 2)} % "
+        right = start + length < 0.55 * total / unit_s
+        inside = length > 0.45 * total / unit_s and not right
+        at = start + length if right else start
+        ax.text(
+            0.5 * length + start if inside else at, row, words, va="center", fontsize=7.5,
+            ha="center" if inside else "left" if right else "right",
+            bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
         )  # fmt: skip
-        ends = ends + widths
-    ax.set_yticks(range(len(labels)), labels)
-    return ends.tolist()
+        start += length
+        ax.plot([start] * 2, [row + 0.34, row + 0.66], color="#7F7F7F", linewidth=0.6)
+    _bar(ax, len(parts), 0.0, start, Look("step", GREY, ""))
+    ax.text(0.5 * start, len(parts), show_unit(total, "time", 3), va="center", ha="center", fontsize=7.5)
+    names = [textwrap.fill(_LOOKS[name].label, letters(36)) for name in parts]
+    ax.set_yticks(range(len(parts) + 1), [*names, "step"])
+    ax.set(xlim=(0, 1.01 * start or 1.0), ylim=(len(parts) + 0.5, -0.5))
 
 
-def _partitions(result: Result, parts: list[PartitionScore], ax: Axes) -> None:
-    unit_s, unit = scale(max((sum(part.terms.values()) for part in parts), default=0.0))
-    times = {term: [part.terms.get(term, 0.0) / unit_s for part in parts] for term in terms_of(parts)}
-    ends = _stacked(ax, times, [_label(result, part) for part in parts], 0.72)
-    for row, part in enumerate(parts):
-        at = [row - 0.45, row + 0.45]
-        ax.plot([part.time_s / unit_s] * 2, at, color="black", linewidth=2.2, solid_capstyle="butt")
-    ax.set(xlim=(0, 1.02 * max(ends) or 1.0), ylim=(len(parts) - 0.4, -0.6))
-    ax.set(xlabel=f"busy time for one layer and microbatch ({unit})", ylabel="partition")
+def _bars(ax: Axes, parts: Sequence[Mapping[str, float]], shown: Sequence[str], unit_s: float, tall: float) -> None:
+    longest = max(sum(each.values()) for each in parts) / unit_s
+    for position, each in enumerate(parts):
+        row = tall * position
+        start, total = 0.0, sum(each.values()) / unit_s
+        for name in shown:
+            length = each.get(name, 0.0) / unit_s
+            _bar(ax, row, start, length, _LOOKS[name])
+            if length > 0.08 * longest * 9.0 / inches(9.0):
+                share = f"{number(100 * length / total, 2)} %"
+                white = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+                ax.text(start + length / 2, row, share, va="center", ha="center", fontsize=7, bbox=white)
+            start += length
+        ax.text(start, row, f" {show_unit(total * unit_s, 'time', 3)}", va="center", ha="left", fontsize=7.5)
+    room = 1.1 if inches(9.0) > 6 else 1.3
+    ax.set(xlim=(0, room * longest), ylim=(tall * len(parts) - tall + 0.5, 0.3 - tall))
 
 
-def _steps(results: tuple[Result, ...], ax: Axes) -> None:
-    whole = [bound_parts(result.score) for result in results]
-    unit_s, unit = scale(max(result.step_time for result in results))
-    shown = dict.fromkeys(name for parts in whole for name in parts)
-    times = {name: [parts.get(name, 0.0) / unit_s for parts in whole] for name in shown}
-    names = [f"{one.mapping.graph} on {one.mapping.system}\n{one.plan.label}" for one in results]
-    ends = _stacked(ax, times, names if len(names) > 1 else ["step, by what binds"], 0.6)
-    for row, result in enumerate(results):
-        ax.text(ends[row], row, f" {show_unit(result.step_time, 'time', 3)}", va="center", ha="left", fontsize=7.5)
-    ax.set(xlim=(0, 1.13 * max(ends)), ylim=(len(results) - 0.5, -0.5), xlabel=f"time of a step ({unit})")
+def _named(result: Result) -> str:
+    """The workload, the machine and the plan of a result, in lines."""
+    how = f", {result.graph.variant}" if result.graph.variant else ""
+    first = f"{result.mapping.graph} on {result.mapping.system}"
+    return "\n".join(textwrap.wrap(f"{first}: {result.plan.label}{how}", letters(130)))

@@ -13,11 +13,14 @@ from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
 __all__ = [
-    "Row", "axis_columns", "figure_of", "label_of", "named", "rows_of", "scatter_columns", "smaller_is_better",
-    "text_of", "varying", "with_unit_of",
+    "PER_DOLLAR", "RATES", "Row", "axis_columns", "axis_of", "axis_title", "figure_of", "label_of", "named", "rows_of",
+    "scatter_columns", "smaller_is_better", "text_of", "varying", "with_unit_of",
 ]  # fmt: skip
 
 Row = Mapping[str, Any]
+PER_DOLLAR: Final = "tokens_per_s_per_usd"
+RATES: Final = ("tokens_per_s_per_sequence", "tokens_per_s_per_chip", PER_DOLLAR)
+"""Rates that compare cells of any batch: of a user, of a chip, of a dollar."""
 _LOWER: Final = frozenset(
     {"step_time_s", "bound_s", "gap", "pipeline_fill_s", "point_to_point_s", "gradient_reduction_s", "layer_time_s",
      "layer_compute_s", "layer_memory_s", "layer_network_s", "dram_used_bytes", "chips", "tiles", "sram_bytes",
@@ -27,14 +30,17 @@ _UNITS: Final[tuple[tuple[str, str, float, Dimension | None], ...]] = (
     # by the end of a column's name: what it is in, the factor to that, and its dimension if it has one
     ("_bytes_per_s", "bytes/s", 1.0, "bandwidth"), ("flop_per_s", "FLOP/s", 1.0, "flop_rate"),
     ("samples_per_s", "samples/s", 1.0, None), ("tokens_per_s", "tokens/s", 1.0, None),
-    ("_per_chip", "tokens/s/chip", 1.0, None), ("_per_sequence", "tokens/s/sequence", 1.0, None),
+    ("_per_chip", "tokens/s/chip", 1.0, None), ("_per_sequence", "tokens/s/user", 1.0, None),
+    (PER_DOLLAR, "tokens/s/USD", 1.0, None),
     ("_bytes", "bytes", 1.0, "bytes"), ("_per_dollar", "FLOP/s/USD", 1.0, None), ("_per_watt", "FLOP/s/W", 1.0, None),
     ("flop_per_step", "FLOP", 1.0, "flop"), ("_usd", "USD", 1.0, None), ("_w", "W", 1.0, "power"),
     ("_j", "J", 1.0, "energy"), ("_s", "s", 1.0, "time"), ("utilization", "% of peak", 100.0, "ratio"),
     ("_share", "%", 100.0, "ratio"), ("gap", "%", 100.0, "ratio"),
 )  # fmt: skip
 _WORDS: Final = {
-    "flop_per_s": "achieved rate", "peak_flop_per_s": "peak rate", "perf_per_dollar": "performance per dollar",
+    "tokens_per_s_per_sequence": "tokens per second and user", "tokens_per_s_per_chip": "tokens per second and chip",
+    PER_DOLLAR: "tokens per second and dollar", "flop_per_s": "achieved rate",
+    "peak_flop_per_s": "peak rate", "perf_per_dollar": "performance per dollar",
     "perf_per_watt": "performance per watt", "bound_s": "lower bound of the step time",
 }  # fmt: skip
 
@@ -51,7 +57,13 @@ def rows_of(runs: Any) -> list[Row]:
         raise PlanError(f"found {type(runs).__name__}, expected what sweep returns, its frame, or a list of rows")
     if not table:
         raise PlanError("found a frame without rows, expected the cells of a sweep")
-    return list(table)
+    return [_with_rate_per_dollar(row) for row in table]
+
+
+def _with_rate_per_dollar(row: Row) -> Row:
+    """A row with its tokens per second and dollar, where both are known."""
+    rate, price = figure_of(row, "tokens_per_s"), figure_of(row, "price_usd")
+    return {**row, PER_DOLLAR: rate / price} if rate and price and PER_DOLLAR not in row else row
 
 
 def figure_of(row: Row, name: str) -> float | None:
@@ -94,7 +106,11 @@ def axis_columns(rows: Sequence[Row]) -> list[str]:
     """Columns that name a cell: the study's axes, and parameters, which come before the first figure."""
     names = [str(name) for name in rows[0]]
     first = names[: names.index("status")] if "status" in names else names
-    return [name for name in names if name in AXIS_COLUMNS or name not in COLUMNS or (name in ASKED and name in first)]
+    return [
+        name
+        for name in names
+        if name in AXIS_COLUMNS or name not in {*COLUMNS, PER_DOLLAR} or (name in ASKED and name in first)
+    ]
 
 
 def varying(rows: Sequence[Row], apart: Sequence[str] = ()) -> list[str]:
@@ -143,6 +159,20 @@ def with_unit_of(name: str) -> Callable[[float], str]:
     return written
 
 
+def axis_of(name: str) -> tuple[str, Callable[[float], str]]:
+    """The words at an axis of figures, and how its ticks are written; a long unit stands in the words.
+
+    Examples
+    --------
+    >>> [(words, write(1200)) for words, write in map(axis_of, ("price_usd", "tokens_per_s"))]
+    [('price', '1.2 k USD'), ('tokens per s (tokens/s)', '1.2 k')]
+    """
+    words, write, unit = label_of(name)[0], with_unit_of(name), _unit(name)[1]
+    if not unit.startswith("tokens"):
+        return words.rpartition(" (")[0], write
+    return words, lambda value: write(value).removesuffix(f" {unit}")
+
+
 _PREFIXES: Final = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 
@@ -150,9 +180,28 @@ def scatter_columns(rows: Sequence[Row]) -> tuple[str, str]:
     """What to set against each other where nobody says: a cost that differs between cells, and a rate."""
     costs = ("price_usd", "power_w", "chips", "dram_used_bytes")
     rates = ("flop_per_s", "tokens_per_s", "utilization")
-    known = {name: {figure_of(row, name) for row in rows} - {None} for name in costs + rates}
+    known = {name: {figure_of(row, name) for row in rows} - {None} for name in costs + rates + RATES}
+    if {text_of(row, "phase") for row in rows} <= {"decode", "verify"} and all(len(known[n]) > 1 for n in RATES[:2]):
+        return RATES[0], RATES[1]
     cost = next((name for name in costs if len(known[name]) > 1), costs[0])
     return cost, next((name for name in rates if known[name]), rates[0])
+
+
+_ENDS: Final = {"gb_per_s": "GB/s", "tb_per_s": "TB/s", "tflops": "TFLOP/s", "mb": "MB", "gb": "GB", "us": "us",
+                "ms": "ms", "w": "W"}  # fmt: skip
+
+
+def axis_title(name: str) -> str:
+    """What to write at an axis of labels: the column in words, with the unit that its name ends in.
+
+    Examples
+    --------
+    >>> axis_title("dram_gb_per_s"), axis_title("sram_mb"), axis_title("chip")
+    ('DRAM (GB/s)', 'SRAM (MB)', 'chip')
+    """
+    end = next((end for end in _ENDS if name.endswith(f"_{end}")), "")
+    words = name.removesuffix(f"_{end}").replace("_", " ").replace("dram", "DRAM").replace("sram", "SRAM")
+    return f"{words} ({_ENDS[end]})" if end else words
 
 
 def smaller_is_better(name: str) -> bool:

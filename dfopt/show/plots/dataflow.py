@@ -13,25 +13,30 @@ import networkx as nx
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-from dfopt.show.plots.layout import Layout, Point, by_dot, layered
-from dfopt.show.plots.style import CYCLE, Axes, axes, drawn, entry, head, on
+from dfopt.show.plots.layout import Layout, Point, by_dot, layered, stacked
+from dfopt.show.plots.style import PALETTE, Axes, axes, drawn, entry, head, inches, letters, on, short
+from dfopt.units import format as show_unit
 
 __all__ = ["dataflow"]
 
 _LETTER: Final = 0.062  # inches that a letter of 6.5 points takes, at most
 _TALL: Final = 0.27
+_KERNELS: Final = 20  # above which a box is a partition, and boxes stand in one column
+_PASSES: Final = {"forward": PALETTE["sky"], "backward": PALETTE["orange"], "recompute": PALETTE["yellow"],
+                  "update": PALETTE["purple"]}  # fmt: skip
 _NONE: Final = (-1, -1)  # stage and partition of a kernel that nobody has mapped
 _HEAD: Final = 0.09  # inches of an arrow's head
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """What is drawn: boxes with their text and the number of their colour, arrows and whether they are cut."""
+    """What is drawn: boxes with their text and colour, arrows, whether they are cut, and their bytes."""
 
     labels: tuple[str, ...]
-    groups: tuple[int | None, ...]
+    colours: tuple[str, ...]
     edges: tuple[tuple[int, int], ...]
     cut: tuple[bool, ...]
+    sizes: tuple[float, ...]
     note: str = ""
 
 
@@ -39,46 +44,65 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
     """At most ``limit`` boxes, and arrows; of what is larger, partitions as a whole, or the first kernels."""
     graph, placed = (what.graph, what.mapping.kernels) if isinstance(what, Result) else (what, ())
     index, count = graph.index(), len(graph.kernels)
-    pairs = dict.fromkeys((index[tensor.src], index[tensor.dst]) for tensor in graph.tensors)
+    pairs: dict[tuple[int, int], float] = {}
+    for tensor in graph.tensors:
+        ends = index[tensor.src], index[tensor.dst]
+        pairs[ends] = pairs.get(ends, 0.0) + graph.bytes_of(tensor)
     known = {kernel.name: (kernel.stage, kernel.partition) for kernel in placed}
     place = [known.get(kernel.name, _NONE) for kernel in graph.kernels]
+    passes = [kernel.pass_ for kernel in graph.kernels]
     group = {key: i for i, key in enumerate(sorted(set(known.values())))}
     several = len({stage for stage, _ in group}) > 1
     words = {key: f"{key[0]}.{key[1]}" if several else str(key[1]) for key in group}
-    if group and len(group) <= limit < count:
-        sizes = [place.count(key) for key in group]
-        labels = [f"{words[key]}: {n} kernel{'' if n == 1 else 's'}" for key, n in zip(group, sizes, strict=True)]
-        cut = dict.fromkeys((group[place[s]], group[place[d]]) for s, d in pairs if place[s] != place[d])
+    colours = [_PASSES.get(pass_, "white") if group else "white" for pass_ in passes]
+    if group and len(group) <= limit and count > min(limit, _KERNELS):
+        inside: dict[tuple[int, int], list[int]] = {key: [] for key in group}
+        for old, key in enumerate(place):
+            inside[key].append(old)
+        labels = [
+            f"{words[key]}  {short([graph.kernels[old].name for old in olds], letters(44))}"
+            for key, olds in inside.items()
+        ]
+        cuts: dict[tuple[int, int], float] = {}
+        for (src, dst), size in pairs.items():
+            if (ends := (group[place[src]], group[place[dst]]))[0] != ends[1]:
+                cuts[ends] = cuts.get(ends, 0.0) + size
+        shades = tuple(colours[olds[0]] for olds in inside.values())
         note = f"{count} kernels: each box is a partition"
-        return Sketch(tuple(labels), tuple(group.values()), tuple(cut), (True,) * len(cut), note)
-    whole: nx.DiGraph[int] = nx.DiGraph()
-    whole.add_nodes_from(range(count))
-    whole.add_edges_from(pairs)
+        return Sketch(tuple(labels), shades, tuple(cuts), (True,) * len(cuts), tuple(cuts.values()), note)
+    drawn_: nx.DiGraph[int] = nx.DiGraph()
+    drawn_.add_nodes_from(range(count))
+    drawn_.add_edges_from(pairs)
     # the first ones in an order that respects the arrows, in graph order where it does not say
-    kept = list(range(count) if count <= limit else islice(nx.lexicographical_topological_sort(whole), limit))
+    kept = list(range(count) if count <= limit else islice(nx.lexicographical_topological_sort(drawn_), limit))
     new = {old: i for i, old in enumerate(kept)}
-    inside = [(src, dst) for src, dst in pairs if src in new and dst in new]
+    edges = {ends: size for ends, size in pairs.items() if ends[0] in new and ends[1] in new}
     return Sketch(
-        tuple(f"{words.get(place[old], '')} {graph.kernels[old].name}".strip() for old in kept),
-        tuple(group.get(place[old]) for old in kept),
-        tuple((new[src], new[dst]) for src, dst in inside),
-        tuple(place[src] != place[dst] for src, dst in inside),
+        tuple(f"{words.get(place[old], '')} {short([graph.kernels[old].name], letters(44))}".strip() for old in kept),
+        tuple(colours[old] for old in kept),
+        tuple((new[src], new[dst]) for src, dst in edges),
+        tuple(place[src] != place[dst] for src, dst in edges),
+        tuple(edges.values()),
         f"the first {len(kept)} of {count} kernels" if len(kept) < count else "",
     )
 
 
 @drawn
 def dataflow(
-    what: Result | Graph, ax: Axes | None = None, layout: Literal["auto", "dot", "layered"] = "auto", limit: int = 150
+    what: Result | Graph,
+    ax: Axes | None = None,
+    layout: Literal["auto", "dot", "layered", "stacked"] = "auto",
+    limit: int = 150,
 ) -> Axes:
     """Draw the kernels of a graph and the tensors between them; of a result with its partitions and what they cut.
 
-    The number in front of a kernel and the colour of its box are its partition. Tensors inside a partition are thin;
-    those cut, which pass through DRAM, are thick and dashed.
+    The number in front of a kernel is its partition, the colour of its box its pass. Tensors inside a partition are
+    thin; those cut, which pass through DRAM, are dashed, the thicker the more bytes they have.
 
-    ``layout`` is ``dot`` for Graphviz, ``layered`` for our own, or ``auto`` for Graphviz where it is installed. Of a
-    graph with more kernels than ``limit`` each partition is one box, or else only the first kernels are drawn, and a
-    note says so. `PlanError` if ``layout`` or ``limit`` cannot be.
+    ``layout`` is ``dot`` for Graphviz, ``layered`` for levels, ``stacked`` for one column in order, or ``auto``: the
+    column where there are many boxes or little room, else Graphviz where it is installed. Of a result with more than 20
+    kernels each partition is one box; of a graph with more kernels than ``limit`` the first are drawn, and a note says
+    so. `PlanError` if ``layout`` or ``limit`` cannot be.
 
     Examples
     --------
@@ -90,17 +114,24 @@ def dataflow(
     from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
     from matplotlib.path import Path
 
-    if layout not in ("auto", "dot", "layered"):
-        raise PlanError(f"dataflow: layout: found {layout!r}, expected one of auto, dot, layered")
+    if layout not in ("auto", "dot", "layered", "stacked"):
+        raise PlanError(f"dataflow: layout: found {layout!r}, expected one of auto, dot, layered, stacked")
     if limit < 2:
         raise PlanError(f"dataflow: limit: found {limit}, expected 2 or more boxes")
     made = sketch(what, limit)
     widths = [_LETTER * len(label) + 0.16 for label in made.labels]
-    use_dot = layout == "dot" or (layout == "auto" and shutil.which("dot") is not None)
-    spots: Layout = by_dot(widths, made.edges, _TALL) if use_dot else layered(widths, made.edges)
-    ax = axes(ax, max(5.0, spots.width + 0.4), max(1.2, spots.height + 0.3))
-    thick = 1.8 if sum(made.cut) <= 40 else 1.1
-    for (src, dst), way, cut in zip(made.edges, spots.ways, made.cut, strict=True):
+    if layout == "auto":
+        many = len(widths) > _KERNELS or inches(9.0) < 6
+        layout = "stacked" if many else "dot" if shutil.which("dot") is not None else "layered"
+    spots: Layout
+    if layout == "stacked":
+        spots = stacked(widths, made.edges, inches(7.0) - 0.3)
+    else:
+        spots = by_dot(widths, made.edges, _TALL) if layout == "dot" else layered(widths, made.edges)
+    ax = axes(ax, max(inches(5.0), spots.width + 0.3), max(1.2, spots.height + 0.3))
+    largest = max([size for size, cut in zip(made.sizes, made.cut, strict=True) if cut], default=1.0) or 1.0
+    for (src, dst), way, cut, size in zip(made.edges, spots.ways, made.cut, made.sizes, strict=True):
+        thick = 0.8 + 1.4 * size / largest
         points = list(way)
         if not spots.curved:  # from edge to edge of the boxes
             points[0] = (points[0][0], points[0][1] - _TALL / 2)
@@ -117,8 +148,7 @@ def dataflow(
         )  # fmt: skip
         # the head is a patch of its own: dashes would break its outline
         ax.add_patch(Polygon(corners, facecolor=colour, edgecolor="none", zorder=1.5, gid=f"head-{src}-{dst}"))
-    for label, group, (x, y), wide in zip(made.labels, made.groups, spots.centres, widths, strict=True):
-        colour = "white" if group is None else CYCLE[group % len(CYCLE)]
+    for label, colour, (x, y), wide in zip(made.labels, made.colours, spots.centres, widths, strict=True):
         ax.add_patch(
             FancyBboxPatch(
                 (x - wide / 2, y - _TALL / 2), wide, _TALL, boxstyle="round,pad=0,rounding_size=0.06",
@@ -131,7 +161,7 @@ def dataflow(
     ax.set(xlim=(-0.1, max(spots.width, 1e-3) + 0.1), ylim=(-0.1, spots.height + 0.1))
     ax.set_aspect("equal", anchor="NW")  # a narrow graph starts below its title, not in the middle of the figure
     ax.set_axis_off()
-    _head(ax, what, made, thick)
+    _head(ax, what, made, largest)
     return ax
 
 
@@ -143,15 +173,18 @@ def _arrow_head(before: Point, tip: Point) -> tuple[Point, list[Point]]:
     return end, [tip, (end[0] - 0.38 * y, end[1] + 0.38 * x), (end[0] + 0.38 * y, end[1] - 0.38 * x)]
 
 
-def _head(ax: Axes, what: Result | Graph, made: Sketch, thick: float) -> None:
+def _head(ax: Axes, what: Result | Graph, made: Sketch, largest: float) -> None:
     handles = []
     if isinstance(what, Result):
         parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})
         text = f"{what.mapping.graph}: {parts} partition{'' if parts == 1 else 's'}, {sum(made.cut)} cuts"
         handles = [
             entry("tensor in a partition (SRAM)", color="#7F7F7F", linewidth=0.7, linestyle="-"),
-            entry("cut tensor (DRAM)", color="black", linewidth=thick, linestyle=(0, (3, 1.5))),
-        ]
+            entry(f"cut tensor (DRAM), at most {show_unit(largest, 'bytes', 3)}", color="black", linewidth=1.8,
+                  linestyle=(0, (3, 1.5))),
+            *(entry(name.replace("recompute", "computed again"), marker="s", color=colour, markeredgecolor="black")
+              for name, colour in _PASSES.items() if colour in made.colours),
+        ]  # fmt: skip
     else:
         text = f"{what.name}: {len(what.kernels)} kernels, {len(what.tensors)} tensors"
     head(ax, f"{text}\n{made.note}" if made.note else text, handles)

@@ -63,8 +63,10 @@ def pareto(
     if not kept:
         why = f"; {notes[0]}" if (notes := [note for row in rows if (note := text_of(row, "note"))]) else ""
         raise PlanError(f"pareto: found no cell that has both {x!r} and {y!r}, expected some{why}")
+    if by is None and {x, y} <= {*cells.RATES} and len({text_of(row, "system") for row in kept}) in range(2, 8):
+        by = "system"  # a front of each, over all of its batches
     groups = _groups(kept, by)
-    ax = axes(ax, 7.2, 4.2)
+    ax = axes(ax, 8.0, 4.2)
     handles = []
     for (label, mine), colour, marker in zip(groups.items(), CYCLE, _MARKERS, strict=False):
         ax.scatter(
@@ -74,16 +76,20 @@ def pareto(
         if label:
             handles.append(entry(label, marker=marker, color=colour, markeredgecolor="black", markeredgewidth=0.4))
     signs = [1 if cells.smaller_is_better(name) else -1 for name in (x, y)]
-    works: dict[object, list[int]] = {}  # cells that do the same: a parameter of a graph may change the work of a step
+    # cells that do the same work: a parameter of a graph may change that of a step
+    works: dict[tuple[str, float | None], list[int]] = {}
+    any_work = by is not None or {x, y} <= {*cells.RATES}
     for i, row in enumerate(kept):
-        work = text_of(row, by) if by else (text_of(row, "graph"), figure_of(row, "flop_per_step"))
+        work = text_of(row, by or "graph"), None if any_work else figure_of(row, "flop_per_step")
         works.setdefault(work, []).append(i)
     best: list[int] = []
-    for mine in works.values():
+    colours = dict(zip(groups, CYCLE, strict=False)) if by else {}
+    for (label, _), mine in works.items():
         found = [mine[i] for i in front([(signs[0] * points[i][0], signs[1] * points[i][1]) for i in mine])]
         (line,) = ax.plot(
-            *zip(*(points[i] for i in found), strict=True), color=BLACK, linewidth=1.1, linestyle="--", zorder=2
-        )
+            *zip(*(points[i] for i in found), strict=True), color=colours.get(label, BLACK), linewidth=1.1,
+            linestyle="--", zorder=2, drawstyle="steps-post",
+        )  # fmt: skip
         best += found
     line.set_label("Pareto front" + (f" of each {(by or 'workload').replace('_', ' ')}" if len(works) > 1 else ""))
     handles.append(line)
@@ -93,9 +99,9 @@ def pareto(
     ax.margins(0.08)
     ax.autoscale_view()
     for axis, name, sign in zip((ax.xaxis, ax.yaxis), (x, y), signs, strict=True):
-        unit_ticks(axis, cells.with_unit_of(name))
-        way = "less is better" if sign > 0 else "more is better"
-        axis.set_label_text(f"{cells.label_of(name)[0].rpartition(' (')[0]}, {way}")
+        words, write = cells.axis_of(name)
+        unit_ticks(axis, write)
+        axis.set_label_text(f"{words}, {'less' if sign > 0 else 'more'} is better")
     gridlines(ax)
     graphs = {text_of(row, "graph") for row in rows}
     title = f"{graphs.pop()}: ".removeprefix(": ") if len(graphs) == 1 else ""
@@ -104,8 +110,9 @@ def pareto(
         lacking = list(dict.fromkeys(text_of(row, "system") for row in rows if figure_of(row, name) is None))
         title += f"\nwithout {cells.label_of(name)[0].rpartition(' (')[0]}: {first_of(lacking, 4)}" if lacking else ""
     head(ax, title, handles)
-    told = ["graph"] if by in (None, "graph") and len(groups) > 1 and "graph" in kept[0] else []
-    names = varying(kept, told) or varying(kept) or _known(kept)
+    coloured = by or "graph"
+    shown = [coloured] if coloured in ("graph", "system") and len(groups) > 1 and coloured in kept[0] else []
+    names = varying(kept, shown) or varying(kept) or _known(kept)
     labels = [(*points[i], _stacked([text_of(kept[i], name) for name in names])) for i in best]
     free_labels(ax, labels, 6.5, most=1, others=points, far=len(best) <= _FEW)
     return ax

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dfopt.errors import PlanError
 
-__all__ = ["Layout", "Point", "by_dot", "layered"]
+__all__ = ["Layout", "Point", "by_dot", "layered", "stacked"]
 
 Point = tuple[float, float]
 Floats = NDArray[np.float64]
@@ -36,6 +36,26 @@ class Layout:
     width: float
     height: float
     curved: bool = False
+
+
+def stacked(widths: Sequence[float], edges: Sequence[tuple[int, int]], room: float) -> Layout:
+    """One column in the order of the nodes, with arcs at its right side, the longer the wider, up to ``room`` inches.
+
+    Examples
+    --------
+    >>> stacked([1.0, 1.0, 1.0], [(0, 1), (0, 2)], 3.0).centres
+    ((0.5, 0.86), (0.5, 0.5), (0.5, 0.14))
+    """
+    wide, count = max(widths, default=0.0), len(widths)
+    centres = tuple((wide / 2, round(0.14 + 0.36 * (count - 1 - node), 9)) for node in range(count))
+    longest = max([abs(dst - src) for src, dst in edges] or [1])
+    ways = []
+    for src, dst in edges:
+        bulge = max(room - wide, 0.4) * abs(dst - src) / longest + 0.15
+        ends = [(centres[node][0] + widths[node] / 2, centres[node][1]) for node in (src, dst)]
+        right = max(x for x, _ in ends) + 1.3 * bulge
+        ways.append((ends[0], (right, ends[0][1]), (right, ends[1][1]), ends[1]))
+    return Layout(centres, tuple(ways), max(room, wide + 0.5), 0.36 * (count - 1) + 0.28, curved=True)
 
 
 def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import busy_intervals, overlap_of, terms_of
-from dfopt.show.plots.style import GREY, LOOKS, Axes, axes, drawn, gridlines, head, on_stack, patch, scale, short
+from dfopt.show.plots.style import GREY, LOOKS, Axes, about, axes, drawn, gridlines, head, inches, patch, scale, short
 from dfopt.units import format as show_unit
 
-__all__ = ["timeline"]
+__all__ = ["longest", "partitions"]
 
 _MOST = 60
 
 
 @drawn
-def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
+def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     """Draw the partitions of one layer and microbatch on one chip: a row each, with what it keeps busy, and when.
 
     ``stage`` is one of the mapping, of a model whose layers differ a kind of layer; `PlanError` if there is none such.
@@ -24,7 +26,7 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     --------
     >>> import dfopt as df
     >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-    >>> df.plot.timeline(result).get_xlabel()
+    >>> df.plot.partitions(result).get_xlabel()
     'time (us)'
     """
     from matplotlib.patches import Patch
@@ -32,12 +34,12 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     parts = sorted((p for p in result.score.partitions if p.stage == stage), key=lambda part: part.partition)
     if not parts:
         known = sorted({part.stage for part in result.score.partitions})
-        raise PlanError(f"timeline: found stage {stage}, expected one of {', '.join(map(str, known))}")
+        raise PlanError(f"partitions: found stage {stage}, expected one of {', '.join(map(str, known))}")
     lines, merged = _lines(parts)
     whole = sum(part.time_s for part in parts)
     unit_s, unit = scale(whole)
     names = [_label(line) for line in lines]
-    ax = axes(ax, 6.0 + 0.065 * max(map(len, names)), 0.7 + 0.26 * max(3, len(lines)))
+    ax = axes(ax, 7.0 + 0.065 * max(map(len, names)), 0.7 + 0.26 * max(3, len(lines)))
     overlap, named = overlap_of(result), terms_of(parts)
     high = 0.81 / len(named)
     start = 0.0
@@ -57,13 +59,20 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     ax.set(xlim=(0, whole / unit_s * 1.01), ylim=(len(lines) - 0.4, -0.6))
     ax.set(xlabel=f"time ({unit})", ylabel="partition")
     gridlines(ax, "x")
-    title = f"{result.mapping.graph} on a chip of {result.mapping.system}: {_what(result, stage)}, "
-    title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(whole, 'time', 3)}"
+    title = f"When a chip computes, reads and sends: {_what(result, stage)}, "
+    title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(whole, 'time', 3)}\n{about(result)}"
     if merged:
         title += f"\n{merged} short partitions share a row with their neighbours"
     runs = Patch(facecolor=GREY, label="partition runs")
-    head(ax, title + on_stack(result), [*(patch(LOOKS[term]) for term in named), runs])
+    head(ax, title, [*(patch(LOOKS[term]) for term in named), runs])
     return ax
+
+
+def longest(parts: Sequence[PartitionScore], most: int) -> tuple[list[PartitionScore], int, float]:
+    """The partitions that take longest, in order; how many others there are, and how many seconds these take."""
+    out = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[most:]}
+    rest = sum(part.time_s for part in parts if id(part) in out)
+    return [part for part in parts if id(part) not in out], len(out), rest
 
 
 def _what(result: Result, stage: int) -> str:
@@ -88,6 +97,6 @@ def _lines(parts: list[PartitionScore]) -> tuple[list[list[PartitionScore]], int
 
 
 def _label(line: list[PartitionScore]) -> str:
-    kernels = short([name for part in line for name in part.kernels], 52)
+    kernels = short([name for part in line for name in part.kernels], int(4.2 * inches(11.0)))
     first, last = line[0].partition, line[-1].partition
     return f"{first}  {kernels}" if first == last else f"{first}-{last}  {kernels}"

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Final
+import textwrap
+from typing import Any, Final
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import Block, blocks, passes, trains
-from dfopt.show.plots.style import GREY, PALETTE, Axes, Look, axes, drawn, figure_with, head, patch, scale
+from dfopt.show.plots.breakdown import PARTS
+from dfopt.show.plots.style import (
+    GREY,
+    PALETTE,
+    Axes,
+    Look,
+    about,
+    axes,
+    drawn,
+    figure_with,
+    head,
+    inches,
+    letters,
+    panels,
+    patch,
+    scale,
+)
 from dfopt.units import format as show_unit
 
-__all__ = ["schedule"]
+__all__ = ["timeline"]
 
 _ROWS: Final = 64  # stages in one picture
 _BLOCKS: Final = 20000  # of a drawn schedule
 _RASTER: Final = 4000  # more blocks than that are one image in an SVG, not paths
+_SHOWS: Final = Look("communication that the step waits for", PALETTE["green"], "||||")
+_HIDDEN: Final = Look("hidden behind work", GREY, "")
 _LOOKS: Final = {
     # by pass, and whether the chunk is odd; light and dark enough to be told apart without colour
     ("forward", 0): Look("forward", PALETTE["blue"], ""),
     ("forward", 1): Look("forward, odd chunks", PALETTE["sky"], ""),
-    ("backward", 0): Look("backward", PALETTE["yellow"], ""),
-    ("backward", 1): Look("backward, odd chunks", PALETTE["vermillion"], ""),
+    ("backward", 0): Look("backward", PALETTE["orange"], ""),
+    ("backward", 1): Look("backward, odd chunks", PALETTE["yellow"], ""),
 }
 
 
@@ -30,14 +49,14 @@ def _enough(plan: Plan) -> int:
 
     Interleaved stages take them in groups of one per stage.
     """
-    twice = 4 * plan.stages**2 * plan.interleave <= _BLOCKS and plan.interleave <= 8
+    twice = 4 * plan.stages**2 * plan.interleave <= _BLOCKS and plan.interleave <= 2
     wanted = 2 * plan.stages if twice else plan.stages
     return min(plan.rounds, wanted if plan.interleave > 1 else max(8, wanted))
 
 
 @drawn
-def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = None) -> Axes:
-    """Draw the pipeline schedule of a step: 1F1B, its interleaved form, or GPipe, as plan and assumptions say.
+def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = None) -> Axes:
+    """Draw a step: when each pipeline stage works on which microbatch, its bubble, and how much communication hides.
 
     Forward and backward times are those of the judge, hops between stages included. At most ``microbatches`` are drawn;
     by default as many as the schedule needs to be seen. `PlanError` if ``microbatches`` is below 1, or the interleaved
@@ -47,19 +66,26 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
     --------
     >>> import dfopt as df
     >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=2, pp=4)
-    >>> df.plot.schedule(result).get_ylabel()
+    >>> df.plot.timeline(result).get_ylabel()
     'pipeline stage'
     """
     plan = result.plan
     if microbatches is not None and microbatches < 1:
-        raise PlanError(f"schedule: microbatches: found {microbatches}, expected 1 or more")
+        raise PlanError(f"timeline: microbatches: found {microbatches}, expected 1 or more")
     count = min(microbatches, plan.rounds) if microbatches is not None else _enough(plan)
     made = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
     end = max(block.end for stage in made for block in stage)
     unit_s, unit = scale(end)
     rows = made if plan.stages <= _ROWS else [*made[: _ROWS // 2], *made[-_ROWS // 2 :]]
-    ax = axes(ax, 9.0, 0.7 + (0.13 if len(rows) > 16 else 0.3) * max(len(rows), 3))
-    ax.barh(range(len(rows)), [end / unit_s] * len(rows), height=0.86, color="white", edgecolor=GREY, linewidth=0.6)
+    tall = 0.7 + (0.13 if len(rows) > 16 else 0.3) * max(len(rows), 2)
+    links = _links(result)
+    if ax is None and links:
+        ax, lower = panels(11.0, [tall, 0.75 + 0.24 * len(links)])
+        _overlap(lower, links, result.step_time)
+    else:
+        ax = axes(ax, 11.0, tall)
+    bubble: dict[str, Any] = {"color": "white", "hatch": "\\\\\\\\", "edgecolor": "#7F7F7F"}
+    ax.barh(range(len(rows)), [end / unit_s] * len(rows), height=0.86, linewidth=0.6, **bubble)
     dense = sum(map(len, rows)) > _RASTER
     found = set()
     for row, stage in enumerate(rows):
@@ -80,8 +106,32 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
     even = ", even chunks" if plan.interleave > 1 else ""
     handles = [patch(look, look.label + even * (key[1] == 0)) for key, look in _LOOKS.items() if key in found]
     busy = sum(one.end - one.start for stage in made for one in stage) / (end * plan.stages)
-    head(ax, _title(result, count, 1 - busy, len(rows)), [*handles, patch(Look("idle", "white", ""))])
+    handles += [patch(Look("bubble", "white", "\\\\\\\\"))]
+    handles += [patch(_SHOWS), patch(_HIDDEN)] if links and len(figure_with(ax).axes) > 1 else []
+    head(ax, _title(result, count, 1 - busy, len(rows)), handles)
     return ax
+
+
+def _links(result: Result) -> dict[str, tuple[float, float]]:
+    """Seconds of a step in which links are busy with each kind of communication, and those that the step waits."""
+    busy, shows = result.score.link_time, result.score.breakdown
+    if busy is None or shows is None:
+        return {}
+    return {name: (max(time, dict(shows)[f"{name}_s"]), dict(shows)[f"{name}_s"]) for name, time in busy.parts.items()}
+
+
+def _overlap(ax: Axes, links: dict[str, tuple[float, float]], step_s: float) -> None:
+    """A bar for each kind of communication: what the step waits for, and what hides behind work."""
+    for row, (busy, shows) in enumerate(links.values()):
+        for start, length, look in ((0.0, shows, _SHOWS), (shows, busy - shows, _HIDDEN)):
+            ax.barh([row], [100 * length / step_s], left=[100 * start / step_s], height=0.7, color=look.colour,
+                    hatch=look.hatch, edgecolor="black", linewidth=0.4)  # fmt: skip
+        words = f" {show_unit(busy, 'time', 3)}, {100 * (busy - shows) / busy:.0f} % hidden"
+        ax.text(100 * busy / step_s, row, words, va="center", ha="left", fontsize=7)
+    longest = 100 * max(busy for busy, _ in links.values()) / step_s
+    ax.set_yticks(range(len(links)), [textwrap.fill(PARTS[name].label, letters(36)) for name in links])
+    ax.set(xlim=(0, (1.3 if inches(9.0) > 6 else 2.4) * longest), ylim=(len(links) - 0.4, -0.6))
+    ax.set(xlabel="links busy (% of the step)")
 
 
 def _title(result: Result, count: int, idle: float, rows: int) -> str:
@@ -92,12 +142,12 @@ def _title(result: Result, count: int, idle: float, rows: int) -> str:
     if not trains(result):
         name = "forward only"
     stages = f"{plan.stages} stage{'' if plan.stages == 1 else 's'}"
-    said = f"{result.mapping.graph} on {result.mapping.system}: {name}, {stages}"
+    said = f"A step over time: {name}, {stages}\n{about(result)}"
     some = "all" if count == plan.rounds else f"drawn with {count} of the step's"
     taken = "pair of microbatches" if plan.two_batch_overlap else "microbatch"
     several = "pairs of microbatches" if plan.two_batch_overlap else "microbatches"
     many = f"{some} {plan.rounds} {several}" if plan.rounds > 1 else f"one {taken}"
-    said += f"\n{many}, idle {100 * idle:.3g} % of what is drawn"
+    said += f"\n{many}, bubble {100 * idle:.3g} % of the chart"
     if count < plan.rounds:
         said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time:.2g} % of the step"
         said += f" of {show_unit(result.step_time, 'time', 3)}"

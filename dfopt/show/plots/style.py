@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError, visible
+from dfopt.show.answer import headline
 from dfopt.units import format as show_unit
 
 if TYPE_CHECKING:
@@ -24,9 +27,9 @@ else:
     Axes = Figure = Any  # of annotations, until Matplotlib is there
 
 __all__ = [
-    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Axes", "Figure", "Look", "axes", "colour_bar", "drawn", "entry",
-    "figure_with", "free_labels", "gridlines", "head", "laid_out", "on", "on_stack", "panels", "patch", "scale",
-    "short", "unit_ticks",
+    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Axes", "Figure", "Look", "about", "axes", "colour_bar", "drawn",
+    "entry", "figure_with", "free_labels", "gridlines", "head", "inches", "laid_out", "letters", "on", "panels",
+    "patch", "scale", "short", "unit_ticks", "width",
 ]  # fmt: skip
 
 # Okabe & Ito, "Color Universal Design" (2008): eight colours told apart under all common kinds of colour blindness.
@@ -75,6 +78,8 @@ _STYLE: Final[dict[str, Any]] = {
     "figure.dpi": 100,
     "text.hinting": "none",  # texts are measured as files without pixels have them
 }
+_PIXELS: Final = 108  # of an inch on a page: letters of 8 points are as large as small print
+_WIDTH: ContextVar[float] = ContextVar("width", default=1280 / _PIXELS)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -104,6 +109,33 @@ def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return styled
 
 
+@contextmanager
+def width(pixels: float) -> Iterator[None]:
+    """Draw figures at most so many pixels wide on a page, 420 as for a phone; 1280 without it.
+
+    Examples
+    --------
+    >>> with width(420):
+    ...     round(inches(9.0), 1)
+    3.9
+    """
+    token = _WIDTH.set(max(pixels, 300) / _PIXELS)
+    try:
+        yield
+    finally:
+        _WIDTH.reset(token)
+
+
+def inches(wanted: float) -> float:
+    """The width of a figure that wants this one, as far as there is room."""
+    return min(wanted, _WIDTH.get())
+
+
+def letters(wanted: int) -> int:
+    """How many letters of a label there is room for, of those that are wanted on a page of 1280 pixels."""
+    return max(12, min(wanted, int(wanted * _WIDTH.get() / 9.0)))
+
+
 def axes(ax: Axes | None, width: float, height: float) -> Axes:
     """The caller's axes, or those of a new figure of this size in inches, to which `head` adds."""
     return ax if ax is not None else panels(width, [height])[0]
@@ -114,8 +146,9 @@ def panels(width: float, heights: Sequence[float]) -> list[Axes]:
     import matplotlib.pyplot as plt
 
     figure, grid = plt.subplots(
-        len(heights), 1, figsize=(width, sum(heights)), layout="constrained", height_ratios=list(heights), squeeze=False
-    )
+        len(heights), 1, figsize=(inches(width), sum(heights)), layout="constrained", height_ratios=list(heights),
+        squeeze=False,
+    )  # fmt: skip
     figure.set_gid(_OWN)
     return list(grid[:, 0])
 
@@ -219,11 +252,14 @@ def unit_ticks(axis: Any, write: Callable[[float], str]) -> None:
 
     if axis.get_scale() == "log":
         low, high = axis.get_view_interval()
-        few = (1.0, 2.0, 5.0) if high >= 10 * low else (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+        narrow = axis.axis_name == "x" and inches(9.0) < 6 and high >= 20 * low
+        few = (1.0,) if narrow else (1.0, 2.0, 5.0) if high >= 10 * low else (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
         axis.set_major_locator(LogLocator(subs=(1.0,) if high >= 300 * low else few))
         axis.set_minor_formatter(NullFormatter())
     else:
-        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(
+            MaxNLocator(6 if axis.axis_name == "y" or inches(9.0) > 6 else 4, steps=[1, 2, 2.5, 5, 10])
+        )
     axis.set_major_formatter(lambda value, _: write(float(f"{value:.6g}")))
 
 
@@ -235,13 +271,13 @@ def scale(largest_s: float) -> tuple[float, str]:
     return next(((size, unit) for size, unit in _STEPS if largest_s >= size), _STEPS[-1] if largest_s > 0 else (1, "s"))
 
 
-def on_stack(result: Result) -> str:
-    """Pictures are of the model's times; where a stack of dies changes the step, the title says so."""
-    physical = result.score.physical
-    if physical is None or abs(physical.slowdown - 1) < 5e-4:
-        return ""
-    step = show_unit(physical.step_time_s, "time", 3)
-    return f"\nmodelled; on its stack {physical.stack} the step takes {step} ({physical.slowdown:.4g} x)"
+def about(result: Result) -> str:
+    """What was asked and of which machine, for a title; where a stack of dies changes the step, that too."""
+    lines, physical = [*headline(result)], result.score.physical
+    if physical is not None and abs(physical.slowdown - 1) >= 5e-4:
+        step = show_unit(physical.step_time_s, "time", 3)
+        lines.append(f"modelled; on its stack {physical.stack} the step takes {step} ({physical.slowdown:.4g} x)")
+    return "\n".join(lines)
 
 
 def short(names: Iterable[str], letters: int = 46) -> str:
@@ -260,7 +296,7 @@ def short(names: Iterable[str], letters: int = 46) -> str:
     while len(text) > letters and kept > 1:
         kept -= 1
         text = ", ".join([*listed[:kept], f"... {len(listed) - kept - 1} more", listed[-1]])
-    return text
+    return text if len(text) <= letters else f"{listed[0][: letters - 6]}... +{len(listed) - 1}"
 
 
 def free_labels(

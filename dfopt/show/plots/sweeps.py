@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dfopt.errors import PlanError
-from dfopt.show.plots.cells import Row, figure_of, label_of, named, rows_of, text_of, varying, with_unit_of
+from dfopt.show.plots.cells import Row, axis_title, figure_of, label_of, named, rows_of, text_of, varying, with_unit_of
 from dfopt.show.plots.style import GREY, Axes, Figure, axes, colour_bar, drawn, head, on, unit_ticks
 
 __all__ = ["heat_map", "heat_maps"]
@@ -61,8 +61,10 @@ def heat_map(
     known = [one for one in means.values() if math.isfinite(one)]
     ends = [factor * end for end in limits] if limits else [min(known), max(known)]
     _draw(ax, means, columns, lines, ends, value)
-    ax.set(xlabel=across.replace("_", " "), ylabel=" / ".join(down).replace("_", " "))
+    ax.set(xlabel=axis_title(across), ylabel=" / ".join(map(axis_title, down)))
     most_met = max(map(len, met.values()))
+    graphs = {text_of(row, "graph") for row in rows}
+    words = f"{graphs.pop()}: {words}" if len(graphs) == 1 and graphs != {""} else words
     head(ax, title or words + (f", mean of up to {most_met} cells each" if most_met > 1 else ""))
     return ax
 

@@ -17,10 +17,11 @@ from dfopt.physics.states import LABELS
 from dfopt.show import inputs, plots, tables
 from dfopt.show.answer import headline, summary
 from dfopt.show.asked import batch_words
+from dfopt.show.decisions import decisions
 from dfopt.show.details import memory_details, time_details
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.physical import physical_facts, physical_tables
-from dfopt.show.plots.breakdown import longest
+from dfopt.show.plots.partitions import longest
 from dfopt.show.report.inputs import Remark, inputs_section
 from dfopt.show.report.page import LIMIT, Figure, Section, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
@@ -71,8 +72,9 @@ def result_report(
     needs_matplotlib()
     sections = [
         *before,
-        _time(result), _placement(result), _on_stack(result), search_section(result), sensitivity_section(result),
-        _assumptions(result), inputs_section(_inputs(result), remarks, notes), _versions(result),
+        _decided(result), _time(result), _memory(result), _on_stack(result), search_section(result),
+        sensitivity_section(result), _placement(result), _assumptions(result),
+        inputs_section(_inputs(result), remarks, notes), _versions(result),
     ]  # fmt: skip
     title = f"{result.mapping.graph} on {result.mapping.system}"
     return assemble(f"{title}: dfopt report", _head(result), sections, result.provenance.dfopt, limit)
@@ -111,37 +113,39 @@ def _broken(violations: Iterable[str]) -> list[Html]:
 
 
 def _time(result: Result) -> Section:
-    score, stages = result.score, result.plan.stages
-    schedule = "Pipeline schedule: which stage works on which microbatch, and where it waits."
+    """Where the time goes: the step by its parts, over stages, and inside of a layer."""
+    pipeline, trains = result.plan.stages > 1, result.graph.trains
     parts: list[Html | Figure | None] = [
-        facts([*time_details(result), *memory_details(result)]),
-        draw(
-            "breakdown",
-            "Busy time of compute, DRAM and network of every partition; the upright mark is the time that it takes."
-            " Below: what takes the time of a step.",
-            plots.breakdown, result,
-        ),
-        draw(
-            "step",
-            "Parts of a step: work by passes, communication as far as it makes the step longer, and the bubble.",
-            plots.step, result,
-        ) if result.graph.trains and score.breakdown is not None else None,
-        draw(
-            "roofline",
-            "Roofline: what every partition reaches against its FLOP per byte of DRAM and of network, under the"
-            " ceilings of the chip.",
-            plots.roofline, result,
-        ),
+        draw("breakdown", "What takes the time of a step; the parts add up to it.", plots.breakdown, result),
+        draw("step", "The same by the passes of training.", plots.step, result) if trains else None,
+        draw("timeline", "When each stage works on which microbatch, and what communication hides behind work.",
+             plots.timeline, result) if pipeline or trains else None,
+        facts(time_details(result)),
+        draw("partitions", "One layer and microbatch on a chip: when each partition computes, reads and sends.",
+             plots.partitions, result),
+        draw("roofline", "What partitions reach against their FLOP per byte of DRAM and of network, under the ceilings"
+             " of the chip.", plots.roofline, result),
         _partitions(result),
-        _stages(result) if len(score.stages) > 1 or stages > 1 else _memory(result),
-        draw(
-            "timeline",
-            "One layer and microbatch on a chip: when compute, DRAM and network of each partition are busy.",
-            plots.timeline, result,
-        ),
-        draw("schedule", schedule, plots.schedule, result) if stages > 1 else None,
     ]  # fmt: skip
     return Section("time", "Where the time goes", parts)
+
+
+def _memory(result: Result) -> Section:
+    """What fills the memory of a chip."""
+    return Section("memory", "What fills the memory", [
+        draw("memory", "Bytes of a chip by state, against its capacity.", plots.memory, result),
+        facts(memory_details(result)),
+        _stages(result) if len(result.score.stages) > 1 or result.plan.stages > 1 else _states(result),
+    ])  # fmt: skip
+
+
+def _decided(result: Result) -> Section:
+    """The plan on the machine, and what other ways to compute the step cost."""
+    grid = decisions(result)
+    return Section("decisions", "Decisions", [
+        draw("plan", "One copy of the model: a square is a chip, a frame is a pipeline stage.", plots.plan, result),
+        table(grid.title, grid.names, grid.rows) if grid is not None else None,
+    ])  # fmt: skip
 
 
 def _unit(value: float, dimension: Dimension) -> Cell:
@@ -203,7 +207,7 @@ def _held(stage: StageScore, chip: Chip) -> dict[str, float]:
     return {**sums, "DRAM in all": stage.dram_bytes, **each}
 
 
-def _memory(result: Result) -> Html:
+def _states(result: Result) -> Html:
     (stage,) = result.score.stages
     rows = [
         [name, _unit(value, "bytes")]

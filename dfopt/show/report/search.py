@@ -36,7 +36,7 @@ def search_section(result: Result) -> Section:
         *([("space", str(result.space))] if result.space is not None else []),
         ("partitions allowed", result.p_max),
     ]
-    caption = "Progress of the longest solve: the best mapping found and the bound that is proven, against time."
+    caption = "The search over time: the best answer, and the bound that no plan beats. Where they meet, it is optimal."
     progress = draw("progress", caption, plots.progress, result)
     tables = facts(rows), _plans(result), _solves(result), progress, _matrices(result), _alternatives(result)
     return Section("search", "Search and proof", tables)

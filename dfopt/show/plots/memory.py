@@ -1,0 +1,95 @@
+"""What fills the memory of a chip, by pipeline stage and state, against its capacity."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dfopt.documents.result import Result
+from dfopt.documents.score import StageScore
+from dfopt.show.parts import held_words
+from dfopt.show.plots.style import PALETTE, Axes, Look, about, axes, drawn, entry, gridlines, head, patch
+from dfopt.units import format as show_unit
+
+__all__ = ["memory"]
+
+_LOOKS: Final = {  # parameters and what belongs to them, then what a batch leaves
+    "weights": Look("weights", PALETTE["blue"], ""),
+    "weight_gradients": Look("weight gradients", PALETTE["sky"], "\\\\\\\\"),
+    "gradients": Look("gradients", PALETTE["sky"], "\\\\\\\\"),
+    "optimizer": Look("optimizer", PALETTE["purple"], "...."),
+    "tables": Look("tables", PALETTE["blue"], "xxxx"),
+    "activations": Look("activations", PALETTE["orange"], "////"),
+    "checkpoints": Look("checkpoints", PALETTE["yellow"], "////"),
+    "working": Look("layer at work", PALETTE["yellow"], ""),
+    "activation_gradients": Look("activation gradients", PALETTE["vermillion"], "----"),
+    "caches": Look("KV cache", PALETTE["green"], "||||"),
+}
+_MOST: Final = 24  # bars
+
+
+@drawn
+def memory(result: Result, ax: Axes | None = None) -> Axes:
+    """Draw the bytes that a chip of each pipeline stage holds, by state, against the capacity of its memory.
+
+    A chip of several memories has a bar for each. Stages that are alike have one bar.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> df.plot.memory(result).get_xlabel()
+    'bytes of a chip (GB)'
+    """
+    tiers, stages = result.system.chip.tiers, result.score.stages
+    rows = [
+        (f"{tier} " * (len(tiers) > 1) + _stages(result, position), tier, _held(result, position, tier))
+        for position in range(len(stages)) for tier in tiers
+    ]  # fmt: skip
+    fullest_first = sorted(range(len(rows)), key=lambda row: -sum(rows[row][2].values()))
+    left, rows = max(len(rows) - _MOST, 0), [rows[row] for row in sorted(fullest_first[:_MOST])]
+    largest = max([sum(parts.values()) for *_, parts in rows] + [tier.capacity or 0.0 for tier in tiers.values()])
+    size, unit = next((pair for pair in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if largest >= pair[0]), (1.0, "bytes"))
+    sizes, label = dict.fromkeys(tiers, size), f"bytes of a chip ({unit})"
+    capacities = {name: tier.capacity or 0.0 for name, tier in tiers.items()}
+    if len(tiers) > 1 and all(capacities.values()):  # memories of one chip differ by a factor of ten and more
+        sizes, label = {name: capacity / 100 for name, capacity in capacities.items()}, "share of a memory (%)"
+        largest = size * max([100.0, *(sum(parts.values()) / sizes[tier] for _, tier, parts in rows)])
+    ax = axes(ax, 8.0, 0.7 + 0.5 * max(len(rows), 1))
+    for row, (_, tier, parts) in enumerate(rows):
+        start, capacity, size_of = 0.0, tiers[tier].capacity, sizes[tier]
+        for name, look in _LOOKS.items():
+            if part := parts.get(name, 0.0) / size_of:
+                ax.barh([row + 0.12], [part], left=[start], height=0.5, color=look.colour, hatch=look.hatch,
+                        edgecolor="black", linewidth=0.5)  # fmt: skip
+                start += part
+        if capacity is not None:
+            ax.plot([capacity / size_of] * 2, [row - 0.3, row + 0.46], color="black", linewidth=2.2)
+        ax.text(0, row - 0.3, held_words(start * size_of, capacity, 3), va="center", ha="left", fontsize=7)
+    ax.set_yticks([row + 0.12 for row in range(len(rows))], [name for name, *_ in rows])
+    ax.set(xlim=(0, 1.03 * largest / size or 1.0), ylim=(len(rows) - 0.4, -0.6), xlabel=label)
+    gridlines(ax, "x")
+    shown = [patch(look) for name, look in _LOOKS.items() if any(name in parts for *_, parts in rows)]
+    limit = [entry("capacity", color="black", marker="|", markersize=9, markeredgewidth=2.2)]
+    fullest = max(stages, key=lambda stage: stage.dram_bytes)
+    title = f"What fills the memory of a chip: at most {show_unit(fullest.dram_bytes, 'bytes', 3)}\n{about(result)}"
+    head(ax, title + f"\n{left} emptier bars are left out" * bool(left), [*shown, *limit])
+    return ax
+
+
+def _held(result: Result, position: int, tier: str) -> dict[str, float]:
+    """Bytes by state of a stage in a memory: in full where there is one memory, which all parts are in."""
+    score = result.score
+    if score.memory and len(result.system.chip.tiers) == 1:
+        return score.memory[position].parts
+    return {name: held for name, held in score.stages[position].states.get(tier, {}).items() if held}
+
+
+def _stages(result: Result, position: int) -> str:
+    """The stages of a pipeline that a score stands for: all between two that are listed are alike."""
+    listed: tuple[StageScore, ...] = result.score.stages
+    first = listed[position].stage
+    after = listed[position + 1].stage if position + 1 < len(listed) else result.plan.stages
+    last = max(first, min(after, result.plan.stages) - 1)
+    if result.plan.stages == 1:
+        return "a chip"
+    return f"stage {first}" if first == last else f"stages {first} to {last}"
