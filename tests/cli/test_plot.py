@@ -40,7 +40,9 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["plan", "memory", "breakdown", "partitions", "roofline", "timeline", "schedule", "dataflow"])
+@pytest.mark.parametrize(
+    "kind", ["plan", "memory", "breakdown", "partitions", "roofline", "timeline", "schedule", "dataflow"]
+)
 def test_a_result_is_drawn(kind: str, solved: Path, tmp_path: Path) -> None:
     target = tmp_path / "figure.svg"
     answer = call("plot", solved / "one.json", "--kind", kind, "-o", target)
@@ -102,7 +104,11 @@ def test_a_graph_of_the_zoo_is_drawn(tmp_path: Path) -> None:
         (["one.json", "--kind", "roofline", "-o", "figure.json"], 2, "ends in .svg, .png or .pdf"),
         (["one.json", "two.json", "--kind", "memory"], 2, "found 2 sources, expected one for --kind memory"),
         (["one.json", "--kind", "roofline", "--x", "chip"], 2, "--x: belongs to --kind heat-map or pareto"),
-        (["one.json", "--kind", "breakdown", "--stage", "1"], 2, "--stage: belongs to --kind partitions or temperature"),
+        (
+            ["one.json", "--kind", "breakdown", "--stage", "1"],
+            2,
+            "--stage: belongs to --kind partitions or temperature",
+        ),
         (["gpt2-small", "--kind", "roofline"], 2, "found a graph, expected a result for --kind roofline"),
         (["sn10-8-ring", "--kind", "roofline"], 2, "found a system, expected a result"),
         (["one.json", "--kind", "temperature"], 2, "found a result without figures on a stack"),

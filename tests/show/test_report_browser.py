@@ -220,7 +220,7 @@ def test_the_letters_of_figures_differ_from_the_page(browser: Any, pages: dict[s
     image = pytest.importorskip("PIL.Image", reason="no Pillow, which reads the screenshot")
     show(browser, pages["result"], scheme=scheme)
     box = browser.execute_script(
-        "const r = [...document.querySelectorAll('figure svg text')].find(t => t.textContent.startsWith('time of a step'))"
+        "const r = [...document.querySelectorAll('figure svg text')].find(t => t.textContent.startsWith('time of'))"
         ".getBoundingClientRect();"
         "return {x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height, scale: 2}"
     )
