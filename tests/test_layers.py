@@ -46,7 +46,7 @@ BESIDE = {
 }
 OUTSIDE = {
     "judge": (),
-    "show": ("rich", "numpy", "networkx", "matplotlib"),
+    "show": ("rich", "numpy", "networkx", "matplotlib", "jinja2"),
 }
 SOLVERS = {"highspy", "pulp"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_zoo" not in path.parts)

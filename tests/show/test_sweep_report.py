@@ -54,7 +54,7 @@ def test_a_page_has_claims_cells_and_figures() -> None:
     holds = found[0].index("holds")
     assert [(row[0], row[holds]) for row in found[1:]] == [("a", "yes"), ("<b>", "no"), ("c", "open")]
     assert facts(page)["claims that hold"] == "1 of 3"
-    assert len(of(page, "svg")) == 2
+    assert len(of(page, "figure")) == 2 and len(of(page, "svg")) == 4  # each for a desk and for a phone
     cells = table(page, "Every cell")
     assert len(cells) == 7 and cells[0][:2] == ["chip", "topology"]
     assert "graph" not in cells[0] and facts(page)["graph"] == "g"  # the same everywhere
@@ -64,14 +64,14 @@ def test_a_page_has_claims_cells_and_figures() -> None:
 def test_every_workload_has_figures_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     both = rows() + [row | {"graph": "h"} for row in rows()]
     page = check(sweep_report("mine", both))
-    labels = [one.attributes["aria-label"] for one in of(page, "svg")]
+    labels = [one.text for one in of(page, "figcaption")]
     assert [label.split(" by ")[0].split(";")[0] for label in labels] == [
         "Heat map of utilization (% of peak) of g", "Every cell of g",
         "Heat map of utilization (% of peak) of h", "Every cell of h",
     ]  # fmt: skip
     monkeypatch.setattr("dfopt.show.report.sweep._MAPS", 1)
     page = elements(sweep_report("mine", both))
-    assert len(of(page, "svg")) == 2
+    assert len(of(page, "figure")) == 2
     assert any("the first 1 of 2 workloads are" in one.text for one in of(page, "p"))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dfopt.errors import PlanError
 from dfopt.show.plots.cells import Row, axis_title, figure_of, label_of, named, rows_of, text_of, varying, with_unit_of
-from dfopt.show.plots.style import GREY, Axes, Figure, axes, colour_bar, drawn, head, on, unit_ticks
+from dfopt.show.plots.style import GREY, Axes, Figure, axes, colour_bar, drawn, head, inches, on, unit_ticks
 
 __all__ = ["heat_map", "heat_maps"]
 
@@ -140,14 +140,18 @@ def _draw(
     masked = np.ma.masked_invalid(table)
     image = ax.imshow(masked, aspect="auto", cmap=_COLOURS, norm=shades, interpolation="nearest")
     largest = float(abs(masked).max())
+    wanted = _size(columns, lines)[0]
+    cell = 0.58 - (wanted - inches(wanted)) / len(columns)  # inches
     for (row, column), one in means.items():
+        if math.isfinite(one) and cell < 0.36:
+            continue  # no room for numbers
         if math.isfinite(one):
             words = _brief(one, largest)
             ax.text(column, row, words, ha="center", va="center", fontsize=6.5, color=on(colours(shades(one))))
         else:
             looks: dict[str, Any] = {"facecolor": GREY, "hatch": "////", "edgecolor": "white", "linewidth": 0}
             ax.add_patch(mpl.patches.Rectangle((column - 0.5, row - 0.5), 1, 1, **looks))
-    upright = sum(map(len, columns)) * 0.075 > 0.58 * len(columns)
+    upright = sum(map(len, columns)) * 0.075 > cell * len(columns)
     turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if upright else {}
     ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(lines)), lines)

@@ -9,7 +9,7 @@ from dfopt.documents.physical_score import ChipHeat, PhysicalScore, TileHeat
 from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import Axes, axes, colour_bar, drawn, head, on
+from dfopt.show.plots.style import Axes, axes, colour_bar, drawn, head, inches, on
 from dfopt.units import format as show_unit
 
 __all__ = ["temperature"]
@@ -51,10 +51,10 @@ def temperature(
     low, high = min(known), max(known)
     shades = Normalize(low, high if high > low else low + 1.0)
     colours = mpl.colormaps[_COLOURS]
-    across = min(_ACROSS, len(dies))
-    deep = -(-len(dies) // across)
     wide, tall = 1.12 * stack.side_x, 1.2 * stack.side_y
     inch = _SIDE / max(stack.side_x, stack.side_y)
+    across = max(1, min(_ACROSS, len(dies), int((inches(_ACROSS * wide * inch + 1.3) - 1.3) / (wide * inch))))
+    deep = -(-len(dies) // across)
     ax = axes(ax, max(across * wide * inch + 1.3, _TITLE), deep * tall * inch + 0.45)
     hottest = max(heat.tiles, key=lambda tile: tile.mean_c)
     corners = {die.name: ((i % across) * wide, (deep - 1 - i // across) * tall) for i, die in enumerate(dies)}

@@ -7,30 +7,34 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from string import Template
 from typing import Any, Final
 
+from jinja2 import Environment
+
 from dfopt.documents.html import escape
-from dfopt.errors import PlanError
+from dfopt.errors import PlanError, visible
 from dfopt.show.html import Html, facts, join, paragraph
 from dfopt.show.plots.output import inline_svg
-from dfopt.show.plots.style import matplotlib_for
+from dfopt.show.plots.style import matplotlib_for, width
 
 __all__ = ["LIMIT", "Figure", "Section", "assemble", "draw", "heading", "needs_matplotlib"]
 
 LIMIT: Final = 1_000_000  # bytes of a page
+_WIDE, _NARROW = 1100, 380  # pixels of a figure, on a desk and on a phone of 420
 
 
 @dataclass(frozen=True)
 class Figure:
     """A drawn figure, or why there is none.
 
-    ``paper``: its colours mean an order, as in a map of temperatures, so that it stays on white in the dark.
+    ``narrow`` is the same for a phone. ``paper``: its colours mean an order, as in a map of temperatures, so that it
+    stays on white in the dark.
     """
 
     name: str
     caption: str
     svg: str = ""
+    narrow: str = ""
     why: str = ""
     paper: bool = False
 
@@ -40,11 +44,10 @@ class Figure:
         if not self.svg:
             return paragraph(f"{self.caption} Not shown: {self.why}.", kind="note")
         kind = "paper" if self.paper else "plain"
-        return Html(
-            f'<figure class="{kind}"><div class="box" role="region" tabindex="0" aria-label="'
-            f'{escape(self.caption, quote=True)}">{self.svg}</div>'
-            f"<figcaption>{escape(self.caption)}</figcaption></figure>"
-        )
+        label = f'role="region" tabindex="0" aria-label="{escape(self.caption, quote=True)}"'
+        widths = {"box on-wide": self.svg, "box on-narrow": self.narrow} if self.narrow else {"box": self.svg}
+        boxes = "".join(f'<div class="{box}" {label}>{svg}</div>' for box, svg in widths.items())
+        return Html(f'<figure class="{kind}">{boxes}<figcaption>{escape(self.caption)}</figcaption></figure>')
 
 
 def needs_matplotlib() -> None:
@@ -61,8 +64,11 @@ def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: b
 
     before = set(plt.get_fignums())
     try:
-        made = plot(*what, **options).get_figure(root=True)
-        return Figure(name, caption, inline_svg(made, name, caption), paper=paper)
+        drawings = {}
+        for kind, pixels, prefix in (("svg", _WIDE, name), ("narrow", _NARROW, f"{name}-narrow")):
+            with width(pixels):
+                drawings[kind] = inline_svg(plot(*what, **options).get_figure(root=True), prefix, caption)
+        return Figure(name, caption, paper=paper, **drawings)
     except PlanError as error:
         return Figure(name, caption, why=str(error).rstrip("."))
     finally:
@@ -78,11 +84,9 @@ class Section:
     title: str
     parts: Sequence[Html | Figure | None]
 
-    def html(self, figures: Mapping[str, Figure]) -> str:
-        """The section with its heading, and ``figures`` as they are drawn by now."""
-        inner = join(*(figures[one.name].html if isinstance(one, Figure) else one for one in self.parts)).code
-        heading = f'<h2 id="{self.name}-title">{escape(self.title)}</h2>'
-        return f'<section id="{self.name}" aria-labelledby="{self.name}-title">\n{heading}\n{inner}\n</section>'
+    def inner(self, figures: Mapping[str, Figure]) -> str:
+        """What stands below its heading, with ``figures`` as they are drawn by now."""
+        return join(*(figures[part.name].html if isinstance(part, Figure) else part for part in self.parts)).code
 
 
 def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: Html | None) -> Html:
@@ -108,7 +112,10 @@ def assemble(title: str, head: Html, sections: Iterable[Section | None], version
         size = len(whole.encode())
         if size < limit:
             return whole
-        largest = max(figures.values(), key=lambda one: len(one.svg), default=None)
+        if narrow := max((figure for figure in figures.values() if figure.narrow), key=_size, default=None):
+            figures[narrow.name] = replace(narrow, narrow="")  # a phone shows the other one
+            continue
+        largest = max(figures.values(), key=_size, default=None)
         if largest is None or not largest.svg:
             raise PlanError(f"report: found {size} bytes of tables, expected less than {limit}; report fewer cells")
         bytes_of = len(largest.svg.encode())
@@ -116,16 +123,20 @@ def assemble(title: str, head: Html, sections: Iterable[Section | None], version
         figures[largest.name] = replace(largest, svg="", why=why)
 
 
+def _size(figure: Figure) -> int:
+    return len(figure.svg) + len(figure.narrow)
+
+
 def _written(title: str, head: Html, sections: Sequence[Section], figures: Mapping[str, Figure], version: str) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # the browser itself refuses every request, and every script but this one: names in a graph may be anything
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
-    links = "".join(f'<li><a href="#{one.name}">{escape(one.title)}</a></li>' for one in sections)
-    body = "\n".join(one.html(figures) for one in sections)
-    return Template(_asset("report.html")).substitute(
-        policy=policy, title=escape(title), style=style, head=head.code, links=links, body=body, script=script,
-        foot=f"Written{' by dfopt ' * bool(version)}{escape(version)}. This file asks for nothing from any network.",
+    foot = f"Written{' by dfopt ' * bool(version)}{version}. This file asks for nothing from any network."
+    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(_asset("report.html"))
+    return page.render(
+        policy=policy, title=visible(title), style=style, head=head.code, sections=sections, figures=figures,
+        script=script, foot=visible(foot),
     )  # fmt: skip
 
 
