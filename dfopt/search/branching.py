@@ -167,8 +167,9 @@ class Search:
         self.peers[0].due = self.began + seconds + _REPORT_S
         label, value = (self.best.plan.label, self.best.value) if self.best is not None else ("no mapping yet", np.inf)
         low = min(value, *(peer.proven() for peer in self.peers))
-        trace = self.peers[0].trace
-        trace.append((seconds, value if np.isfinite(value) else None, low))
+        trace, best = self.peers[0].trace, value if np.isfinite(value) else None
+        if not trace or trace[-1][1:] != (best, low):
+            trace.append((seconds, best, low))
         if len(trace) > _POINTS:
             del trace[1:-1:2]
         if self.options.progress is None:
