@@ -1,12 +1,8 @@
-"""Drawn graphs: layouts without overlap, cut tensors, large graphs, Graphviz."""
+"""Drawn graphs: layouts without overlap, cut tensors, large graphs."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -18,14 +14,14 @@ mpl.use("Agg")
 import itertools
 
 import matplotlib.pyplot as plt
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from plot_cases import result
 
 import dfopt as df
-from dfopt.errors import PlanError
 from dfopt.show.plots.dataflow import sketch
-from dfopt.show.plots.layout import by_dot, layered
+from dfopt.show.plots.layout import layered, stacked
 
 dags = st.integers(1, 14).flatmap(
     lambda n: st.tuples(
@@ -91,57 +87,20 @@ def test_of_a_large_graph_the_first_kernels_are_drawn_and_a_note_says_so() -> No
     assert set(made.labels) <= {kernel.name for kernel in graph.kernels}
 
 
-def fake(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program called dot."""
-    program = folder / "dot"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+@given(dags)
+def test_arcs_of_a_column_stay_inside_the_picture(dag: tuple[list[float], set[tuple[int, int]]]) -> None:
+    widths, edges = dag[0], sorted(dag[1])
+    made = stacked(widths, edges, 3.6)
+    assert [y for _, y in made.centres] == sorted((y for _, y in made.centres), reverse=True)
+    for (src, dst), (start, one, other, end) in zip(edges, made.ways, strict=True):
+        for node, (x, y) in ((src, start), (dst, end)):
+            assert (x, y) == (made.centres[node][0] + widths[node] / 2, made.centres[node][1])
+        most = max((start[0] * (1 - t) ** 3 + 3 * one[0] * t * (1 - t) + end[0] * t**3) for t in np.linspace(0, 1, 50))
+        assert max(start[0], end[0]) < most <= made.width + 1e-9 and one[0] == other[0]
 
 
-def test_graphviz_places_the_boxes_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = "\n".join(
-        [
-            "graph 1 3 2", "node n0 1 1.8 1 0.3 '' solid box black lightgrey",
-            "node n1 2 0.2 1 0.3 '' solid box black lightgrey",
-            "edge n0 n1 4 1 1.65 1.2 1.2 1.8 0.8 2 0.35 solid black", "stop",
-        ]
-    )  # fmt: skip
-    fake(tmp_path, f"cat > /dev/null; cat <<'END'\n{plain}\nEND", monkeypatch)
-    made = by_dot([1.0, 1.0], [(0, 1)])
-    assert made.centres == ((1.0, 1.8), (2.0, 0.2)) and made.curved
-    assert made.ways == (((1.0, 1.65), (1.2, 1.2), (1.8, 0.8), (2.0, 0.35)),)
-    with pytest.raises(PlanError, match="answered with another graph"):
-        by_dot([1.0, 1.0, 1.0], [(0, 1)])
-
-
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-@pytest.mark.parametrize("case", ["fused", "many"])
-def test_graphviz_arrows_touch_the_boxes_they_join(case: str) -> None:
-    made = sketch(result(case))
-    widths = [0.062 * len(label) + 0.16 for label in made.labels]
-    spots = by_dot(widths, made.edges, 0.27)
-    for (src, dst), way in zip(made.edges, spots.ways, strict=True):
-        for node, (x, y) in ((src, way[0]), (dst, way[-1])):
-            across, down = abs(x - spots.centres[node][0]), abs(y - spots.centres[node][1])
-            # on the edge of the box, to a hundredth of an inch, which is what an eye would see
-            assert across <= widths[node] / 2 + 0.01 and down <= 0.27 / 2 + 0.01
-            assert across >= widths[node] / 2 - 0.01 or down >= 0.27 / 2 - 0.01
-
-
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_graphviz_answers_for_a_deep_graph() -> None:
-    # without limits on its network simplex it took more than the minute that it is given
-    graph = df.load_graph("gpt3-175b", mode="training", drawn=6)
-    made = sketch(graph, limit=300)
-    assert len(made.labels) == len(graph.kernels) > 200
-    assert len(by_dot([1.0] * len(made.labels), made.edges).ways) == len(made.edges)
-
-
-@pytest.mark.parametrize("layout", ["layered", "dot"])
-def test_every_arrow_has_a_whole_head_at_its_box(layout: Literal["layered", "dot"]) -> None:
-    if layout == "dot" and shutil.which("dot") is None:
-        pytest.skip("Graphviz is not installed")
+@pytest.mark.parametrize("layout", ["layered", "stacked"])
+def test_every_arrow_has_a_whole_head_at_its_box(layout: Literal["layered", "stacked"]) -> None:
     one = result("fused")
     ax = df.plot.dataflow(one, layout=layout)
     marks = {patch.get_gid(): patch for patch in ax.patches if patch.get_gid()}
@@ -155,12 +114,3 @@ def test_every_arrow_has_a_whole_head_at_its_box(layout: Literal["layered", "dot
         box = boxes[dst]
         outside = max(box.x0 - tip[0], tip[0] - box.x1, box.y0 - tip[1], tip[1] - box.y1)
         assert abs(outside) < 0.02 * pixels
-
-
-def test_graphviz_that_fails_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(tmp_path, "echo broken >&2; exit 3", monkeypatch)
-    with pytest.raises(PlanError, match="'dot' failed: broken; take layout='layered'"):
-        df.plot.dataflow(result("fused"))
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(PlanError, match="found no program 'dot'"):
-        df.plot.dataflow(result("fused"), layout="dot")

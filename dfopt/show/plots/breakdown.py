@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.errors import PlanError
 from dfopt.show.parts import time_parts
-from dfopt.show.plots.style import (
-    GREY,
-    LOOKS,
-    PALETTE,
-    Axes,
-    Look,
-    about,
-    axes,
-    drawn,
-    gridlines,
-    head,
-    inches,
-    letters,
-    patch,
-    scale,
-)
+from dfopt.show.plots import style
+from dfopt.show.plots.style import BUBBLE, GREY, LOOKS, PALETTE, Axes, Look, bars, drawn, inches, letters
 from dfopt.units import format as show_unit
 from dfopt.units import number
 
@@ -44,7 +30,7 @@ PARTS: Final = {  # by the field of a breakdown; work is blue, communication gre
     "offload_forward": Look("offload, forward", PALETTE["vermillion"], "////"),
     "offload_backward": Look("offload, backward", PALETTE["vermillion"], "\\\\\\\\"),
     "overhead": Look("overhead", GREY, "xxxx"),
-    "bubble": Look("bubble", "white", "\\\\\\\\"),
+    "bubble": BUBBLE,
     "pause": Look("pause to cool", GREY, "...."),
 }
 _LOOKS: Final = {**LOOKS, **PARTS}
@@ -85,11 +71,8 @@ def step(*results: Result, ax: Axes | None = None) -> Axes:
 
 
 def _drawn(
-    results: Sequence[Result],
-    ax: Axes | None,
-    kind: Literal["breakdown", "step"],
-    split: Callable[[Score], dict[str, float]],
-) -> Axes:
+    results: Sequence[Result], ax: Axes | None, kind: str, split: Callable[[Score], dict[str, float]]
+) -> Axes:  # fmt: skip
     if not results:
         raise PlanError(f"{kind}: found no result, expected one or more")
     for result in results:
@@ -98,71 +81,59 @@ def _drawn(
             raise PlanError(f"{kind}: found a result of {name} without parts of its step; solve it again")
     by = "by pass" if kind == "step" else "by resource"
     parts = [split(result.score) for result in results]
-    unit_s, unit = scale(max(result.step_time for result in results))
+    unit_s, unit = style.scale(max(result.step_time for result in results))
     if len(results) == 1:
         time = show_unit(results[0].step_time, "time", 3)
-        ax = axes(ax, 8.0, 0.55 + _ROW * (len(parts[0]) + 1))
+        ax = style.axes(ax, 8.0, 0.55 + _ROW * (len(parts[0]) + 1))
         _waterfall(ax, parts[0], unit_s)
-        title, handles = f"Where the step of {time} goes, {by}\n{about(results[0])}\n{results[0].plan.label}", []
+        title, handles = f"Where the step of {time} goes, {by}\n{style.about(results[0])}\n{results[0].plan.label}", []
     else:
         shown = [name for name in _LOOKS if any(name in each for each in parts)]
         names = [_named(result) for result in results]
         tall = 1.0 + 0.45 * max(name.count("\n") + 1 for name in names)
-        ax = axes(ax, 9.0, 0.6 + 0.33 * tall * len(results))
-        _bars(ax, parts, shown, unit_s, tall)
+        ax = style.axes(ax, 9.0, 0.6 + 0.33 * tall * len(results))
+        _stacks(ax, parts, shown, unit_s, tall)
         for row, name in enumerate(names):
             ax.text(0, tall * row - 0.42, name, va="bottom", ha="left", fontsize=7.5)
         ax.set_yticks([])
-        title, handles = f"Where the time of a step goes, {by}", [patch(_LOOKS[name]) for name in shown]
+        title, handles = f"Where the time of a step goes, {by}", [style.patch(_LOOKS[name]) for name in shown]
     ax.set(xlabel=f"time of a step ({unit})")
-    gridlines(ax, "x")
-    head(ax, title, handles)
+    style.gridlines(ax, "x")
+    style.head(ax, title, handles)
     return ax
-
-
-def _bar(ax: Axes, row: float, start: float, length: float, look: Look) -> None:
-    ax.barh(
-        [row], [length], left=[start], height=0.68, color=look.colour, hatch=look.hatch, edgecolor="black",
-        linewidth=0.5,
-    )  # fmt: skip
 
 
 def _waterfall(ax: Axes, parts: Mapping[str, float], unit_s: float) -> None:
     total, start = sum(parts.values()), 0.0
+    whole = total / unit_s
     for row, (name, part) in enumerate(parts.items()):
-        length = part / unit_s
-        _bar(ax, row, start, length, _LOOKS[name])
+        end = bars(ax, row, [(_LOOKS[name], part / unit_s)], start)
         words = f" {show_unit(part, 'time', 3)}, {number(100 * part / total, 2)} % "
-        right = start + length < 0.55 * total / unit_s
-        inside = length > 0.45 * total / unit_s and not right
-        at = start + length if right else start
-        ax.text(
-            0.5 * length + start if inside else at, row, words, va="center", fontsize=7.5,
-            ha="center" if inside else "left" if right else "right",
-            bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
-        )  # fmt: skip
-        start += length
-        ax.plot([start] * 2, [row + 0.34, row + 0.66], color="#7F7F7F", linewidth=0.6)
-    _bar(ax, len(parts), 0.0, start, Look("step", GREY, ""))
-    ax.text(0.5 * start, len(parts), show_unit(total, "time", 3), va="center", ha="center", fontsize=7.5)
+        side, at, under = "right", start, None
+        if end < 0.55 * whole:
+            side, at = "left", end
+        elif end - start > 0.35 * whole:
+            side, at, under = "center", (start + end) / 2, style.PAPER
+        ax.text(at, row, words, va="center", ha=side, fontsize=7.5, bbox=under)
+        ax.plot([end] * 2, [row + 0.34, row + 0.66], color="#7F7F7F", linewidth=0.6)
+        start = end
+    bars(ax, len(parts), [(Look("step", GREY, ""), whole)])
+    ax.text(0.5 * whole, len(parts), show_unit(total, "time", 3), va="center", ha="center", fontsize=7.5)
     names = [textwrap.fill(_LOOKS[name].label, letters(36)) for name in parts]
     ax.set_yticks(range(len(parts) + 1), [*names, "step"])
-    ax.set(xlim=(0, 1.01 * start or 1.0), ylim=(len(parts) + 0.5, -0.5))
+    ax.set(xlim=(0, 1.01 * whole or 1.0), ylim=(len(parts) + 0.5, -0.5))
 
 
-def _bars(ax: Axes, parts: Sequence[Mapping[str, float]], shown: Sequence[str], unit_s: float, tall: float) -> None:
+def _stacks(ax: Axes, parts: Sequence[Mapping[str, float]], shown: Sequence[str], unit_s: float, tall: float) -> None:
     longest = max(sum(each.values()) for each in parts) / unit_s
     for position, each in enumerate(parts):
-        row = tall * position
-        start, total = 0.0, sum(each.values()) / unit_s
+        row, start, total = tall * position, 0.0, sum(each.values()) / unit_s
         for name in shown:
-            length = each.get(name, 0.0) / unit_s
-            _bar(ax, row, start, length, _LOOKS[name])
-            if length > 0.08 * longest * 9.0 / inches(9.0):
-                share = f"{number(100 * length / total, 2)} %"
-                white = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
-                ax.text(start + length / 2, row, share, va="center", ha="center", fontsize=7, bbox=white)
-            start += length
+            end = bars(ax, row, [(_LOOKS[name], each.get(name, 0.0) / unit_s)], start)
+            if end - start > 0.08 * longest * 9.0 / inches(9.0):
+                share = f"{number(100 * (end - start) / total, 2)} %"
+                ax.text((start + end) / 2, row, share, va="center", ha="center", fontsize=7, bbox=style.PAPER)
+            start = end
         ax.text(start, row, f" {show_unit(total * unit_s, 'time', 3)}", va="center", ha="left", fontsize=7.5)
     room = 1.1 if inches(9.0) > 6 else 1.3
     ax.set(xlim=(0, room * longest), ylim=(tall * len(parts) - tall + 0.5, 0.3 - tall))

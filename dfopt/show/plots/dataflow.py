@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
@@ -13,7 +12,7 @@ import networkx as nx
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-from dfopt.show.plots.layout import Layout, Point, by_dot, layered, stacked
+from dfopt.show.plots.layout import Point, layered, stacked
 from dfopt.show.plots.style import PALETTE, Axes, axes, drawn, entry, head, inches, letters, on, short
 from dfopt.units import format as show_unit
 
@@ -91,7 +90,7 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
 def dataflow(
     what: Result | Graph,
     ax: Axes | None = None,
-    layout: Literal["auto", "dot", "layered", "stacked"] = "auto",
+    layout: Literal["auto", "layered", "stacked"] = "auto",
     limit: int = 150,
 ) -> Axes:
     """Draw the kernels of a graph and the tensors between them; of a result with its partitions and what they cut.
@@ -99,10 +98,9 @@ def dataflow(
     The number in front of a kernel is its partition, the colour of its box its pass. Tensors inside a partition are
     thin; those cut, which pass through DRAM, are dashed, the thicker the more bytes they have.
 
-    ``layout`` is ``dot`` for Graphviz, ``layered`` for levels, ``stacked`` for one column in order, or ``auto``: the
-    column where there are many boxes or little room, else Graphviz where it is installed. Of a result with more than 20
-    kernels each partition is one box; of a graph with more kernels than ``limit`` the first are drawn, and a note says
-    so. `PlanError` if ``layout`` or ``limit`` cannot be.
+    ``layout`` is ``layered`` for levels, ``stacked`` for one column in order, or ``auto``: the column where there are
+    many boxes or little room. Of a result with more than 20 kernels each partition is one box; of a graph with more
+    kernels than ``limit`` the first are drawn, and a note says so. `PlanError` if ``layout`` or ``limit`` cannot be.
 
     Examples
     --------
@@ -114,20 +112,15 @@ def dataflow(
     from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
     from matplotlib.path import Path
 
-    if layout not in ("auto", "dot", "layered", "stacked"):
-        raise PlanError(f"dataflow: layout: found {layout!r}, expected one of auto, dot, layered, stacked")
+    if layout not in ("auto", "layered", "stacked"):
+        raise PlanError(f"dataflow: layout: found {layout!r}, expected one of auto, layered, stacked")
     if limit < 2:
         raise PlanError(f"dataflow: limit: found {limit}, expected 2 or more boxes")
     made = sketch(what, limit)
     widths = [_LETTER * len(label) + 0.16 for label in made.labels]
-    if layout == "auto":
-        many = len(widths) > _KERNELS or inches(9.0) < 6
-        layout = "stacked" if many else "dot" if shutil.which("dot") is not None else "layered"
-    spots: Layout
-    if layout == "stacked":
+    spots = layered(widths, made.edges)
+    if layout == "stacked" or (layout == "auto" and (len(widths) > _KERNELS or spots.width > inches(9.0))):
         spots = stacked(widths, made.edges, inches(7.0) - 0.3)
-    else:
-        spots = by_dot(widths, made.edges, _TALL) if layout == "dot" else layered(widths, made.edges)
     ax = axes(ax, max(inches(5.0), spots.width + 0.3), max(1.2, spots.height + 0.3))
     largest = max([size for size, cut in zip(made.sizes, made.cut, strict=True) if cut], default=1.0) or 1.0
     for (src, dst), way, cut, size in zip(made.edges, spots.ways, made.cut, made.sizes, strict=True):
@@ -177,11 +170,13 @@ def _head(ax: Axes, what: Result | Graph, made: Sketch, largest: float) -> None:
     handles = []
     if isinstance(what, Result):
         parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})
-        text = f"{what.mapping.graph}: {parts} partition{'' if parts == 1 else 's'}, {sum(made.cut)} cuts"
+        cuts = sum(made.cut)
+        text = f"{what.mapping.graph}: {parts} partition{'s' * (parts != 1)}, {cuts} cut{'s' * (cuts != 1)}"
+        inside = entry("tensor in a partition (SRAM)", color="#7F7F7F", linewidth=0.7, linestyle="-")
+        cut = entry(f"cut tensor (DRAM), at most {show_unit(largest, 'bytes', 3)}", color="black", linewidth=1.8,
+                    linestyle=(0, (3, 1.5)))  # fmt: skip
         handles = [
-            entry("tensor in a partition (SRAM)", color="#7F7F7F", linewidth=0.7, linestyle="-"),
-            entry(f"cut tensor (DRAM), at most {show_unit(largest, 'bytes', 3)}", color="black", linewidth=1.8,
-                  linestyle=(0, (3, 1.5))),
+            *[inside] * (cuts < len(made.cut)), *[cut] * (cuts > 0),
             *(entry(name.replace("recompute", "computed again"), marker="s", color=colour, markeredgecolor="black")
               for name, colour in _PASSES.items() if colour in made.colours),
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where the nodes of a drawn graph go: a layered layout of our own, or Graphviz where ``dot`` is installed.
+"""Where the nodes of a drawn graph go: in levels, or in one column.
 
 The layered layout is Sugiyama, Tagawa and Toda's (IEEE Trans. SMC 11(2), 1981): levels by longest path, edges of
 several levels cut by points of their own, the order within levels by barycentres in sweeps down and up.
@@ -6,8 +6,6 @@ several levels cut by points of their own, the order within levels by barycentre
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -16,9 +14,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.errors import PlanError
-
-__all__ = ["Layout", "Point", "by_dot", "layered", "stacked"]
+__all__ = ["Layout", "Point", "layered", "stacked"]
 
 Point = tuple[float, float]
 Floats = NDArray[np.float64]
@@ -51,9 +47,10 @@ def stacked(widths: Sequence[float], edges: Sequence[tuple[int, int]], room: flo
     longest = max([abs(dst - src) for src, dst in edges] or [1])
     ways = []
     for src, dst in edges:
-        bulge = max(room - wide, 0.4) * abs(dst - src) / longest + 0.15
+        reach = abs(dst - src) / longest  # an arc goes three quarters of the way to its control points
+        bulge = 0.15 + reach * (min(max(room - wide, 0.4), 0.5 * longest) - 0.15)
         ends = [(centres[node][0] + widths[node] / 2, centres[node][1]) for node in (src, dst)]
-        right = max(x for x, _ in ends) + 1.3 * bulge
+        right = max(x for x, _ in ends) + bulge / 0.75
         ways.append((ends[0], (right, ends[0][1]), (right, ends[1][1]), ends[1]))
     return Layout(centres, tuple(ways), max(room, wide + 0.5), 0.36 * (count - 1) + 0.28, curved=True)
 
@@ -118,46 +115,3 @@ def _spread(wish: Floats, size: Floats) -> Floats:
     packed = np.concatenate([[0.0], np.cumsum(apart)])
     free = wish - packed
     return packed + (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
-
-
-def by_dot(widths: Sequence[float], edges: Sequence[tuple[int, int]], height: float = 0.27) -> Layout:
-    """The layout of Graphviz' ``dot``, with ways from edge to edge of boxes of this height in inches.
-
-    Raises
-    ------
-    PlanError
-        If ``dot`` is not installed, or fails.
-    """
-    program = shutil.which("dot")
-    if program is None:
-        raise PlanError("dataflow: found no program 'dot', expected Graphviz; install it, or take layout='layered'")
-    # Without limits on the network simplex (https://graphviz.org/docs/attrs/nslimit/) a deep graph of 246 kernels takes
-    # more than a minute, with them 5 s. Its own arrow heads would end the curves before the boxes.
-    limits = "nslimit=2; nslimit1=2; mclimit=0.5;"
-    lines = ["digraph g {", "ranksep=0.35;", limits, "node [shape=box, fixedsize=true];", "edge [dir=none];"]
-    lines += [f'n{i} [label="", width={width:.4f}, height={height}];' for i, width in enumerate(widths)]
-    lines += [f"n{src} -> n{dst};" for src, dst in edges]
-    try:
-        done = subprocess.run(
-            [program, "-Tplain"], input="\n".join([*lines, "}"]), capture_output=True, text=True, timeout=60, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", "") or error).strip().splitlines()
-        raise PlanError(f"dataflow: 'dot' failed: {said[0] if said else error}; take layout='layered'") from None
-    return _plain(done.stdout, len(widths), edges)
-
-
-def _plain(text: str, count: int, edges: Sequence[tuple[int, int]]) -> Layout:
-    """Graphviz' plain format: https://graphviz.org/docs/outputs/plain/."""
-    lines = [line.split() for line in text.splitlines()]
-    width, height = next((float(words[2]), float(words[3])) for words in lines if words[0] == "graph")
-    centres = {int(words[1][1:]): (float(words[2]), float(words[3])) for words in lines if words[0] == "node"}
-    ways: dict[tuple[int, int], list[tuple[Point, ...]]] = {}
-    for _, src, dst, count_of, *words in (words for words in lines if words[0] == "edge"):
-        numbers = [float(word) for word in words[: 2 * int(count_of)]]
-        way = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-        ways.setdefault((int(src[1:]), int(dst[1:])), []).append(way)
-    if len(centres) != count or sum(map(len, ways.values())) != len(edges):
-        raise PlanError("dataflow: 'dot' answered with another graph; take layout='layered'")
-    in_order = tuple(centres[i] for i in range(count)), tuple(ways[ends].pop(0) for ends in edges)
-    return Layout(*in_order, width, height, curved=True)

@@ -7,7 +7,7 @@ from typing import Final
 from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
 from dfopt.show.parts import held_words
-from dfopt.show.plots.style import PALETTE, Axes, Look, about, axes, drawn, entry, gridlines, head, patch
+from dfopt.show.plots.style import PALETTE, Axes, Look, about, axes, bars, drawn, entry, gridlines, head, patch
 from dfopt.units import format as show_unit
 
 __all__ = ["memory"]
@@ -25,6 +25,7 @@ _LOOKS: Final = {  # parameters and what belongs to them, then what a batch leav
     "caches": Look("KV cache", PALETTE["green"], "||||"),
 }
 _MOST: Final = 24  # bars
+_NEAR: Final = 0.1  # of its capacity, from which on the capacity is drawn
 
 
 @drawn
@@ -47,32 +48,33 @@ def memory(result: Result, ax: Axes | None = None) -> Axes:
     ]  # fmt: skip
     fullest_first = sorted(range(len(rows)), key=lambda row: -sum(rows[row][2].values()))
     left, rows = max(len(rows) - _MOST, 0), [rows[row] for row in sorted(fullest_first[:_MOST])]
-    largest = max([sum(parts.values()) for *_, parts in rows] + [tier.capacity or 0.0 for tier in tiers.values()])
+    limits = {name: tier.capacity for name, tier in tiers.items() if tier.capacity}
+    most = max(sum(parts.values()) for *_, parts in rows)
+    near = most > _NEAR * max(limits.values(), default=0.0)  # else a bar would be too short to see
+    largest = max(most, *(limits.values() if near else ()), 1.0)
     size, unit = next((pair for pair in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if largest >= pair[0]), (1.0, "bytes"))
     sizes, label = dict.fromkeys(tiers, size), f"bytes of a chip ({unit})"
-    capacities = {name: tier.capacity or 0.0 for name, tier in tiers.items()}
-    if len(tiers) > 1 and all(capacities.values()):  # memories of one chip differ by a factor of ten and more
-        sizes, label = {name: capacity / 100 for name, capacity in capacities.items()}, "share of a memory (%)"
-        largest = size * max([100.0, *(sum(parts.values()) / sizes[tier] for _, tier, parts in rows)])
+    if len(tiers) > 1 and len(limits) == len(tiers):  # memories of one chip differ by a factor of ten and more
+        near, sizes, label = True, {name: limit / 100 for name, limit in limits.items()}, "share of a memory (%)"
     ax = axes(ax, 8.0, 0.7 + 0.5 * max(len(rows), 1))
+    ends = [0.0]
     for row, (_, tier, parts) in enumerate(rows):
-        start, capacity, size_of = 0.0, tiers[tier].capacity, sizes[tier]
-        for name, look in _LOOKS.items():
-            if part := parts.get(name, 0.0) / size_of:
-                ax.barh([row + 0.12], [part], left=[start], height=0.5, color=look.colour, hatch=look.hatch,
-                        edgecolor="black", linewidth=0.5)  # fmt: skip
-                start += part
-        if capacity is not None:
-            ax.plot([capacity / size_of] * 2, [row - 0.3, row + 0.46], color="black", linewidth=2.2)
-        ax.text(0, row - 0.3, held_words(start * size_of, capacity, 3), va="center", ha="left", fontsize=7)
+        ends.append(bars(ax, row + 0.12, [(look, parts.get(name, 0.0) / sizes[tier]) for name, look in _LOOKS.items()],
+                         height=0.5))  # fmt: skip
+        if near and tier in limits:
+            ends.append(limits[tier] / sizes[tier])
+            ax.plot([ends[-1]] * 2, [row - 0.3, row + 0.46], color="black", linewidth=2.2)
+        words = f" {held_words(sum(parts.values()), tiers[tier].capacity, 3)}"
+        ax.text(0, row - 0.3, words, va="center", ha="left", fontsize=7)
     ax.set_yticks([row + 0.12 for row in range(len(rows))], [name for name, *_ in rows])
-    ax.set(xlim=(0, 1.03 * largest / size or 1.0), ylim=(len(rows) - 0.4, -0.6), xlabel=label)
+    ax.set(xlim=(0, 1.03 * max(ends) or 1.0), ylim=(len(rows) - 0.4, -0.6), xlabel=label)
     gridlines(ax, "x")
-    shown = [patch(look) for name, look in _LOOKS.items() if any(name in parts for *_, parts in rows)]
-    limit = [entry("capacity", color="black", marker="|", markersize=9, markeredgewidth=2.2)]
-    fullest = max(stages, key=lambda stage: stage.dram_bytes)
-    title = f"What fills the memory of a chip: at most {show_unit(fullest.dram_bytes, 'bytes', 3)}\n{about(result)}"
-    head(ax, title + f"\n{left} emptier bars are left out" * bool(left), [*shown, *limit])
+    seen = {name for _, tier, parts in rows for name, held in parts.items() if held / sizes[tier] > 0.002 * max(ends)}
+    handles = [patch(look) for name, look in _LOOKS.items() if name in seen]
+    handles += [entry("capacity", color="black", marker="|", markersize=9, markeredgewidth=2.2)] * near
+    fullest = max(stage.dram_bytes for stage in stages)
+    title = f"What fills the memory of a chip: at most {show_unit(fullest, 'bytes', 3)}\n{about(result)}"
+    head(ax, title + f"\n{left} emptier bars are left out" * bool(left), handles)
     return ax
 
 

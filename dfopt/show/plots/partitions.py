@@ -8,7 +8,8 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import busy_intervals, overlap_of, terms_of
-from dfopt.show.plots.style import GREY, LOOKS, Axes, about, axes, drawn, gridlines, head, inches, patch, scale, short
+from dfopt.show.plots import style
+from dfopt.show.plots.style import GREY, LOOKS, Axes, about, axes, bars, drawn, gridlines, head, inches, patch, short
 from dfopt.units import format as show_unit
 
 __all__ = ["longest", "partitions"]
@@ -37,7 +38,7 @@ def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
         raise PlanError(f"partitions: found stage {stage}, expected one of {', '.join(map(str, known))}")
     lines, merged = _lines(parts)
     whole = sum(part.time_s for part in parts)
-    unit_s, unit = scale(whole)
+    unit_s, unit = style.scale(whole)
     names = [_label(line) for line in lines]
     ax = axes(ax, 7.0 + 0.065 * max(map(len, names)), 0.7 + 0.26 * max(3, len(lines)))
     overlap, named = overlap_of(result), terms_of(parts)
@@ -48,12 +49,8 @@ def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
         ax.barh([row], [taken / unit_s], left=[start / unit_s], height=0.9, color=GREY)
         for part in line:
             for term, (begin, until) in busy_intervals(part, overlap).items():
-                look, slot = LOOKS[term], named.index(term)
-                ax.barh(
-                    [row + high * (slot - (len(named) - 1) / 2)], [(until - begin) / unit_s],
-                    left=[(start + begin) / unit_s], height=high,
-                    color=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.3,
-                )  # fmt: skip
+                place = row + high * (named.index(term) - (len(named) - 1) / 2)
+                bars(ax, place, [(LOOKS[term], (until - begin) / unit_s)], (start + begin) / unit_s, high)
             start += part.time_s
     ax.set_yticks(range(len(lines)), names)
     ax.set(xlim=(0, whole / unit_s * 1.01), ylim=(len(lines) - 0.4, -0.6))
@@ -63,8 +60,7 @@ def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(whole, 'time', 3)}\n{about(result)}"
     if merged:
         title += f"\n{merged} short partitions share a row with their neighbours"
-    runs = Patch(facecolor=GREY, label="partition runs")
-    head(ax, title, [*(patch(LOOKS[term]) for term in named), runs])
+    head(ax, title, [*(patch(LOOKS[term]) for term in named), Patch(facecolor=GREY, label="partition runs")])
     return ax
 
 

@@ -9,29 +9,16 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import Block, blocks, passes, trains
+from dfopt.show.plots import style
 from dfopt.show.plots.breakdown import PARTS
-from dfopt.show.plots.style import (
-    GREY,
-    PALETTE,
-    Axes,
-    Look,
-    about,
-    axes,
-    drawn,
-    figure_with,
-    head,
-    inches,
-    letters,
-    panels,
-    patch,
-    scale,
-)
+from dfopt.show.plots.style import BUBBLE, GREY, PALETTE, Axes, Look, bars, drawn, figure_with, letters, patch
 from dfopt.units import format as show_unit
 
 __all__ = ["timeline"]
 
 _ROWS: Final = 64  # stages in one picture
 _BLOCKS: Final = 20000  # of a drawn schedule
+_THIN: Final = 6.0  # points of a mean block, below which chunks are not told apart
 _RASTER: Final = 4000  # more blocks than that are one image in an SVG, not paths
 _SHOWS: Final = Look("communication that the step waits for", PALETTE["green"], "||||")
 _HIDDEN: Final = Look("hidden behind work", GREY, "")
@@ -73,42 +60,44 @@ def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = 
     if microbatches is not None and microbatches < 1:
         raise PlanError(f"timeline: microbatches: found {microbatches}, expected 1 or more")
     count = min(microbatches, plan.rounds) if microbatches is not None else _enough(plan)
-    made = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
-    end = max(block.end for stage in made for block in stage)
-    unit_s, unit = scale(end)
-    rows = made if plan.stages <= _ROWS else [*made[: _ROWS // 2], *made[-_ROWS // 2 :]]
+    stages = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
+    end = max(block.end for stage in stages for block in stage)
+    unit_s, unit = style.scale(end)
+    rows = stages if plan.stages <= _ROWS else [*stages[: _ROWS // 2], *stages[-_ROWS // 2 :]]
     tall = 0.7 + (0.13 if len(rows) > 16 else 0.3) * max(len(rows), 2)
     links = _links(result)
+    handles = []
     if ax is None and links:
-        ax, lower = panels(11.0, [tall, 0.75 + 0.24 * len(links)])
-        _overlap(lower, links, result.step_time)
+        ax, lower = style.panels(11.0, [tall, 0.75 + 0.36 * len(links)])
+        handles = _overlap(lower, links, result.step_time)
     else:
-        ax = axes(ax, 11.0, tall)
-    bubble: dict[str, Any] = {"color": "white", "hatch": "\\\\\\\\", "edgecolor": "#7F7F7F"}
-    ax.barh(range(len(rows)), [end / unit_s] * len(rows), height=0.86, linewidth=0.6, **bubble)
+        ax = style.axes(ax, 11.0, tall)
+    ax.barh(range(len(rows)), [end / unit_s] * len(rows), height=0.86, linewidth=0.6, color="white",
+            edgecolor="#7F7F7F", hatch=BUBBLE.hatch)  # fmt: skip
+    figure = figure_with(ax)
+    share = 0.92 if len(figure.axes) <= 2 else ax.get_position().width  # of the width, before it is laid out
+    points = 72 * figure.get_size_inches()[0] * share / end  # of a second
+    thin = points * sum(block.end - block.start for block in stages[0]) < _THIN * len(stages[0])
     dense = sum(map(len, rows)) > _RASTER
-    found = set()
+    looks = set()
     for row, stage in enumerate(rows):
         for key, look in _LOOKS.items():
-            mine = [one for one in stage if (one.kind, one.chunk % 2) == key]
-            if mine:
-                found.add(key)
-                ax.broken_barh(
-                    [(one.start / unit_s, (one.end - one.start) / unit_s) for one in mine], (row - 0.43, 0.86),
-                    facecolor=look.colour, edgecolor="black", linewidth=0.1 if dense else 0.3, rasterized=dense,
-                )  # fmt: skip
-    if len(rows) <= 16:
-        _numbers(ax, rows, unit_s, end)
+            spans = [(block.start / unit_s, (block.end - block.start) / unit_s) for block in stage
+                     if (block.kind, 0 if thin else block.chunk % 2) == key]  # fmt: skip
+            if spans:
+                looks.add(key)
+                ax.broken_barh(spans, (row - 0.43, 0.86), facecolor=look.colour, rasterized=dense,
+                               edgecolor=look.colour if thin else "black", linewidth=0.1 if dense else 0.3)  # fmt: skip
+        if len(rows) <= 16:
+            _numbers(ax, row, stage, points, unit_s)
     every = 1 if len(rows) <= 16 else 4
     ax.set_yticks(range(0, len(rows), every), [str(stage[0].stage) for stage in rows][::every])
     ax.set(xlim=(0, end / unit_s), ylim=(len(rows) - 0.4, -0.6))
     ax.set(xlabel=f"time ({unit})", ylabel="pipeline stage")
-    even = ", even chunks" if plan.interleave > 1 else ""
-    handles = [patch(look, look.label + even * (key[1] == 0)) for key, look in _LOOKS.items() if key in found]
-    busy = sum(one.end - one.start for stage in made for one in stage) / (end * plan.stages)
-    handles += [patch(Look("bubble", "white", "\\\\\\\\"))]
-    handles += [patch(_SHOWS), patch(_HIDDEN)] if links and len(figure_with(ax).axes) > 1 else []
-    head(ax, _title(result, count, 1 - busy, len(rows)), handles)
+    even = ", even chunks" * (plan.interleave > 1 and not thin)
+    named = [patch(look, look.label + even * (key[1] == 0)) for key, look in _LOOKS.items() if key in looks]
+    waits = any(sum(block.end - block.start for block in stage) < (1 - 1e-9) * end for stage in stages)
+    style.head(ax, _title(result, count, len(rows)), [*named, *[patch(BUBBLE)] * waits, *handles])
     return ax
 
 
@@ -120,50 +109,44 @@ def _links(result: Result) -> dict[str, tuple[float, float]]:
     return {name: (max(time, dict(shows)[f"{name}_s"]), dict(shows)[f"{name}_s"]) for name, time in busy.parts.items()}
 
 
-def _overlap(ax: Axes, links: dict[str, tuple[float, float]], step_s: float) -> None:
-    """A bar for each kind of communication: what the step waits for, and what hides behind work."""
+def _overlap(ax: Axes, links: dict[str, tuple[float, float]], step_s: float) -> list[Any]:
+    """A bar for each kind of communication: what the step waits for, and what hides behind work; its legend."""
+    ends = [100.0]
     for row, (busy, shows) in enumerate(links.values()):
-        for start, length, look in ((0.0, shows, _SHOWS), (shows, busy - shows, _HIDDEN)):
-            ax.barh([row], [100 * length / step_s], left=[100 * start / step_s], height=0.7, color=look.colour,
-                    hatch=look.hatch, edgecolor="black", linewidth=0.4)  # fmt: skip
+        waited, hidden = 100 * shows / step_s, 100 * (busy - shows) / step_s
+        ends.append(bars(ax, row + 0.14, [(_SHOWS, waited), (_HIDDEN, hidden)], height=0.46))
         words = f" {show_unit(busy, 'time', 3)}, {100 * (busy - shows) / busy:.0f} % hidden"
-        ax.text(100 * busy / step_s, row, words, va="center", ha="left", fontsize=7)
-    longest = 100 * max(busy for busy, _ in links.values()) / step_s
+        ax.text(0, row - 0.28, words, va="center", ha="left", fontsize=7)
     ax.set_yticks(range(len(links)), [textwrap.fill(PARTS[name].label, letters(36)) for name in links])
-    ax.set(xlim=(0, (1.3 if inches(9.0) > 6 else 2.4) * longest), ylim=(len(links) - 0.4, -0.6))
-    ax.set(xlabel="links busy (% of the step)")
+    ax.set(xlim=(0, 1.02 * max(ends)), ylim=(len(links) - 0.5, -0.5), xlabel="links busy (% of the step)")
+    shown = [patch(_SHOWS)] * any(shows for _, shows in links.values())
+    return shown + [patch(_HIDDEN)] * any(busy > shows for busy, shows in links.values())
 
 
-def _title(result: Result, count: int, idle: float, rows: int) -> str:
-    plan = result.plan
+def _title(result: Result, count: int, rows: int) -> str:
+    plan, score = result.plan, result.score
     name = "GPipe" if result.assumptions.schedule == "gpipe" else "1F1B"
     if plan.interleave > 1:
         name = f"{name}, interleaved over {plan.interleave} chunks"
     if not trains(result):
         name = "forward only"
-    stages = f"{plan.stages} stage{'' if plan.stages == 1 else 's'}"
-    said = f"A step over time: {name}, {stages}\n{about(result)}"
+    text = f"A step over time: {name}, {plan.stages} stage{'s' * (plan.stages > 1)}\n{style.about(result)}"
     some = "all" if count == plan.rounds else f"drawn with {count} of the step's"
-    taken = "pair of microbatches" if plan.two_batch_overlap else "microbatch"
-    several = "pairs of microbatches" if plan.two_batch_overlap else "microbatches"
-    many = f"{some} {plan.rounds} {several}" if plan.rounds > 1 else f"one {taken}"
-    said += f"\n{many}, bubble {100 * idle:.3g} % of the chart"
-    if count < plan.rounds:
-        said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time:.2g} % of the step"
-        said += f" of {show_unit(result.step_time, 'time', 3)}"
-    return said + (f"\nthe first and the last {rows // 2} stages" if rows < plan.stages else "")
+    pair, pairs = ("pair of ", "pairs of ") if plan.two_batch_overlap else ("", "")
+    many = f"{some} {plan.rounds} {pairs}microbatches" if plan.rounds > 1 else f"one {pair}microbatch"
+    waits = score.breakdown.bubble_s if score.breakdown else score.pipeline_fill_s
+    step = show_unit(result.step_time, "time", 3)
+    text += f"\nbubble {100 * waits / result.step_time:.2g} % of the step of {step}; {many}"
+    return text + (f"\nthe first and the last {rows // 2} stages" if rows < plan.stages else "")
 
 
-def _numbers(ax: Axes, rows: list[list[Block]], unit_s: float, end: float) -> None:
+def _numbers(ax: Axes, row: int, stage: list[Block], points: float, unit_s: float) -> None:
     """The microbatch in every block that is wide enough for it."""
-    figure = figure_with(ax)
-    share = 0.92 if figure.axes == [ax] else ax.get_position().width  # of the figure's width, before it is laid out
-    points = 72 * figure.get_size_inches()[0] * share / (end / unit_s)
-    for row, stage in enumerate(rows):
-        for one in stage:
-            words = str(one.microbatch)
-            if (one.end - one.start) / unit_s * points > 5.5 * len(words) + 3:
-                ax.text(
-                    (one.start + one.end) / 2 / unit_s, row, words, ha="center", va="center", fontsize=7,
-                    color="white" if (one.kind == "forward") == (one.chunk % 2 == 0) else "black",
-                )  # fmt: skip
+    from matplotlib.colors import to_rgba
+
+    for block in stage:
+        words = str(block.microbatch)
+        if (block.end - block.start) * points > 5.5 * len(words) + 3:
+            colour = style.on(to_rgba(_LOOKS[block.kind, block.chunk % 2].colour))
+            middle = (block.start + block.end) / 2 / unit_s
+            ax.text(middle, row, words, ha="center", va="center", fontsize=7, color=colour)

@@ -17,7 +17,7 @@ from dfopt.units import format as show_unit
 __all__ = ["plan"]
 
 _CHIPS: Final = 64  # squares of a stage
-_STAGE: Final = 1.18  # inches of a stage
+_STAGE: Final = 1.2  # inches of a stage
 _COPIES: Final = 3  # drawn behind each other
 
 
@@ -35,11 +35,11 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
     >>> [text.get_text() for text in df.plot.plan(result).texts if text.get_text().startswith("stage")]
     ['stage 0', 'stage 1', 'stage 2', 'stage 3']
     """
-    from matplotlib.patches import FancyArrow, Rectangle
+    from matplotlib.patches import Rectangle
 
     stages, copies = result.plan.stages, result.plan.copies
     chips = result.system.chips // (stages * copies)
-    room = max(int((inches(11.5) - 0.3) / _STAGE), 2)
+    room = max(int((inches(11.5) - 0.2) / _STAGE), 2)
     shown: Sequence[int | None] = range(stages)
     if stages > room:
         shown = [*range(room - 2), None, stages - 1] if room > 2 else [0, stages - 1]
@@ -48,14 +48,15 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
     tall = 0.62 + side * math.ceil(min(chips, _CHIPS) / across) + 0.62
     behind = 0.07 * (min(copies, _COPIES) - 1)
     last = "Busy: a chip of the stage, with one microbatch."
-    lines = [line for axis in (*_axes(result), last) for line in textwrap.wrap(axis, int(inches(11.5) * 13))]
+    lines = [line for axis in (*_axes(result), last) for line in textwrap.wrap(axis, int(inches(11.5) * 15))]
     below = 0.17 * len(lines) + 0.1
     width = _STAGE * len(shown) + behind + 0.1
-    ax = axes(ax, max(width, min(inches(11.5), 5.0)) + 0.1, tall + behind + below + 0.1)
+    ax = axes(ax, max(width, min(inches(11.5), 6.5)) + 0.1, tall + behind + below + 0.1)
     for position, stage in enumerate(shown):
         left = _STAGE * position
         if stage is None:
             ax.text(left + _STAGE / 2 - 0.1, tall / 2, f"... {stages - len(shown) + 1} more", ha="center", fontsize=7.5)
+            _arrow(ax, left, tall / 2)
             continue
         for copy in reversed(range(min(copies, _COPIES))):
             corner = (left + 0.07 * copy, 0.07 * copy)
@@ -74,9 +75,7 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
         words = f"{chips:,} chip{'s' * (chips > 1)}\n{held}\n{show_unit(score.time_s, 'time', 3)} busy"
         ax.text(centre, 0.05, words, ha="center", va="bottom", fontsize=7)
         if position + 1 < len(shown):
-            ax.add_patch(FancyArrow(left + _STAGE - 0.17, tall / 2, 0.16, 0, width=0.012, head_width=0.08,
-                                    head_length=0.07, length_includes_head=True, color=PALETTE["vermillion"],
-                                    zorder=4))  # fmt: skip
+            _arrow(ax, left, tall / 2)
     for row, line in enumerate(lines):
         ax.text(0, -0.12 - 0.17 * row, line, ha="left", va="top", fontsize=7.5)
     ax.set(xlim=(-0.05, width), ylim=(-below - 0.05, tall + behind + 0.05))
@@ -84,6 +83,12 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
     ax.set_axis_off()
     head(ax, f"What lies where on the machine\n{about(result)}\n{plan_in_words(result)}")
     return ax
+
+
+def _arrow(ax: Axes, left: float, middle: float) -> None:
+    """What goes from a stage to the next one."""
+    style = {"arrowstyle": "-|>", "color": PALETTE["vermillion"], "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", (left + _STAGE, middle), (left + _STAGE - 0.17, middle), arrowprops=style, zorder=4)
 
 
 def _layers(result: Result, score: StageScore) -> list[str]:

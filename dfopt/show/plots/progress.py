@@ -43,6 +43,6 @@ def progress(result: Result, ax: Axes | None = None) -> Axes:
     ax.set(xlim=(0, times[-1] * 1.02), xlabel=f"time of the search ({unit})")
     ax.set_ylabel(f"{metric} (multiples of the answer)")
     gridlines(ax)
-    gap = f"ends {number(100 * result.gap, 2)} % apart" if result.gap else "meet: the answer is optimal"
+    gap = f"end {number(100 * result.gap, 2)} % apart" if result.gap else "meet: the answer is optimal"
     head(ax, f"Best answer and bound {gap}\n{about(result)}\n{proof_in_words(result)}", [above, below])
     return ax

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -13,21 +15,8 @@ from dfopt.errors import PlanError
 from dfopt.physics.dtypes import rate
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.schedule import TERMS
-from dfopt.show.plots.style import (
-    BLACK,
-    CYCLE,
-    LOOKS,
-    Axes,
-    about,
-    axes,
-    drawn,
-    entry,
-    free_labels,
-    gridlines,
-    head,
-    short,
-    unit_ticks,
-)
+from dfopt.show.plots import style
+from dfopt.show.plots.style import BLACK, CYCLE, LOOKS, Axes, drawn, entry, short
 from dfopt.units import format as show_unit
 from dfopt.units import number
 
@@ -36,7 +25,18 @@ __all__ = ["roofline"]
 _MARKERS = {"memory": "o", "network": "D"}
 _LINES = {"memory": "-", "network": "--"}
 _SHOWN: Final = 0.99  # of the time
-_LABELS: Final = 8  # partitions with a label: those that take longest
+_LABELS: Final = 8  # partitions with a label: those that take longest, and more than this share of the time
+_LEAST: Final = 0.02
+
+
+class Dot(NamedTuple):
+    """A partition, or all of a mapping: FLOP per byte by kind of byte, FLOP/s, seconds of a step, label and colour."""
+
+    at: dict[str, float]
+    rate: float
+    time_s: float
+    label: str
+    colour: str
 
 
 def injection_bandwidth(dim: NetworkDim) -> float:
@@ -54,14 +54,39 @@ def network_bandwidth(result: Result) -> float | None:
     return max((injection_bandwidth(dim) for dim in dims if dim.size > 1), default=None)
 
 
-def _intensities(part: PartitionScore, network_bytes_per_s: float | None) -> dict[str, float]:
-    """FLOP per byte of DRAM and of network of a partition; without those that it does not use.
+def _partitions(result: Result) -> list[tuple[PartitionScore, int]]:
+    """Partitions that compute, with how often a stage runs them for a microbatch."""
+    parts = [part for part in result.score.partitions if part.flop > 0 and part.time_s > 0]
+    return [(part, max(stage.runs.get(part.stage, 0) for stage in result.score.stages) or 1) for part in parts]
+
+
+def _dot(result: Result, parts: Sequence[tuple[PartitionScore, int]], label: str, colour: str) -> Dot:
+    """Partitions together, each as often as it runs.
 
     Network bytes are those that the links could have moved in its network time, so latency counts as bytes: the
     roof then holds for every collective and topology.
     """
-    moved = {"memory": part.dram_bytes, "network": part.network_s * (network_bytes_per_s or 0.0)}
-    return {kind: part.flop / count for kind, count in moved.items() if count > 0}
+    flop, dram_bytes, network_s, time_s = (
+        math.fsum(count * getattr(part, name) for part, count in parts)
+        for name in ("flop", "dram_bytes", "network_s", "time_s")
+    )
+    moved = {"memory": dram_bytes, "network": network_s * (network_bandwidth(result) or 0.0)}
+    return Dot({kind: flop / size for kind, size in moved.items() if size > 0}, flop / time_s, time_s, label, colour)
+
+
+def _dots(result: Result) -> list[Dot]:
+    """A dot for each partition, those that take longest first."""
+    parts = sorted(_partitions(result), key=lambda pair: (-pair[1] * pair[0].time_s, pair[0].stage, pair[0].partition))
+    total = math.fsum(count * part.time_s for part, count in parts)
+    several = len({part.stage for part, _ in parts}) > 1
+    dots = []
+    for part, count in parts:
+        kernels = [result.graph.kernels[result.graph.index()[name]] for name in part.kernels]
+        heaviest = max(kernels, key=lambda kernel: float(kernel.matrices) * kernel.m * kernel.n * kernel.k)
+        place = f"{part.stage}." * several + str(part.partition)
+        words = f"{place} {short([heaviest.name], 18)} {number(100 * count * part.time_s / total, 2)} %"
+        dots.append(_dot(result, [(part, count)], words, LOOKS[part.bound_by].colour))
+    return dots
 
 
 @drawn
@@ -69,7 +94,7 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
     """Draw what partitions, or several mappings, reach under the ceilings of compute, DRAM and network of a chip.
 
     A partition has two points at one height: a circle at its FLOP per byte of DRAM, a diamond at its FLOP per byte of
-    network. Their area is its share of the time of a layer, their colour what binds it. Of several results each has
+    network. Their area is its share of the work of a step, their colour what binds it. Of several results each has
     such a pair for all its partitions together. The form follows DFModel (Ko et al.), Fig. 18. `PlanError` if no
     partition computes anything, or results are of different chips.
 
@@ -85,79 +110,52 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
     first, chip = results[0], results[0].system.chip
     if other := next((result.system.chip.name for result in results if result.system.chip != chip), None):
         raise PlanError(f"roofline: found results on {chip.name} and {other}, expected one chip with its ceilings")
-    parts = [
-        (result, part) for result in results for part in result.score.partitions if part.flop > 0 and part.time_s > 0
-    ]
-    if len(results) > 1:
-        parts = [(result, _together(result)) for result in results]
-    parts.sort(key=lambda pair: (-pair[1].time_s, pair[1].stage, pair[1].partition))
-    total, listed = sum(part.time_s for _, part in parts), len(parts)
-    if len(results) == 1:  # small ones at low rates would press all others into a corner
-        kept = np.cumsum([part.time_s for _, part in parts]).searchsorted(_SHOWN * total) + 1
-        parts = parts[: max(int(kept), 1)]
-    dots = {id(part): _intensities(part, network_bandwidth(result)) for result, part in parts}
-    if not any(dots.values()):
+    together = len(results) > 1
+    if together:
+        dots = [_dot(result, parts, str(place + 1), CYCLE[place % len(CYCLE)])
+                for place, result in enumerate(results) if (parts := _partitions(result))]  # fmt: skip
+    else:
+        dots = _dots(first)
+    total, listed = math.fsum(dot.time_s for dot in dots), len(dots)
+    if not together:  # small ones at low rates would press all others into a corner
+        kept = np.cumsum([dot.time_s for dot in dots]).searchsorted(_SHOWN * total) + 1
+        dots = dots[: max(int(kept), 1)]
+    if not any(dot.at for dot in dots):
         raise PlanError("roofline: found no partition that computes and moves bytes, expected at least one")
-    ax = axes(ax, 9.0, 4.6)
-    sends = max((network_bandwidth(result) or 0.0 for result in results), default=0.0)
-    used = {kind for at in dots.values() for kind in at}
-    slopes = {"memory": chip.fastest.bandwidth} | ({"network": sends} if "network" in used else {})
-    handles = _ceilings(ax, first, slopes, [x for at in dots.values() for x in at.values()],
-                        min(part.flop / part.time_s for _, part in parts) / 2.5)  # fmt: skip
-    for place, (result, part) in enumerate(parts):
-        at, rate_ = dots[id(part)], part.flop / part.time_s
-        colour = CYCLE[results.index(result) % len(CYCLE)] if len(results) > 1 else LOOKS[part.bound_by].colour
-        size = 90 if len(results) > 1 else 16 + 260 * part.time_s / total
-        if len(at) > 1 and (len(results) > 1 or place < _LABELS):  # the two points of a pair
-            ax.plot([*at.values()], [rate_] * 2, color=colour, linewidth=0.8, zorder=2.5)
-        for kind, x in at.items():
-            ax.scatter([x], [rate_], s=size, marker=_MARKERS[kind], facecolor=colour, edgecolor="black", linewidth=0.6,
-                       alpha=0.85, zorder=3)  # fmt: skip
+    ax = style.axes(ax, 9.0, 4.6)
+    slopes = {"memory": chip.fastest.bandwidth}
+    if any("network" in dot.at for dot in dots):
+        slopes["network"] = max(network_bandwidth(result) or 0.0 for result in results)
+    handles = _ceilings(ax, first, slopes, [x for dot in dots for x in dot.at.values()],
+                        min(dot.rate for dot in dots) / 2.5)  # fmt: skip
+    for place, dot in enumerate(dots):
+        if len(dot.at) > 1 and place < _LABELS:  # the two points of a pair
+            ax.plot([*dot.at.values()], [dot.rate] * 2, color=dot.colour, linewidth=0.8, zorder=2.5)
+        for kind, x in dot.at.items():
+            ax.scatter([x], [dot.rate], s=90 if together else 16 + 260 * dot.time_s / total, marker=_MARKERS[kind],
+                       facecolor=dot.colour, edgecolor="black", linewidth=0.6, alpha=0.85, zorder=3)  # fmt: skip
     ax.set(xlabel="intensity (FLOP/byte of DRAM or of network)", ylabel="rate per chip")
-    gridlines(ax)
+    style.gridlines(ax)
     handles += [entry(f"per byte of {LOOKS[kind].label}", marker=_MARKERS[kind], color="white",
                       markeredgecolor="black") for kind in slopes]  # fmt: skip
-    if len(results) > 1:
-        handles += [
-            entry(f"mapping {place + 1}", marker="s", color=CYCLE[place % len(CYCLE)]) for place in range(len(results))
-        ]
+    if together:
+        handles += [entry(f"mapping {dot.label}", marker="s", color=dot.colour) for dot in dots]
         title = f"What {len(results)} mappings reach on a {chip.name}"
         title += "".join(f"\n{n}: {each.mapping.graph}, {each.plan.label}" for n, each in enumerate(results, start=1))
     else:
-        binding = [LOOKS[term] for term in TERMS if any(part.bound_by == term for _, part in parts)]
-        handles += [entry(f"bound by {look.label}", marker="s", color=look.colour) for look in binding]
-        title = f"What each partition reaches on a {chip.name}; area: its share of the time"
-        title += f"\n{about(first)}"
-        if len(parts) < listed:
+        colours = {dot.colour for dot in dots}
+        handles += [entry(f"bound by {LOOKS[term].label}", marker="s", color=LOOKS[term].colour)
+                    for term in TERMS if LOOKS[term].colour in colours]  # fmt: skip
+        title = f"What each partition reaches on a {chip.name}; area: its share of the time\n{style.about(first)}"
+        if len(dots) < listed:
             rest = f"less than {100 * (1 - _SHOWN):.2g} % of the time"
-            title += f"\n{listed - len(parts)} partitions that take {rest} are left out"
-    head(ax, title, handles)
-    other_points = [(x, part.flop / part.time_s) for _, part in parts for x in dots[id(part)].values()]
-    labels = [
-        (max(dots[id(part)].values()), part.flop / part.time_s,
-         str(results.index(result) + 1) if len(results) > 1 else _label(first, part, total))
-        for result, part in parts[:_LABELS] if dots[id(part)]
-    ]  # fmt: skip
-    free_labels(ax, labels, radius=6.0, others=other_points, most=2)
+            title += f"\n{listed - len(dots)} partitions that take {rest} are left out"
+    style.head(ax, title, handles)
+    labels = [(max(dot.at.values()), dot.rate, dot.label) for dot in dots[:_LABELS]
+              if dot.at and (together or dot.time_s > _LEAST * total)]  # fmt: skip
+    others = [(x, dot.rate) for dot in dots for x in dot.at.values()]
+    style.free_labels(ax, labels, radius=6.0, others=others, most=2)
     return ax
-
-
-def _label(result: Result, part: PartitionScore, total: float) -> str:
-    """The number of a partition, the kernel of its most work, and its share of the time."""
-    kernels = [result.graph.kernels[result.graph.index()[name]] for name in part.kernels]
-    heaviest = max(kernels, key=lambda kernel: float(kernel.matrices) * kernel.m * kernel.n * kernel.k)
-    return f"{part.partition} {short([heaviest.name], 18)} {number(100 * part.time_s / total, 2)} %"
-
-
-def _together(result: Result) -> PartitionScore:
-    """All partitions of a result as if they were one."""
-    parts = result.score.partitions
-    longest = max(parts, key=lambda part: part.time_s)
-    summed = {
-        name: sum(getattr(part, name) for part in parts)
-        for name in ("flop", "dram_bytes", "compute_s", "memory_s", "network_s", "time_s")
-    }
-    return longest.model_copy(update=summed)
 
 
 def _ceilings(
@@ -171,16 +169,16 @@ def _ceilings(
     corners = [rates[0] / slope for slope in slopes.values()]
     left, right = min([*intensities, *corners]) / 3, max([*intensities, *corners]) * 3
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, rates[0] * 2))
-    unit_ticks(ax.xaxis, lambda value: f"{value:g}")
-    unit_ticks(ax.yaxis, lambda value: show_unit(value, "flop_rate", 3))
+    style.unit_ticks(ax.xaxis, lambda value: f"{value:g}")
+    style.unit_ticks(ax.yaxis, lambda value: show_unit(value, "flop_rate", 3))
     handles: list[Any] = []
     for peak in rates:
-        for kind, share, style in (("peak", 1.0, "-"), ("sustained", shared, ":")):
+        for kind, share, line in (("peak", 1.0, "-"), ("sustained", shared, ":")):
             if share is not None:
                 level = share * peak
                 edge = [level / max(slopes.values()), right]
                 label = f"{kind} {show_unit(level, 'flop_rate', 3)}"
-                handles += ax.plot(edge, [level, level], color=BLACK, linewidth=1.2, linestyle=style, label=label)
+                handles += ax.plot(edge, [level, level], color=BLACK, linewidth=1.2, linestyle=line, label=label)
     for kind, slope in slopes.items():
         label = f"{LOOKS[kind].label} {show_unit(slope, 'bandwidth', 3)}"
         handles += ax.plot(

@@ -27,9 +27,9 @@ else:
     Axes = Figure = Any  # of annotations, until Matplotlib is there
 
 __all__ = [
-    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Axes", "Figure", "Look", "about", "axes", "colour_bar", "drawn",
-    "entry", "figure_with", "free_labels", "gridlines", "head", "inches", "laid_out", "letters", "on", "panels",
-    "patch", "scale", "short", "unit_ticks", "width",
+    "BLACK", "BUBBLE", "CYCLE", "GREY", "LOOKS", "PALETTE", "PAPER", "Axes", "Figure", "Look", "about", "axes", "bars",
+    "colour_bar", "drawn", "entry", "figure_with", "free_labels", "gridlines", "head", "inches", "laid_out", "letters",
+    "on", "panels", "patch", "scale", "short", "unit_ticks", "width",
 ]  # fmt: skip
 
 # Okabe & Ito, "Color Universal Design" (2008): eight colours told apart under all common kinds of colour blindness.
@@ -64,6 +64,9 @@ LOOKS: Final = {
     "network": Look("network", PALETTE["green"], "||||"),
     "sram": Look("SRAM", GREY, "...."),
 }
+BUBBLE: Final = Look("bubble", "white", "\\\\\\\\")
+PAPER: Final = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+"""What lies under a text on a hatched bar."""
 _STYLE: Final[dict[str, Any]] = {
     "font.size": 8.0,
     "axes.titlesize": 9.0,
@@ -80,6 +83,7 @@ _STYLE: Final[dict[str, Any]] = {
 }
 _PIXELS: Final = 108  # of an inch on a page: letters of 8 points are as large as small print
 _WIDTH: ContextVar[float] = ContextVar("width", default=1280 / _PIXELS)
+_ALONE: ContextVar[bool] = ContextVar("alone", default=True)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -110,8 +114,10 @@ def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 @contextmanager
-def width(pixels: float) -> Iterator[None]:
+def width(pixels: float, alone: bool = True) -> Iterator[None]:
     """Draw figures at most so many pixels wide on a page, 420 as for a phone; 1280 without it.
+
+    ``alone``: whether titles say what was asked; on a page that says so itself they need not.
 
     Examples
     --------
@@ -119,11 +125,12 @@ def width(pixels: float) -> Iterator[None]:
     ...     round(inches(9.0), 1)
     3.9
     """
-    token = _WIDTH.set(max(pixels, 300) / _PIXELS)
+    before, shown = _WIDTH.set(max(pixels, 300) / _PIXELS), _ALONE.set(alone)
     try:
         yield
     finally:
-        _WIDTH.reset(token)
+        _WIDTH.reset(before)
+        _ALONE.reset(shown)
 
 
 def inches(wanted: float) -> float:
@@ -156,6 +163,18 @@ def panels(width: float, heights: Sequence[float]) -> list[Axes]:
 def figure_with(ax: Axes | Figure) -> Figure:
     """The whole figure that axes are in."""
     return cast("Figure", ax.get_figure(root=True))
+
+
+def bars(
+    ax: Axes, row: float, lengths: Iterable[tuple[Look, float]], start: float = 0.0, height: float = 0.68
+) -> float:  # fmt: skip
+    """Bars one after the other in a row, those without a length left out; gives where the last one ends."""
+    for look, length in lengths:
+        if length:
+            ax.barh([row], [length], left=[start], height=height, color=look.colour, hatch=look.hatch,
+                    edgecolor="black", linewidth=0.5)  # fmt: skip
+        start += length
+    return start
 
 
 def gridlines(ax: Axes, axis: Literal["both", "x"] = "both") -> None:
@@ -201,7 +220,7 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
     own = figure.get_gid() == _OWN  # as `panels` has marked it
     inches = figure.get_figwidth() * (1.0 if own else ax.get_position().width)
     letters = max(16, int(inches * 14.0))  # letters of 9 points that an inch takes
-    lines = [line for part in title.split("\n") for line in (textwrap.wrap(part, letters) or [""])]
+    lines = [line for part in title.split("\n") for line in textwrap.wrap(part, letters)]
     longest = max((len(str(handle.get_label())) for handle in handles), default=0) + 7
     across = max(1, min(len(handles), int(letters * 1.25 / longest)))
     rows = -(-len(handles) // across)
@@ -273,7 +292,7 @@ def scale(largest_s: float) -> tuple[float, str]:
 
 def about(result: Result) -> str:
     """What was asked and of which machine, for a title; where a stack of dies changes the step, that too."""
-    lines, physical = [*headline(result)], result.score.physical
+    lines, physical = [*headline(result)] * _ALONE.get(), result.score.physical
     if physical is not None and abs(physical.slowdown - 1) >= 5e-4:
         step = show_unit(physical.step_time_s, "time", 3)
         lines.append(f"modelled; on its stack {physical.stack} the step takes {step} ({physical.slowdown:.4g} x)")
