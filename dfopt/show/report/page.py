@@ -66,7 +66,7 @@ def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: b
     try:
         drawings = {}
         for kind, pixels, prefix in (("svg", _WIDE, name), ("narrow", _NARROW, f"{name}-narrow")):
-            with width(pixels):
+            with width(pixels, alone=False):
                 drawings[kind] = inline_svg(plot(*what, **options).get_figure(root=True), prefix, caption)
         return Figure(name, caption, paper=paper, **drawings)
     except PlanError as error:

@@ -135,7 +135,7 @@ def _memory(result: Result) -> Section:
     return Section("memory", "What fills the memory", [
         draw("memory", "Bytes of a chip by state, against its capacity.", plots.memory, result),
         facts(memory_details(result)),
-        _stages(result) if len(result.score.stages) > 1 or result.plan.stages > 1 else _states(result),
+        _stages(result),
     ])  # fmt: skip
 
 
@@ -182,16 +182,18 @@ def _partitions(result: Result) -> Html:
 
 
 def _stages(result: Result) -> Html:
-    held = list(_held(result.score.stages[0], result.system.chip))
-    columns = ["stage", "layers", "a layer", "once", "to the neighbours", "a microbatch", *held]
+    stages, chip = result.score.stages[:_ROWS], result.system.chip
+    held = [_held(stage, chip) for stage in stages]
+    states = [name for name in held[0] if any(each[name] for each in held)]
+    columns = ["stage", "layers", "a layer", "once", "to the neighbours", "a microbatch", *states]
     rows = [
         [
             stage.stage, stage.layers,
             *(_unit(value, "time") for value in
               (stage.layer_time_s, stage.once_time_s, stage.point_to_point_s, stage.time_s)),
-            *(_unit(value, "bytes") for value in _held(stage, result.system.chip).values()),
+            *(_unit(each[name], "bytes") for name in states),
         ]
-        for stage in result.score.stages[:_ROWS]
+        for stage, each in zip(stages, held, strict=True)
     ]  # fmt: skip
     more = len(result.score.stages) - _ROWS
     note = "Stages that are alike are listed once. Memory is DRAM of one chip."
@@ -205,19 +207,6 @@ def _held(stage: StageScore, chip: Chip) -> dict[str, float]:
     sums = {name: math.fsum(size for label, size in parts if label == name) for name in LABELS}
     each = {f"in {name}": stage.held_in(name) for name in chip.tiers} if len(chip.tiers) > 1 else {}
     return {**sums, "DRAM in all": stage.dram_bytes, **each}
-
-
-def _states(result: Result) -> Html:
-    (stage,) = result.score.stages
-    rows = [
-        [name, _unit(value, "bytes")]
-        for name, value in _held(stage, result.system.chip).items()
-        if value or "all" in name
-    ]
-    for word, one in result.system.chip.told.items():
-        capacity = "capacity" if len(result.system.chip.tiers) == 1 else f"capacity of {word}"
-        rows.append([capacity, "no limit given" if one.capacity is None else _unit(one.capacity, "bytes")])
-    return table("DRAM of one chip", ["what", "held"], rows)
 
 
 def _placement(result: Result) -> Section:

@@ -1,4 +1,4 @@
-"""How a result was found and proven: plans, solves, matrices, alternatives; and what more of a resource would give."""
+"""How a result was found and proven: plans, solves, alternatives; and what more of a resource would give."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST: Final = 200  # plans, solves or stages
 
 
 def search_section(result: Result) -> Section:
-    """Proof, plans, solves, progress, matrices, alternatives."""
+    """Proof, plans, solves, progress, alternatives."""
     counts = Counter(STATES[plan.status] for plan in result.plans) + _unlisted(result)
     listed = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     rows: list[tuple[str, object]] = [
@@ -38,7 +38,7 @@ def search_section(result: Result) -> Section:
     ]
     caption = "The search over time: the best answer, and the bound that no plan beats. Where they meet, it is optimal."
     progress = draw("progress", caption, plots.progress, result)
-    tables = facts(rows), _plans(result), _solves(result), progress, _matrices(result), _alternatives(result)
+    tables = facts(rows), _plans(result), _solves(result), progress, _alternatives(result)
     return Section("search", "Search and proof", tables)
 
 
@@ -112,20 +112,6 @@ def _solves(result: Result) -> Html:
     return table("Solver records", columns, rows, note)
 
 
-def _matrices(result: Result) -> Html | None:
-    if not result.matrices:
-        return None
-    rows = [
-        [one.stage, one.partitions, len(one.kernels), len(one.tensors),
-         *(len(getattr(one, name)) for name in ("A", "B", "D", "L", "H"))]
-        for one in result.matrices[:_MOST]
-    ]  # fmt: skip
-    columns = ["stage", "partitions", "kernels", "tensors", "A", "B", "D", "L", "H"]
-    note = "A: kernel in a partition; B: tensor inside of one; D: cut tensor, at both ends; L: lifetime of a cut"
-    note += " tensor; H: source partition of every tensor. The result's own file has them in full."
-    return table("Matrices of the mapping: how many ones", columns, rows, note)
-
-
 def _alternatives(result: Result) -> Html | None:
     if not result.alternatives:
         return None
@@ -144,4 +130,6 @@ def sensitivity_section(result: Result) -> Section | None:
         return None
     grid = sensitivity(result)
     words = paragraph("With the mapping of the winning plan optimised anew each time.")
-    return Section("sensitivity", "Sensitivity", [words, table(f"{grid.title} one resource", grid.names, grid.rows)])
+    return Section(
+        "sensitivity", "What would help", [words, table(f"{grid.title} one resource", grid.names, grid.rows)]
+    )
