@@ -36,7 +36,7 @@ def plot(
         list[str],
         argument(
             "RESULT|STUDY|FRAME.csv|STORE.jsonl...",
-            "A result (several for breakdown, step, roofline; a graph for dataflow), or a study, frame or store of a sweep.",
+            "A result (several for breakdown or roofline; a graph for dataflow), or study, frame or store of a sweep.",
         ),
     ],
     kind: Annotated[str, option("Picture to draw, such as roofline.", metavar="|".join(KINDS))],

@@ -1,11 +1,9 @@
 """What every document shares: strict loading, exact dumping, a digest, and the zoo.
 
-A document is a frozen pydantic model with a schema id; its nested parts are `Part`. Both refuse unknown keys
-and scalars of the wrong type: ``"3"`` and ``true`` are no integers. Only an exactly integral float such as
-``1e3`` is taken for an integer, because that is how people write large counts. Numbers are always finite.
+A document is a frozen pydantic model with a schema id; its nested parts are `Part`. Both refuse unknown keys and
+scalars of the wrong type: ``"3"`` and ``true`` are no integers, but ``1e3`` is. Numbers are always finite.
 
-Lists become tuples where a field says tuple; use tuples, so that a frozen document stays frozen. Fields with
-a unit use the types of `dfopt.units`.
+Lists become tuples where a field says tuple. Fields with a unit use the types of `dfopt.units`.
 
 Built in Python, ``Graph(name=...)`` needs no ``schema=``, floats are SI, and errors are pydantic's own
 `ValidationError`. Read from a file, units are required, and errors are a `DocumentError` with all issues.
