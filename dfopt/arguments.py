@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args, get_origin
 
 from dfopt.documents.scalars import parse_scalar
 from dfopt.errors import PlanError, UnitError
-from dfopt.units import parse
 
 
 def pairs(items: list[str] | None, option: str) -> dict[str, str]:
@@ -77,6 +76,8 @@ def levels(option: str, words: str | None) -> tuple[int, ...] | None:
 
 def ratio(option: str, words: str) -> float:
     """A part of a whole, such as 0.01 or 1%."""
+    from dfopt.units import parse
+
     try:
         found = parse(words, "ratio")
     except UnitError:
@@ -100,22 +101,6 @@ def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise PlanError(f"{option}: expected one of {', '.join(allowed)}, found {value!r}")
     return value
-
-
-def choice_or_none(option: str, value: str | None, allowed: tuple[str, ...]) -> Any:
-    """The same, or none if nothing is said."""
-    return None if value is None else choice(option, value, allowed)
-
-
-def overlaps(tensor: str | None, gradient: str | None, parameter: str | None, sending: str | None) -> dict[str, Any]:
-    """What is hidden behind computation, by the fields of a request."""
-    options = {
-        "tensor_overlap": ("--tp-comm-overlap", tensor, ("none", "ring", "pipe", "any")),
-        "gradient_overlap": ("--gradient-overlap", gradient, ("none", "backward", "any")),
-        "parameter_overlap": ("--param-gather-overlap", parameter, ("none", "forward", "any")),
-        "point_to_point_overlap": ("--p2p-overlap", sending, ("none", "interleaved", "any")),
-    }
-    return {name: choice_or_none(*of) for name, of in options.items()}
 
 
 def partitions(items: list[str] | None) -> dict[str, int]:
@@ -182,12 +167,31 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def on_axes(options: dict[str, Any]) -> dict[str, Any]:
-    """Degrees and network dims that are given, by the keys of documents.
+def fields(options: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a request from the words of their options.
 
     Examples
     --------
-    >>> on_axes({"tp": 8, "pp": None, "tp_dims": "x,y[4]", "dp_dims": ""})
-    {'tp': 8, 'tp_dims': ('x', 'y[4]'), 'dp_dims': ()}
+    >>> fields({"tp": 8, "tp_dims": "x,y[4]", "dp_dims": "", "zero": "0,1", "module": ["mixer=n"], "gap": "1%"})
+    {'tp': 8, 'tp_dims': ('x', 'y[4]'), 'dp_dims': (), 'zero': (0, 1), 'module': {'mixer': 'n'}, 'gap': 0.01}
     """
-    return {key: tuple(filter(None, v.split(","))) if isinstance(v, str) else v for key, v in given(options).items()}
+    from dfopt.documents.names import in_documents
+    from dfopt.documents.request import Request
+
+    readers: dict[str, Callable[[Any], Any]] = {
+        "zero": lambda words: levels("--zero", words), "gap": lambda words: ratio("--gap", words),
+        "zero_replicas": lambda words: sizes_or("--zero-replicas", words, "all"), "offload": offloads,
+        "module": modules, "place": places, "pin": partitions, "shard": schemes,
+    }  # fmt: skip
+    found = {}
+    for name, words in options.items():
+        [key] = in_documents({name: words})
+        kind = Request.model_fields[key].annotation if key in Request.model_fields else None
+        choices = [word for each in (kind, *get_args(kind)) if get_origin(each) is Literal for word in get_args(each)]
+        if name in readers:
+            found[name] = readers[name](words)
+        elif choices:
+            found[name] = choice(f"--{name.replace('_', '-')}", words, tuple(choices))
+        else:
+            found[name] = tuple(filter(None, words.split(","))) if name.endswith("_dims") else words
+    return found

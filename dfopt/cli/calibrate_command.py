@@ -3,50 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from dfopt.cli.common import OUTPUT, JsonFlag, app, argument, echo, emit, errors, option, under
-from dfopt.cli.outputs import ForceFlag, check_output
+from dfopt.cli.common import app, echo, emit, errors
+from dfopt.cli.outputs import check_output
 
 
 @app.command()
 def calibrate(
-    system: Annotated[
-        str, option("System whose rates are fitted: zoo name or file, such as h100-8.", "--system", metavar="SYSTEM")
-    ],
-    output: Annotated[
-        Path, under(OUTPUT, "File for the calibration, such as mine.yaml.", "-o", "--output", metavar="FILE.yaml")
-    ],
-    data: Annotated[list[Path] | None, argument("[DATA.csv...]", "Tables of measured training steps.")] = None,
-    kernels: Annotated[
-        list[Path] | None,
-        option(
-            "Table of measured kernels (GEMMs, attention, optimizer steps), which fix their shares.",
-            metavar="KERNELS.csv",
-        ),
-    ] = None,
-    collectives: Annotated[
-        Path | None,
-        option("Table of measured collectives, which fix the share of the links of a node.", metavar="NCCL.csv"),
-    ] = None,
-    label: Annotated[
-        str, option("Name of the system in both tables, or how it begins, such as H100.", metavar="NAME")
-    ] = "",
-    fit: Annotated[
-        str, option("Numbers to fit, such as compute,links; default: all that the tables leave open.", metavar="NAMES")
-    ] = "",
-    like: Annotated[
-        Path | None,
-        option("Calibration of another chip, which gives the numbers that are not fitted.", metavar="FILE"),
-    ] = None,
-    regime: Annotated[
-        Literal["sustained", "burst"],
-        option("Rows of kernels to use: at the power limit as in training, or after a pause; default: sustained."),
-    ] = "sustained",
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    system: str,
+    output: Path,
+    data: list[Path] | None = None,
+    kernels: list[Path] | None = None,
+    collectives: Path | None = None,
+    label: str = "",
+    fit: str = "",
+    like: Path | None = None,
+    regime: Literal["sustained", "burst"] = "sustained",
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Fit the shares of its peak rates that a machine reaches to measured training steps.
+
+    Arguments:
+        data (DATA.csv): Tables of measured training steps.
+
+    Options:
+        system (SYSTEM): System whose rates are fitted: zoo name or file, such as h100-8.
+        kernels (KERNELS.csv): Table of measured kernels (GEMMs, attention, optimizer steps), which fix their shares.
+        collectives (NCCL.csv): Table of measured collectives, which fix the share of the links of a node.
+        label (NAME): Name of the system in both tables, or how it begins, such as H100.
+        fit (NAMES): Numbers to fit, such as compute,links; default: all that the tables leave open.
+        like (FILE): Calibration of another chip, which gives the numbers that are not fitted.
+        regime: Rows of kernels to use: at the power limit as in training, or after a pause; default: sustained.
+
+    Output:
+        output (-o FILE.yaml): File for the calibration, such as mine.yaml.
 
     Examples:
         dfopt calibrate steps.csv --system h100-8 -o mine.yaml

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
-from dfopt.cli.common import AssumeOpt, JsonFlag, SetOpt, SystemArg, app, argument, emit, errors, option
+from dfopt.cli.common import app, emit, errors
 
 
 @app.command()
 def collective(
-    kind: Annotated[
-        str,
-        argument("KIND", "One of all_reduce, all_gather, reduce_scatter, all_to_all, broadcast and point_to_point."),
-    ],
-    system: SystemArg,
-    size: Annotated[
-        str,
-        option("Size of the larger buffer of one chip, as nccl-tests counts, such as 1GiB.", "--bytes", metavar="SIZE"),
-    ],
-    dims: Annotated[
-        str | None,
-        option("Network dims that the chips span, such as node,cluster[2]; default: all.", metavar="DIM[,DIM...]"),
-    ] = None,
-    assume: AssumeOpt = None,
-    changes: SetOpt = None,
-    as_json: JsonFlag = False,
+    kind: str,
+    system: str,
+    size: str,
+    dims: str | None = None,
+    assume: str | None = None,
+    set_: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Tell how long a collective takes on a system, its algorithm and its bandwidth.
+
+    Arguments:
+        kind (KIND): One of all_reduce, all_gather, reduce_scatter, all_to_all, broadcast and point_to_point.
+        system (SYSTEM): Machine: a zoo name, NAME:CHIPS such as h100:64, a design, or a file.
+
+    Options:
+        size (--bytes SIZE): Size of the larger buffer of one chip, as nccl-tests counts, such as 1GiB.
+        dims (DIM[,DIM...]): Network dims that the chips span, such as node,cluster[2]; default: all.
 
     Examples:
         dfopt collective all_reduce h100-8 --bytes 1GiB
@@ -41,7 +39,7 @@ def collective(
         from dfopt.show.collective import collective_facts
         from dfopt.units import parse
 
-        chosen = assumed_by(assume or "default", changes, as_system(system))
+        chosen = assumed_by(assume or "default", set_, as_system(system))
         names = [name.strip() for name in (dims or "").split(",") if name.strip()]
         made = timed(kind, chosen.system, parse(size, "bytes"), names, chosen.assumptions)
         rates = {name: getattr(made, name) for name in ("algorithm_bandwidth", "bus_bandwidth")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,88 +46,6 @@ importer = App(
 app.add_typer(importer, name="import")
 
 
-def option(said: str, *names: str, **more: Any) -> Any:
-    """An option: what its help says, its names if they are not that of the parameter, and what else typer takes."""
-    return typer.Option(*names, help=said, **more)
-
-
-def under(group: str, said: str, *names: str, **more: Any) -> Any:
-    """An option under a heading of the help."""
-    return option(said, *names, rich_help_panel=group, **more)
-
-
-def argument(metavar: str, said: str, complete: Callable[[str], list[str]] | None = None) -> Any:
-    """An argument: what it is called, what the help says, and the words with which a shell completes it."""
-    return typer.Argument(metavar=metavar, help=said, autocompletion=complete)
-
-
-def names_in(*kinds: str) -> Callable[[str], list[str]]:
-    """Names of the zoo that a shell offers."""
-
-    def complete(incomplete: str) -> list[str]:
-        from dfopt.commands import names_of
-
-        return [name for kind in kinds for name in names_of(kind) if name.startswith(incomplete)]
-
-    return complete
-
-
-WORKLOAD, MACHINE, PARALLEL, BY_HAND = "Workload and model", "Machine", "Parallelism", "Fixed by hand"
-SEARCH, HEAT, OUTPUT = "Search", "Heat", "Output"
-GraphArg = Annotated[str, argument("GRAPH", "Workload: a zoo name or a file.", names_in("graphs"))]
-SystemArg = Annotated[
-    str,
-    argument("SYSTEM", "Machine: a zoo name, NAME:CHIPS such as h100:64, a design, or a file.", names_in("systems")),
-]
-JsonFlag = Annotated[bool, under(OUTPUT, "Print the answer as JSON; with -o only the file has it.", "--json")]
-QuietFlag = Annotated[bool, under(OUTPUT, "Print no progress on stderr.", "-q", "--quiet")]
-DetailOpt = Annotated[
-    str | None,
-    under(
-        OUTPUT,
-        "Sections of the answer to print in full, such as kernels,time; default: a summary.",
-        "--detail",
-        metavar="plan|kernels|time|memory|decisions|proof|sensitivity|heat|all",
-    ),
-]
-ParamOpt = Annotated[
-    list[str] | None,
-    under(WORKLOAD, "Parameter of the workload, such as layers=4; may be repeated.", "--param", metavar="KEY=VALUE"),
-]
-AssumeOpt = Annotated[
-    str | None,
-    under(
-        WORKLOAD,
-        "Assumptions: ideal, calibrated, dfmodel or a file; default: calibrated where the chip is, for this phase.",
-        "--assume",
-        metavar="PROFILE|FILE",
-    ),
-]
-SetOpt = Annotated[
-    list[str] | None,
-    under(
-        WORKLOAD,
-        "Field of the assumptions or of the system, such as network.node.size=4; may be repeated.",
-        "--set",
-        metavar="FIELD=VALUE",
-    ),
-]
-PlaceOpt = Annotated[
-    list[str] | None,
-    under(BY_HAND, "Memory of a kind of data, such as experts=DDR; may be repeated.", metavar="ITEM=MEMORY"),
-]
-StackOpt = Annotated[
-    str | None, under(HEAT, "Stack of dies that the chip is: zoo name or file.", "--stack", metavar="STACK")
-]
-TensorOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|ring|pipe|any")]
-GradientOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|backward|any")]
-ParameterOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|forward|any")]
-SendingOverlapOpt = Annotated[str | None, under(PARALLEL, "", metavar="none|interleaved|any")]
-OffloadOpt = Annotated[str | None, under(SEARCH, "", metavar="optimizer|weights|activations|gradients[,...]|any")]
-StoreOpt = Annotated[Path | None, under(OUTPUT, "File of record of a study; default: NAME.runs.jsonl.", metavar="FILE")]
-TimeLimitOpt = Annotated[float, under(SEARCH, "Seconds for the whole command, such as 300; default: 60.", min=0.1)]
-
-
 @contextmanager
 def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[None]:
     """Turn dfopt's errors into one message on stderr and the right exit code; of an interrupt also what it cut short.
@@ -145,6 +62,8 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
     except DfoptError as error:
         sys.stdout.flush()
         if verbose():
+            import traceback
+
             traceback.print_exc()
         echo(f"dfopt: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
@@ -262,7 +181,7 @@ def what(document: Any) -> str:
 
 
 @app.callback(invoke_without_command=True)
-def main(version: Annotated[bool, option("print the version and leave", "--version")] = False) -> None:
+def main(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
     """Find, prove and judge the fastest mapping of a workload graph onto a system of chips."""
     if version:
         from dfopt import __version__

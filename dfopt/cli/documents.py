@@ -5,29 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import (
-    OUTPUT,
-    DetailOpt,
-    JsonFlag,
-    ParamOpt,
-    TimeLimitOpt,
-    app,
-    argument,
-    detail_of,
-    echo,
-    emit,
-    errors,
-    importer,
-    names_in,
-    option,
-    under,
-)
-from dfopt.cli.outputs import ForceFlag, OutDirOpt, check_folder, check_output
+from dfopt.cli.common import app, detail_of, echo, emit, errors, importer
+from dfopt.cli.outputs import check_folder, check_output
 from dfopt.interrupts import seconds_left
 
 EVERY = ("graphs", "systems", "chips", "stacks", "technologies", "designs")
@@ -37,18 +21,16 @@ _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
 @app.command("list")
 def list_zoo(
-    kind: Annotated[
-        str,
-        argument(
-            "[KIND]",
-            "One of graphs, systems, chips, memories, links, topologies, stacks, technologies, designs, calibrations,"
-            " assumptions; default: all kinds.",
-        ),
-    ] = "",
-    words: Annotated[list[str] | None, argument("[WORD]...", "Words that a line must have, such as h100.")] = None,
-    as_json: JsonFlag = False,
+    kind: str = "",
+    words: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """List the names that come with dfopt, and the figures by which one chooses among them.
+
+    Arguments:
+        kind (KIND): One of graphs, systems, chips, memories, links, topologies, stacks, technologies, designs,
+            calibrations, assumptions; default: all kinds.
+        words (WORD): Words that a line must have, such as h100.
 
     Examples:
         dfopt list systems h100
@@ -67,15 +49,15 @@ def list_zoo(
 
 @app.command()
 def show(
-    target: Annotated[
-        str,
-        argument("FILE|NAME", "Zoo name, or file of any kind; stacks/hbm3 names a kind and a name.", names_in(*EVERY)),
-    ],
-    param: ParamOpt = None,
-    detail: DetailOpt = None,
-    as_json: JsonFlag = False,
+    target: str,
+    param: list[str] | None = None,
+    detail: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show a result, a graph, a system or any other document.
+
+    Arguments:
+        target (FILE|NAME): Zoo name, or file of any kind; stacks/hbm3 names a kind and a name.
 
     Examples:
         dfopt show best.json --detail kernels,time
@@ -95,16 +77,17 @@ def show(
 
 @app.command()
 def check(
-    files: Annotated[
-        list[str], argument("FILE...", "Files of any kind, stores of sweeps, or zoo names.", names_in(*EVERY))
-    ],
-    time_limit: Annotated[
-        float | None,
-        option("Seconds for the whole command; default: 60 for each file, or 4 times its search.", min=0.1),
-    ] = None,
-    as_json: JsonFlag = False,
+    files: list[str],
+    time_limit: float | None = None,
+    as_json: bool = False,
 ) -> None:
     """Check documents: the sizes of a graph against published ones, and every claim of a result or a store.
+
+    Arguments:
+        files (FILE): Files of any kind, stores of sweeps, or zoo names.
+
+    Options:
+        time_limit (S 0.1..): Seconds for the whole command; default: 60 for each file, or 4 times its search.
 
     Examples:
         dfopt check best.json
@@ -139,12 +122,12 @@ def check(
 
 @app.command()
 def schema(
-    kind: Annotated[
-        str,
-        argument("KIND", "Kind of document, such as graph, system, stack, plan, mapping, result, study."),
-    ],
+    kind: str,
 ) -> None:
     """Print the JSON Schema of a kind of document, for editors.
+
+    Arguments:
+        kind (KIND): Kind of document, such as graph, system, stack, plan, mapping, result, study.
 
     Examples:
         dfopt schema system > system.schema.json
@@ -177,14 +160,18 @@ def schema(
 
 @importer.command("hf")
 def import_hf(
-    config: Annotated[Path, argument("PATH", "config.json of a Hugging Face model, or its folder.")],
-    output: Annotated[
-        Path, under(OUTPUT, "File for the graph, such as model.yaml.", "-o", "--output", metavar="FILE.yaml")
-    ],
-    force: ForceFlag = False,
-    time_limit: TimeLimitOpt = 60.0,
+    config: Path,
+    output: Path,
+    force: bool = False,
+    time_limit: float = 60.0,
 ) -> None:
     """Import a language model: write its graph, for every phase.
+
+    Arguments:
+        config (PATH): config.json of a Hugging Face model, or its folder.
+
+    Output:
+        output (-o FILE.yaml): File for the graph, such as model.yaml.
 
     Examples:
         dfopt import hf path/to/config.json -o model.yaml
@@ -203,26 +190,28 @@ def import_hf(
 
 @importer.command("onnx")
 def import_onnx(
-    model: Annotated[Path, argument("MODEL.onnx", "ONNX model; external data of weights may be missing.")],
-    output: Annotated[
-        Path, under(OUTPUT, "File for the graph, such as model.yaml.", "-o", "--output", metavar="FILE.yaml")
-    ],
-    set_dim: Annotated[
-        list[str] | None,
-        option(
-            "Size of a symbolic dim or of INPUT[AXIS], such as batch=8; may be repeated.", "--set-dim", metavar="NAME=N"
-        ),
-    ] = None,
-    sample_dim: Annotated[str, option("Dim that counts samples, such as batch.", metavar="NAME")] = "",
-    token_dim: Annotated[str, option("Dim that counts the tokens of a sample, such as seq.", metavar="NAME")] = "",
-    fold: Annotated[
-        bool | None,
-        option("Represent equal layers by one of them; default: if that halves the kernels.", "--fold/--no-fold"),
-    ] = None,
-    force: ForceFlag = False,
-    time_limit: TimeLimitOpt = 60.0,
+    model: Path,
+    output: Path,
+    set_dim: list[str] | None = None,
+    sample_dim: str = "",
+    token_dim: str = "",
+    fold: bool | None = None,
+    force: bool = False,
+    time_limit: float = 60.0,
 ) -> None:
     """Import an ONNX model: write its graph.
+
+    Arguments:
+        model (MODEL.onnx): ONNX model; external data of weights may be missing.
+
+    Options:
+        set_dim (NAME=N): Size of a symbolic dim or of INPUT[AXIS], such as batch=8; may be repeated.
+        sample_dim (NAME): Dim that counts samples, such as batch.
+        token_dim (NAME): Dim that counts the tokens of a sample, such as seq.
+        fold: Represent equal layers by one of them; default: if that halves the kernels.
+
+    Output:
+        output (-o FILE.yaml): File for the graph, such as model.yaml.
 
     Examples:
         dfopt import onnx model.onnx -o model.yaml --set-dim batch=8
@@ -244,15 +233,19 @@ def import_onnx(
 
 @importer.command("dfmodel")
 def import_dfmodel(
-    case: Annotated[Path, argument("CASE", "Setup and graph of DFModel as JSON, or its user_input/setup.txt.")],
-    out_dir: OutDirOpt,
-    overrides: Annotated[
-        Path | None, option("File with fields that the case leaves out.", "--overrides", metavar="FILE")
-    ] = None,
-    force: ForceFlag = False,
-    time_limit: TimeLimitOpt = 60.0,
+    case: Path,
+    out_dir: Path,
+    overrides: Path | None = None,
+    force: bool = False,
+    time_limit: float = 60.0,
 ) -> None:
     """Import a DFModel case: write graph.yaml, system.yaml, assumptions.yaml and the command to solve it.
+
+    Arguments:
+        case (CASE): Setup and graph of DFModel as JSON, or its user_input/setup.txt.
+
+    Options:
+        overrides (FILE): File with fields that the case leaves out.
 
     Examples:
         dfopt import dfmodel setup.json --out-dir case
@@ -267,20 +260,25 @@ def import_dfmodel(
 
 @importer.command("calculon")
 def import_calculon(
-    application: Annotated[Path, argument("APP.json", "Application of Calculon: the sizes of a transformer.")],
-    system: Annotated[Path, argument("SYSTEM.json", "System of Calculon.")],
-    out_dir: OutDirOpt,
-    execution: Annotated[
-        Path | None, argument("[EXEC.json]", "Execution of Calculon; without one, the mapping stays free.")
-    ] = None,
-    chips: Annotated[
-        int | None, option("Number of chips, without an execution; default: all.", metavar="N", min=1)
-    ] = None,
-    overlaps: Annotated[bool, option("Allow overlapped communication, without an execution.", "--overlaps")] = False,
-    force: ForceFlag = False,
-    time_limit: TimeLimitOpt = 60.0,
+    application: Path,
+    system: Path,
+    out_dir: Path,
+    execution: Path | None = None,
+    chips: int | None = None,
+    overlaps: bool = False,
+    force: bool = False,
+    time_limit: float = 60.0,
 ) -> None:
     """Import a Calculon case: write graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
+
+    Arguments:
+        application (APP.json): Application of Calculon: the sizes of a transformer.
+        system (SYSTEM.json): System of Calculon.
+        execution (EXEC.json): Execution of Calculon; without one, the mapping stays free.
+
+    Options:
+        chips (N 1..): Number of chips, without an execution; default: all.
+        overlaps (--overlaps): Allow overlapped communication, without an execution.
 
     Examples:
         dfopt import calculon app.json system.json exec.json --out-dir case

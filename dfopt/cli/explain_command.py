@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors
+from dfopt.cli.common import app, echo, emit, errors
 from dfopt.cli.help import field_of
 
 if TYPE_CHECKING:
@@ -38,12 +38,13 @@ class Page:
 
 @app.command(context_settings={"ignore_unknown_options": True})  # options of other commands are names here
 def explain(
-    words: Annotated[
-        list[str], argument("NAME", "Field, option, status, assumption, metric, word of a plan, exit code or term.")
-    ],
-    as_json: JsonFlag = False,
+    words: list[str],
+    as_json: bool = False,
 ) -> None:
     """Explain a name: its meaning, unit, default and choices, an example, and where it occurs.
+
+    Arguments:
+        words (NAME): Field, option, status, assumption, metric, word of a plan, exit code or term.
 
     Examples:
         dfopt explain MFU

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from dfopt.cli.common import TimeLimitOpt, app, argument, echo, errors, importer, option
-from dfopt.cli.outputs import ForceFlag, OutDirOpt, check_folder
+from dfopt.cli.common import app, echo, errors, importer
+from dfopt.cli.outputs import check_folder
 
 
 @app.command()
 def export(
-    tool: Annotated[str, argument("TOOL", "One of megatron, deepspeed, torchtitan and nemo.")],
-    result: Annotated[Path, argument("RESULT", "Result of a training step.")],
-    out_dir: OutDirOpt,
-    force: ForceFlag = False,
+    tool: str,
+    result: Path,
+    out_dir: Path,
+    force: bool = False,
 ) -> None:
     """Write the mapping of a training step as the arguments of a tool, and list what the tool cannot express.
+
+    Arguments:
+        tool (TOOL): One of megatron, deepspeed, torchtitan and nemo.
+        result (RESULT): Result of a training step.
 
     Examples:
         dfopt export megatron best.json --out-dir run
@@ -33,18 +36,22 @@ def export(
 
 @importer.command("megatron")
 def import_megatron(
-    arguments: Annotated[Path, argument("ARGS", "Options of Megatron-LM, as shell words or YAML.")],
-    out_dir: OutDirOpt,
-    result: Annotated[
-        Path | None, option("Result from which these options were exported; its mapping is judged.", metavar="RESULT")
-    ] = None,
-    force: ForceFlag = False,
-    time_limit: TimeLimitOpt = 60.0,
+    arguments: Path,
+    out_dir: Path,
+    result: Path | None = None,
+    force: bool = False,
+    time_limit: float = 60.0,
 ) -> None:
     """Import arguments of Megatron-LM: write graph.yaml, pins.yaml and the command to solve it.
 
     Kernels are pinned to the shardings of Megatron-LM; dfopt searches what the arguments leave open. With --result, the
     arguments must be those of its export, and its mapping is written with the command to judge it.
+
+    Arguments:
+        arguments (ARGS): Options of Megatron-LM, as shell words or YAML.
+
+    Options:
+        result (RESULT): Result from which these options were exported; its mapping is judged.
 
     Examples:
         dfopt import megatron args.sh --out-dir run

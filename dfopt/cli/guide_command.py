@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from dfopt.cli.common import app, argument, echo, errors, option
+from dfopt.cli.common import app, echo, errors
 
 
 @app.command()
 def guide(
-    topic: Annotated[str, argument("[TOPIC]", "a page, such as serve; without one, all pages with a line each")] = "",
-    find: Annotated[str | None, option("print the lines of all pages that contain WORD", metavar="WORD")] = None,
+    topic: str = "",
+    find: str | None = None,
 ) -> None:
-    """Show a page of the manual, or list its pages."""
+    """Show a page of the manual, or list its pages.
+
+    Arguments:
+        topic (TOPIC): Page, such as serve; default: all pages with a line each.
+
+    Options:
+        find (WORD): Word whose lines in all pages to print, such as ZeRO.
+
+    Examples:
+        dfopt guide
+        dfopt guide serve
+        dfopt guide --find ZeRO
+    """
     with errors():
         from dfopt.guide import contents, lines_with, show
 

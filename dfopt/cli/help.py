@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import tomllib
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -80,6 +79,8 @@ def _settings() -> dict[str, Any]:
     """What dfopt.toml of the working directory and the environment say of printing, processes and paths."""
     file, settings = Path("dfopt.toml"), dict[str, Any]()
     if file.is_file():
+        import tomllib
+
         try:
             settings = tomllib.loads(file.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -103,26 +104,124 @@ def _remember(context: typer.Context, parameter: typer.CallbackParam, value: Any
     return value
 
 
-def _shared(text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, callback=_remember, rich_help_panel="Printing", **more)
+SHARED: Final = """
+    Arguments:
+        graph (GRAPH): Workload: a zoo name or a file.
+        system (SYSTEM): Machine: a zoo name, NAME:CHIPS such as h100:64, a design, or a file.
+
+    Workload and model:
+        param (KEY=VALUE): Parameter of the workload, such as layers=4; may be repeated.
+        assume (PROFILE|FILE): Assumptions: ideal, calibrated, dfmodel or a file; default: calibrated where the chip is,
+            for this phase.
+        set_ (--set FIELD=VALUE): Field of the assumptions or of the system, such as network.node.size=4; may be
+            repeated.
+
+    Search:
+        time_limit (S 0.1..): Seconds for the whole command, such as 300; default: 60.
+
+    Heat:
+        stack (STACK): Stack of dies that the chip is: zoo name or file.
+
+    Output:
+        as_json (--json): Print the answer as JSON; with -o only the file has it.
+        quiet (-q --quiet): Print no progress on stderr.
+        detail (plan|kernels|time|memory|decisions|proof|sensitivity|heat|all): Sections of the answer to print in full,
+            such as kernels,time; default: a summary.
+        force (--force): Overwrite files that dfopt did not write.
+        out_dir (DIR): Folder for the files, such as out.
+        csv (FILE.csv): Write a row for each cell as CSV.
+        parquet (FILE.parquet): Write a row for each cell as Parquet.
+        store (FILE): File of record of a study; default: NAME.runs.jsonl.
+
+    Printing:
+        format (text|json|csv): Form of the answer; default: text.
+        color (auto|always|never): Colors; default: auto, on a terminal.
+        verbose (-v --verbose): Say how long it took, and where an error arose.
+        help_all (--help-all): Show every option and exit status.
+"""
+"""Options of several commands, where a command says nothing else about them."""
+_ADDED: Final = {"format": (str, "text"), "color": (str, "auto"), "verbose": (bool, False), "help_all": (bool, False)}
+_COMPLETED: Final = {"GRAPH": "graphs", "SYSTEM": "systems", "DESIGN": "designs", "STACK": "stacks"}
+"""Kinds of the zoo whose names a shell offers, by the word for them in help texts."""
 
 
-_FORMAT: Final = Annotated[
-    str, _shared("Form of the answer; default: text.", "--format", metavar="text|json|csv"),
-]  # fmt: skip
-_SHARED: Final = {
-    "color": (Annotated[str, _shared("Colors; default: auto, on a terminal.", metavar="auto|always|never")], "auto"),
-    "verbose": (Annotated[bool, _shared("Say how long it took, and where an error arose.", "-v", "--verbose")], False),
-    "help_all": (Annotated[bool, _shared("Show every option and exit status.", "--help-all", is_eager=True)], False),
-}
-"""Options that every command has."""
+class Entry(NamedTuple):
+    """What a docstring says of an argument or an option: its heading, its names, what stands for a value, a text."""
+
+    heading: str
+    names: tuple[str, ...]
+    metavar: str
+    least: float | None
+    most: float | None
+    text: str
+
+    @property
+    def kind(self) -> Any:
+        """The type of an option that is no parameter of its function."""
+        if self.least is not None:
+            return int | None if self.least.is_integer() else float | None
+        return bool | None if not self.metavar else list[str] | None if "=" in self.metavar else str | None
+
+
+def documented(doc: str) -> dict[str, Entry]:
+    """The arguments and options of a docstring, by their parameters.
+
+    A line is ``name (-s --long METAVAR 1..9): text``, where all but the name may be missing.
+
+    Examples
+    --------
+    >>> list(documented("Do.\\n\\n    Search:\\n        top (-k K 1..): Number\\n            of answers.").items())
+    [('top', Entry(heading='Search', names=('-k',), metavar='K', least=1.0, most=None, text='Number of answers.'))]
+    """
+    entries: dict[str, Entry] = {}
+    for heading, lines in re.findall(r"^ *(\w[\w ]*):\n((?: {8}.*\n?)+)", doc.partition(_EXAMPLES.strip())[0], re.M):
+        for name, about, text in re.findall(r"^ {8}(\w+)(?: \((.*?)\))?(?::((?:.|\n {12})*))?$", lines, re.M):
+            words = [each for each in about.split() if not re.fullmatch(r"[\d.]+\.\.[\d.]*", each)]
+            least, _, most = next((each for each in about.split() if each not in words), "").partition("..")
+            names = tuple(word for word in words if word.startswith("-"))
+            metavar = " ".join(word for word in words if word not in names)
+            bounds = float(least) if least else None, float(most) if most else None
+            entries[name] = Entry(heading, names, metavar, *bounds, " ".join(text.split()))
+    return entries
+
+
+def _parameter(name: str, kind: Any, usual: Any, entry: Entry) -> inspect.Parameter:
+    """A parameter of a command for typer."""
+    zoo = [shelf for word, shelf in _COMPLETED.items() if re.search(rf"\b{word}\b", entry.metavar)]
+    shared: dict[str, Any] = {"help": entry.text, "metavar": entry.metavar or None, "autocompletion": _names_in(zoo)}
+    shared["show_default"] = "default:" not in entry.text
+    if entry.least is not None:
+        number = float if kind in (float, float | None) else int
+        shared |= {"min": number(entry.least), "max": None if entry.most is None else number(entry.most)}
+    names, long = entry.names, f"--{name.strip('_').replace('_', '-')}"
+    if not any(each.startswith("--") for each in names):
+        names = (*names, f"{long}/--no-{long[2:]}" if kind in (bool, bool | None) else long)
+    if entry.heading == "Arguments":
+        about: Any = typer.Argument(**shared)
+    else:
+        callback = _remember if name in _ADDED else None
+        about = typer.Option(
+            *names, rich_help_panel=entry.heading, callback=callback, is_eager=name == "help_all", **shared
+        )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[kind, about])
+
+
+def _names_in(kinds: list[str]) -> Callable[[str], list[str]] | None:
+    """Names of the zoo that a shell offers."""
+
+    def complete(incomplete: str) -> list[str]:
+        from dfopt.commands import names_of
+
+        return [name for kind in kinds for name in names_of(kind) if name.startswith(incomplete)]
+
+    return complete if kinds else None
 
 
 class Command(TyperCommand):
     """A command whose help has a purpose, examples and options by their use.
 
-    A docstring ends with a section ``Examples:`` of commands, indented by four. An option without a text of its own has
-    that of a field.
+    A docstring has a section for each group of options, see `documented`, and ends with ``Examples:``. An option
+    without a text of its own has that of a field.
     """
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -173,6 +272,7 @@ class Command(TyperCommand):
             if record is None or (usual is not None and parameter.name not in usual):
                 continue
             own = getattr(parameter, "help", None)
+            record = record[0].partition(" <")[0] if parameter.param_type_name == "argument" else record[0], record[1]
             if not own and (sets := field_of(str(parameter.name))):
                 record = record[0], help_of(sets[1], parameter.default)
             kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
@@ -239,18 +339,30 @@ class App(typer.Typer):
 
         def decorate(function: F) -> F:
             signature = inspect.signature(function, eval_str=True)
-            added = {**({"format": (_FORMAT, "text")} if "as_json" in signature.parameters else {}), **_SHARED}
+            own = documented(doc := function.__doc__ or "")
+            entries = documented(SHARED) | own
+            known = {
+                each.name: (each.annotation, each.default)
+                for each in signature.parameters.values()
+                if each.kind is not inspect.Parameter.VAR_KEYWORD
+            }
+            listed = {name: (entry.kind, None) for name, entry in own.items() if name not in known}
+            added = {name: of for name, of in _ADDED.items() if name != "format" or "as_json" in known}
 
             @wraps(function)
             def run(**given: Any) -> Any:
                 return function(**{key: value for key, value in given.items() if key not in added})
 
-            given = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-            own = [
-                inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
-                for key, (kind, usual) in added.items()
-            ]
-            run.__signature__ = signature.replace(parameters=[*given, *own])  # type: ignore[attr-defined]
+            run.__signature__ = signature.replace(parameters=[  # type: ignore[attr-defined]
+                _parameter(name, kind, usual, entries[name])
+                for name, (kind, usual) in sorted(
+                    {**known, **listed, **added}.items(), key=lambda each: [*own, each[0]].index(each[0])
+                )
+            ])  # fmt: skip
+            purpose, _, examples = inspect.cleandoc(doc).partition(_EXAMPLES)
+            run.__doc__ = re.sub(r"\n\w[\w ]*:\n(?: .*\n?)+", "", f"{purpose}\n").strip() + (
+                _EXAMPLES + examples if examples else ""
+            )
             register(run)
             return function
 

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from dfopt import __version__, arguments
-from dfopt.cli.common import (
-    HEAT,
-    OUTPUT,
-    DetailOpt,
-    JsonFlag,
-    ParamOpt,
-    SetOpt,
-    StackOpt,
-    TimeLimitOpt,
-    app,
-    argument,
-    detail_of,
-    emit,
-    errors,
-    option,
-    under,
-)
-from dfopt.cli.outputs import ForceFlag, check_output
+from dfopt.cli.common import app, detail_of, emit, errors
+from dfopt.cli.outputs import check_output
 from dfopt.errors import PlanError
 from dfopt.interrupts import seconds_left
 
@@ -50,34 +34,33 @@ def end_by(scores: Sequence[Score], proven: bool = True) -> None:
 
 @app.command()
 def score(
-    documents: Annotated[
-        list[str],
-        argument(
-            "RESULT... | MAPPING GRAPH SYSTEM",
-            "Results to judge and rank, or a mapping with the graph and the system to judge it on.",
-        ),
-    ],
-    stack: StackOpt = None,
-    tiles: Annotated[
-        int, under(HEAT, "Number of hottest tiles that --detail heat lists; default: 5.", metavar="N", min=0)
-    ] = 5,
-    throttle: Annotated[
-        bool, under(HEAT, "Lower the clock of a stack that gets too hot; default: on.", "--throttle/--no-throttle")
-    ] = True,
-    batch: Annotated[int | None, option("Sequences of a step of GRAPH, such as 64.", min=1)] = None,
-    param: ParamOpt = None,
-    assume: Annotated[
-        str | None,
-        option("Assumptions, such as ideal; default: those of the result.", "--assume", metavar="PROFILE|FILE"),
-    ] = None,
-    set_: SetOpt = None,
-    time_limit: TimeLimitOpt = 60.0,
-    detail: DetailOpt = None,
-    as_json: JsonFlag = False,
+    documents: list[str],
+    stack: str | None = None,
+    tiles: int = 5,
+    throttle: bool = True,
+    batch: int | None = None,
+    param: list[str] | None = None,
+    assume: str | None = None,
+    set_: list[str] | None = None,
+    time_limit: float = 60.0,
+    detail: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Judge a mapping: its time, traffic and memory, and on a stack of dies its heat and energy.
 
     The exit status is 7 if a limit of the stack breaks.
+
+    Arguments:
+        documents (RESULT... | MAPPING GRAPH SYSTEM): Results to judge and rank, or a mapping with the graph and the
+            system to judge it on.
+
+    Heat:
+        tiles (N 0..): Number of hottest tiles that --detail heat lists; default: 5.
+        throttle: Lower the clock of a stack that gets too hot; default: on.
+
+    Options:
+        batch (N 1..): Sequences of a step of GRAPH, such as 64.
+        assume (PROFILE|FILE): Assumptions, such as ideal; default: those of the result.
 
     Examples:
         dfopt score best.json
@@ -102,25 +85,33 @@ def score(
 
 @app.command()
 def heat(
-    result: Annotated[str, argument("RESULT", "Result of dfopt solve -o.")],
-    stack: Annotated[
-        str | None,
-        under(HEAT, "Stack of dies: zoo name or file; default: that of the result.", "--stack", metavar="STACK"),
-    ] = None,
-    time_limit: TimeLimitOpt = 60.0,
-    gap: Annotated[str, option("Relative gap at which to stop, such as 1%; default: 0.01%.", metavar="GAP")] = "0.01%",
-    one_kelvin: Annotated[bool, option("Solve once more with limits that are 1 K higher; default: on.")] = True,
-    seed: Annotated[int, option("Seed of the solver; default: 0.", min=0)] = 0,
-    solver: Annotated[
-        str, option("Solver of the MILPs, such as pulp:CBC; default: highs.", metavar="highs|pulp:NAME")
-    ] = "highs",
-    output: Annotated[
-        Path | None, under(OUTPUT, "File for the answers, such as heat.json.", "-o", "--output", metavar="FILE")
-    ] = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    result: str,
+    stack: str | None = None,
+    time_limit: float = 60.0,
+    gap: str = "0.01%",
+    one_kelvin: bool = True,
+    seed: int = 0,
+    solver: str = "highs",
+    output: Path | None = None,
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Compare three ways to deal with heat: ignore it, throttle the mapping, or choose the mapping around it.
+
+    Arguments:
+        result (RESULT): Result of dfopt solve -o.
+
+    Heat:
+        stack (STACK): Stack of dies: zoo name or file; default: that of the result.
+
+    Options:
+        gap (GAP): Relative gap at which to stop, such as 1%; default: 0.01%.
+        one_kelvin: Solve once more with limits that are 1 K higher; default: on.
+        seed (N 0..): Seed of the solver; default: 0.
+        solver (highs|pulp:NAME): Solver of the MILPs, such as pulp:CBC; default: highs.
+
+    Output:
+        output (-o FILE): File for the answers, such as heat.json.
 
     Examples:
         dfopt heat best.json --stack microbump-8
@@ -151,14 +142,18 @@ def heat(
 
 @app.command()
 def compare(
-    files: Annotated[list[str], argument("RESULT RESULT...", "Results of dfopt solve -o.")],
-    output: Annotated[
-        Path | None, under(OUTPUT, "File for a page with the comparison.", "-o", "--output", metavar="FILE.html")
-    ] = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    files: list[str],
+    output: Path | None = None,
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Put results side by side: first what differs between them, then their figures.
+
+    Arguments:
+        files (RESULT): Results of dfopt solve -o.
+
+    Output:
+        output (-o FILE.html): File for a page with the comparison.
 
     Examples:
         dfopt compare tp4.json tp8.json

@@ -5,16 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
 
-from dfopt.cli.common import OUTPUT, under
 from dfopt.cli.help import RUNNING
 from dfopt.errors import DocumentError, PlanError
-
-ForceFlag = Annotated[bool, under(OUTPUT, "Overwrite files that dfopt did not write.", "--force")]
-OutDirOpt = Annotated[Path, under(OUTPUT, "Folder for the files, such as out.", "--out-dir", metavar="DIR")]
-CsvOpt = Annotated[Path | None, under(OUTPUT, "Write a row for each cell as CSV.", metavar="FILE.csv")]
-ParquetOpt = Annotated[Path | None, under(OUTPUT, "Write a row for each cell as Parquet.", metavar="FILE.parquet")]
 
 
 def check_output(option: str, path: Path | None, suffixes: tuple[str, ...], parts: bool = False) -> None:

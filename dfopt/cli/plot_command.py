@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from dfopt import arguments
-from dfopt.cli.common import OUTPUT, StoreOpt, app, argument, cells_of, echo, errors, option, under, what
-from dfopt.cli.outputs import ForceFlag, check_output
+from dfopt.cli.common import app, cells_of, echo, errors, what
+from dfopt.cli.outputs import check_output
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
@@ -27,49 +27,43 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
     "pareto": _CELLS,
     "trace": ("--microbatches",),
 }
-_SEVERAL: Final = ("breakdown", "step", "roofline")  # which compare results
+_SEVERAL: Final = ("breakdown", "step", "roofline")  # which take several results
 
 
 @app.command()
 def plot(
-    sources: Annotated[
-        list[str],
-        argument(
-            "RESULT|STUDY|FRAME.csv|STORE.jsonl...",
-            "A result (several for breakdown or roofline; a graph for dataflow), or study, frame or store of a sweep.",
-        ),
-    ],
-    kind: Annotated[str, option("Picture to draw, such as roofline.", metavar="|".join(KINDS))],
-    output: Annotated[
-        Path | None,
-        under(
-            OUTPUT,
-            "File for the picture: .svg, .png or .pdf, or .json for a trace; default: KIND.svg.",
-            "-o",
-            "--output",
-        ),
-    ] = None,
-    x: Annotated[str | None, option("Column across a picture of a sweep, such as system.", metavar="COLUMN")] = None,
-    y: Annotated[
-        str | None, option("Columns down a picture of a sweep, such as batch,tp.", metavar="COLUMN[,COLUMN...]")
-    ] = None,
-    value: Annotated[
-        str | None, option("Figure that a heat map shows; default: utilization.", metavar="COLUMN")
-    ] = None,
-    by: Annotated[
-        str | None, option("Column with a map, or a colour, for each of its labels, such as graph.", metavar="COLUMN")
-    ] = None,
-    store: StoreOpt = None,
-    stage: Annotated[int | None, option("Pipeline stage of partitions or temperatures; default: 0.", min=0)] = None,
-    microbatches: Annotated[
-        int | None, option("Largest number of microbatches in a timeline or trace, such as 8.", min=1)
-    ] = None,
-    wide: Annotated[
-        int, option("Width of the picture on a page in pixels, such as 420 for a phone.", "--width", min=300)
-    ] = 1280,
-    force: ForceFlag = False,
+    sources: list[str],
+    kind: str,
+    output: Path | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    value: str | None = None,
+    by: str | None = None,
+    store: Path | None = None,
+    stage: int | None = None,
+    microbatches: int | None = None,
+    wide: int = 1280,
+    force: bool = False,
 ) -> None:
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto.
+
+    Arguments:
+        sources (RESULT|STUDY|FRAME.csv|STORE.jsonl): A result (several for breakdown or roofline; a graph
+            for dataflow), or a study, frame or store of a sweep.
+
+    Options:
+        kind (plan|breakdown|memory|partitions|roofline|timeline|progress|dataflow|temperature|heat-map|pareto|trace):
+            Picture to draw, such as roofline.
+        x (COLUMN): Column across a picture of a sweep, such as system.
+        y (COLUMN[,COLUMN...]): Columns down a picture of a sweep, such as batch,tp.
+        value (COLUMN): Figure that a heat map shows; default: utilization.
+        by (COLUMN): Column with a map, or a colour, for each of its labels, such as graph.
+        stage (N 0..): Pipeline stage of partitions or temperatures; default: 0.
+        microbatches (N 1..): Largest number of microbatches in a timeline or trace, such as 8.
+        wide (--width PX 300..): Width of the picture on a page in pixels, such as 420 for a phone; default: 1280.
+
+    Output:
+        output (-o): File for the picture: .svg, .png or .pdf, or .json for a trace; default: KIND.svg.
 
     Examples:
         dfopt plot best.json --kind roofline -o roofline.svg

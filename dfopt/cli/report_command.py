@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from dfopt import __version__
-from dfopt.cli.common import OUTPUT, StoreOpt, app, argument, cells_of, echo, errors, option, store_of, under, what
-from dfopt.cli.outputs import ForceFlag, check_output
+from dfopt.cli.common import app, cells_of, echo, errors, store_of, what
+from dfopt.cli.outputs import check_output
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
@@ -21,32 +21,29 @@ if TYPE_CHECKING:
 
 @app.command()
 def report(
-    source: Annotated[
-        str,
-        argument(
-            "RESULT|HEAT|EXPLORATION|STUDY|STORE.jsonl",
-            "Result of solve, heat or explore, or the study or store of a sweep.",
-        ),
-    ],
-    output: Annotated[
-        Path, under(OUTPUT, "File for the page; default: report.html.", "-o", "--output", metavar="FILE.html")
-    ] = Path("report.html"),
-    store: StoreOpt = None,
-    value: Annotated[
-        str | None, option("Figure in the heat map of a sweep; default: utilization.", metavar="COLUMN")
-    ] = None,
-    x: Annotated[
-        str | None, option("Column across the scatter plot of a sweep, such as price_usd.", metavar="COLUMN")
-    ] = None,
-    y: Annotated[
-        str | None, option("Column up the scatter plot of a sweep, such as tokens_per_s.", metavar="COLUMN")
-    ] = None,
-    by: Annotated[
-        str | None, option("Column with a front for each of its labels, such as graph.", metavar="COLUMN")
-    ] = None,
-    force: ForceFlag = False,
+    source: str,
+    output: Path = Path("report.html"),
+    store: Path | None = None,
+    value: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    by: str | None = None,
+    force: bool = False,
 ) -> None:
     """Write a result, answers to heat, an exploration or a sweep as one page, which needs no network.
+
+    Arguments:
+        source (RESULT|HEAT|EXPLORATION|STUDY|STORE.jsonl): Result of solve, heat or explore, or the study or store of
+            a sweep.
+
+    Options:
+        value (COLUMN): Figure in the heat map of a sweep; default: utilization.
+        x (COLUMN): Column across the scatter plot of a sweep, such as price_usd.
+        y (COLUMN): Column up the scatter plot of a sweep, such as tokens_per_s.
+        by (COLUMN): Column with a front for each of its labels, such as graph.
+
+    Output:
+        output (-o FILE.html): File for the page; default: report.html.
 
     Examples:
         dfopt report best.json

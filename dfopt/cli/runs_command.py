@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from dfopt.cli.common import JsonFlag, app, argument, echo, emit, errors, option
-from dfopt.cli.outputs import CsvOpt, ForceFlag, ParquetOpt, check_output
+from dfopt.cli.common import app, echo, emit, errors
+from dfopt.cli.outputs import check_output
 
 # Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
 _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")
@@ -14,27 +14,28 @@ _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "so
 
 @app.command()
 def runs(
-    stores: Annotated[list[str], argument("STORE...", "Files of record, such as those of all parts of a sweep.")],
-    study: Annotated[
-        str | None, option("Study whose cells and columns to show; default: all cells.", metavar="STUDY")
-    ] = None,
-    where: Annotated[
-        str | None, option("Condition on rows, such as \"chip == 'h100' and tp >= 8\".", metavar="CONDITION")
-    ] = None,
-    columns: Annotated[
-        str | None, option("Columns in the order to show, such as graph,tp,step_time_s.", metavar="A,B,C")
-    ] = None,
-    sort: Annotated[
-        str | None,
-        option("Column to sort by, such as step_time_s, or -utilization for the largest first.", metavar="[-]COLUMN"),
-    ] = None,
-    csv: CsvOpt = None,
-    parquet: ParquetOpt = None,
-    merge: Annotated[Path | None, option("File for the records of all stores together.", metavar="FILE")] = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    stores: list[str],
+    study: str | None = None,
+    where: str | None = None,
+    columns: str | None = None,
+    sort: str | None = None,
+    csv: Path | None = None,
+    parquet: Path | None = None,
+    merge: Path | None = None,
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """List the cells in the stores of sweeps, also while a sweep writes to them.
+
+    Arguments:
+        stores (STORE): Files of record, such as those of all parts of a sweep.
+
+    Options:
+        study (STUDY): Study whose cells and columns to show; default: all cells.
+        where (CONDITION): Condition on rows, such as "chip == 'h100' and tp >= 8".
+        columns (A,B,C): Columns in the order to show, such as graph,tp,step_time_s.
+        sort ([-]COLUMN): Column to sort by, such as step_time_s, or -utilization for the largest first.
+        merge (FILE): File for the records of all stores together.
 
     Examples:
         dfopt runs study.runs.jsonl --sort step_time_s

@@ -5,24 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dfopt.cli.common import (
-    OUTPUT,
-    SEARCH,
-    JsonFlag,
-    QuietFlag,
-    app,
-    argument,
-    echo,
-    emit,
-    errors,
-    store_of,
-    under,
-)
-from dfopt.cli.outputs import CsvOpt, ForceFlag, ParquetOpt, check_folder, check_output
+from dfopt.cli.common import app, echo, emit, errors, store_of
+from dfopt.cli.outputs import check_folder, check_output
 
 if TYPE_CHECKING:
     from dfopt.documents.study import Study
@@ -33,43 +21,41 @@ _PLAIN_WIDTH = 160  # of tables that go to a file or a pipe: claims say why in a
 
 @app.command()
 def sweep(
-    study: Annotated[str, argument("STUDY", "File of the study.")],
-    jobs: Annotated[
-        int | None, under(SEARCH, "Number of processes; default: the cores of this machine.", min=1)
-    ] = None,
-    cluster: Annotated[
-        str | None, under(SEARCH, "Scheduler of a Dask cluster, such as tcp://10.0.0.1:8786.", metavar="ADDRESS")
-    ] = None,
-    part: Annotated[
-        str | None, under(SEARCH, "Part of the cells to solve, such as 1/4 in a Slurm array.", metavar="I/N")
-    ] = None,
-    store: Annotated[
-        Path | None,
-        under(OUTPUT, "File of record, whose cells are not solved again; default: NAME.runs.jsonl.", metavar="FILE"),
-    ] = None,
-    out_dir: Annotated[
-        Path | None, under(OUTPUT, "Folder for the result of every cell, such as results.", metavar="DIR")
-    ] = None,
-    csv: CsvOpt = None,
-    parquet: ParquetOpt = None,
-    heat_map: Annotated[
-        list[str] | None,
-        under(
-            OUTPUT,
-            "Figure to print as a heat map, such as utilization:topology.",
-            "--heat-map",
-            metavar="FIGURE[:AXIS]",
-        ),
-    ] = None,
-    retry: Annotated[bool, under(SEARCH, "Solve failed cells again.", "--retry")] = False,
-    no_solve: Annotated[bool, under(SEARCH, "Report the cells of the store, and solve none.", "--no-solve")] = False,
-    dry_run: Annotated[bool, under(SEARCH, "List the cells and their status, and solve none.", "--dry-run")] = False,
-    check: Annotated[bool, under(OUTPUT, "Exit with status 1 unless every claim holds.", "--check")] = False,
-    quiet: QuietFlag = False,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    study: str,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    part: str | None = None,
+    store: Path | None = None,
+    out_dir: Path | None = None,
+    csv: Path | None = None,
+    parquet: Path | None = None,
+    heat_map: list[str] | None = None,
+    retry: bool = False,
+    no_solve: bool = False,
+    dry_run: bool = False,
+    check: bool = False,
+    quiet: bool = False,
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Solve every cell of a study, and compare its claims with the answers. A second run goes on where one stopped.
+
+    Arguments:
+        study (STUDY): File of the study.
+
+    Search:
+        jobs (N 1..): Number of processes; default: the cores of this machine.
+        cluster (ADDRESS): Scheduler of a Dask cluster, such as tcp://10.0.0.1:8786.
+        part (I/N): Part of the cells to solve, such as 1/4 in a Slurm array.
+        retry (--retry): Solve failed cells again.
+        no_solve (--no-solve): Report the cells of the store, and solve none.
+        dry_run (--dry-run): List the cells and their status, and solve none.
+
+    Output:
+        store (FILE): File of record, whose cells are not solved again; default: NAME.runs.jsonl.
+        out_dir (DIR): Folder for the result of every cell, such as results.
+        heat_map (FIGURE[:AXIS]): Figure to print as a heat map, such as utilization:topology.
+        check (--check): Exit with status 1 unless every claim holds.
 
     Examples:
         dfopt sweep study.yaml --csv cells.csv

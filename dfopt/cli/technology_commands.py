@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from dfopt import arguments
-from dfopt.cli.common import (
-    HEAT,
-    OUTPUT,
-    SEARCH,
-    AssumeOpt,
-    JsonFlag,
-    ParamOpt,
-    QuietFlag,
-    SetOpt,
-    TimeLimitOpt,
-    app,
-    argument,
-    assumptions_of,
-    echo,
-    emit,
-    errors,
-    graph_of,
-    importer,
-    names_in,
-    option,
-    under,
-)
-from dfopt.cli.outputs import ForceFlag, check_output
+from dfopt.cli.common import app, assumptions_of, echo, emit, errors, graph_of, importer
+from dfopt.cli.outputs import check_output
 from dfopt.interrupts import seconds_left, shielded
 
 _HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware"}
@@ -36,23 +15,25 @@ _HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware
 
 @app.command()
 def derive(
-    design: Annotated[
-        str, argument("DESIGN", "Design with budgets and a technology: a zoo name or a file.", names_in("designs"))
-    ],
-    system_out: Annotated[
-        Path | None, under(OUTPUT, "File for the system of the template, such as s.yaml.", metavar="FILE.yaml")
-    ] = None,
-    stack_out: Annotated[
-        Path | None, under(OUTPUT, "File for the chip as a stack of dies, such as stack.yaml.", metavar="FILE.yaml")
-    ] = None,
-    on: Annotated[
-        str, option("Stack with the package, limits and DRAM timings of the chip; default: hbm3.", metavar="STACK")
-    ] = "hbm3",
-    force: ForceFlag = False,
-    time_limit: TimeLimitOpt = 60.0,
-    as_json: JsonFlag = False,
+    design: str,
+    system_out: Path | None = None,
+    stack_out: Path | None = None,
+    on: str = "hbm3",
+    force: bool = False,
+    time_limit: float = 60.0,
+    as_json: bool = False,
 ) -> None:
     """Derive a chip from a technology and budgets: its components, and which budget binds each.
+
+    Arguments:
+        design (DESIGN): Design with budgets and a technology: a zoo name or a file.
+
+    Options:
+        on (STACK): Stack with the package, limits and DRAM timings of the chip; default: hbm3.
+
+    Output:
+        system_out (FILE.yaml): File for the system of the template, such as s.yaml.
+        stack_out (FILE.yaml): File for the chip as a stack of dies, such as stack.yaml.
 
     Examples:
         dfopt derive h100
@@ -87,57 +68,53 @@ def derive(
 
 @app.command("explore")
 def explore_designs(
-    graph: Annotated[str, argument("GRAPH", "Workload: a zoo name or a file.", names_in("graphs"))],
-    design: Annotated[
-        str, argument("DESIGN", "Design with shares that are auto: a zoo name or a file.", names_in("designs"))
-    ],
-    technologies: Annotated[
-        str,
-        option(
-            "Technologies to try instead of that of the design, such as n5,n3+hbm4.",
-            metavar="NAME[,NAME...]",
-        ),
-    ] = "",
-    objective: Annotated[
-        str,
-        option("Figure to minimize: of a step, or of the system; default: time.", metavar="time|energy|cost|time*cost"),
-    ] = "time",
-    stack: Annotated[
-        str | None,
-        under(HEAT, "Stack with the package and limits of the chip, for --heat; default: hbm3.", metavar="STACK"),
-    ] = None,
-    heat: Annotated[
-        str,
-        under(
-            HEAT,
-            "Treatment of heat: a lower clock, or mappings around it; default: ignore.",
-            metavar="ignore|throttle|aware",
-        ),
-    ] = "ignore",
-    gap: Annotated[str, under(SEARCH, "Relative gap at which to stop, such as 5%; default: 1%.", metavar="GAP")] = "1%",
-    time_limit: TimeLimitOpt = 60.0,
-    output: Annotated[
-        Path | None,
-        under(OUTPUT, "File for the exploration, such as designs.json.", "-o", "--output", metavar="FILE.json"),
-    ] = None,
-    param: ParamOpt = None,
-    assume: AssumeOpt = None,
-    set_: SetOpt = None,
-    seed: Annotated[int, under(SEARCH, "Seed of the solver; default: 0.", min=0)] = 0,
-    top: Annotated[int, under(SEARCH, "Number of best designs to keep; default: 1.", metavar="K", min=1, max=1000)] = 1,
-    sensitivity: Annotated[bool, under(SEARCH, "Report the gain from 10 % more of each budget; default: on.")] = True,
-    range_: Annotated[
-        bool, under(SEARCH, "Repeat with the least and the most energy of DRAM that sources give.", "--range")
-    ] = False,
-    store: Annotated[
-        Path | None, under(OUTPUT, "File of record, with which an exploration goes on; default: none.", metavar="FILE")
-    ] = None,
-    jobs: Annotated[int, under(SEARCH, "Number of processes, of one thread each; default: 1.", min=1)] = 1,
-    quiet: QuietFlag = False,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
+    graph: str,
+    design: str,
+    technologies: str = "",
+    objective: str = "time",
+    stack: str | None = None,
+    heat: str = "ignore",
+    gap: str = "1%",
+    time_limit: float = 60.0,
+    output: Path | None = None,
+    param: list[str] | None = None,
+    assume: str | None = None,
+    set_: list[str] | None = None,
+    seed: int = 0,
+    top: int = 1,
+    sensitivity: bool = True,
+    range_: bool = False,
+    store: Path | None = None,
+    jobs: int = 1,
+    quiet: bool = False,
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Choose the sizes of a design for a workload: the best of all designs, with a proof.
+
+    Arguments:
+        graph (GRAPH): Workload: a zoo name or a file.
+        design (DESIGN): Design with shares that are auto: a zoo name or a file.
+
+    Search:
+        gap (GAP): Relative gap at which to stop, such as 5%; default: 1%.
+        seed (N 0..): Seed of the solver; default: 0.
+        top (K 1..1000): Number of best designs to keep; default: 1.
+        sensitivity: Report the gain from 10 % more of each budget; default: on.
+        range_ (--range): Repeat with the least and the most energy of DRAM that sources give.
+        jobs (N 1..): Number of processes, of one thread each; default: 1.
+
+    Heat:
+        stack (STACK): Stack with the package and limits of the chip, for --heat; default: hbm3.
+        heat (ignore|throttle|aware): Treatment of heat: a lower clock, or mappings around it; default: ignore.
+
+    Options:
+        technologies (NAME[,NAME...]): Technologies to try instead of that of the design, such as n5,n3+hbm4.
+        objective (time|energy|cost|time*cost): Figure to minimize: of a step, or of the system; default: time.
+
+    Output:
+        output (-o FILE.json): File for the exploration, such as designs.json.
+        store (FILE): File of record, with which an exploration goes on; default: none.
 
     Examples:
         dfopt explore gpt2-small my-design.yaml --time-limit 300
@@ -184,14 +161,18 @@ def explore_designs(
 
 @importer.command("deepflow")
 def import_deepflow(
-    config: Annotated[Path, argument("CONFIG.yaml", "Hardware configuration of DeepFlow.")],
-    output: Annotated[
-        Path, under(OUTPUT, "File for the design, such as design.yaml.", "-o", "--output", metavar="FILE.yaml")
-    ],
-    force: ForceFlag = False,
-    time_limit: TimeLimitOpt = 60.0,
+    config: Path,
+    output: Path,
+    force: bool = False,
+    time_limit: float = 60.0,
 ) -> None:
     """Import a hardware configuration of DeepFlow: write a design, and name the fields that it leaves out.
+
+    Arguments:
+        config (CONFIG.yaml): Hardware configuration of DeepFlow.
+
+    Output:
+        output (-o FILE.yaml): File for the design, such as design.yaml.
 
     Examples:
         dfopt import deepflow config.yaml -o design.yaml

@@ -112,22 +112,17 @@ def keys() -> dict[str, tuple[Axis, bool]]:
     return keys | {axis.dims_key: (axis, True) for axis in AXES.values()}
 
 
-def spelled_out(keywords: Mapping[str, tuple[Any, Any]], before: str = "") -> Callable[[F], F]:
-    """Decorate a function that takes ``**others`` so that its signature names them, with their types and defaults.
-
-    They stand in front of the keyword ``before``, or last.
-    """
+def spelled_out(keywords: Mapping[str, Any]) -> Callable[[F], F]:
+    """Decorate a function that takes ``**others`` so that its signature names them, with their defaults."""
 
     def decorate(function: F) -> F:
-        signature = inspect.signature(function, eval_str=bool(before))
+        signature = inspect.signature(function)
         given = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        at = [*(one.name for one in given), ""].index(before)
         named = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in keywords.items()
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in keywords.items()
         ]
-        behind = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in given[at:]]
-        function.__signature__ = signature.replace(parameters=[*given[:at], *named, *behind])  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(parameters=[*given, *named])  # type: ignore[attr-defined]
         return function
 
     return decorate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from textwrap import fill
 from typing import Annotated, Any, Final, Literal, Self
@@ -363,8 +362,7 @@ class Request(OnAxes):
         return "\n".join(lines).replace("\n", f"\n{indent}")
 
     @classmethod
-    def keywords(cls) -> dict[str, tuple[Any, Any]]:
-        """What the signature of a function that takes the fields as ``**asked`` says of them: no type, a default."""
+    def keywords(cls) -> dict[str, Any]:
+        """Keywords of a function that takes the fields as ``**asked``, with their defaults."""
         fields = {name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()}
-        named = dict.fromkeys(keys()) | fields
-        return {word_of(name): (inspect.Parameter.empty, default) for name, default in named.items()}
+        return {word_of(name): default for name, default in (dict.fromkeys(keys()) | fields).items()}

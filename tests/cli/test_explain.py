@@ -92,7 +92,7 @@ def test_the_help_of_an_option_is_the_text_of_the_field_that_it_sets() -> None:
     assert (
         "--zero 0|1|2|3[,...]|all Levels of ZeRO that dfopt tries in training; default: all levels; such as 0,1" in out
     )
-    assert "--tp <int range> Degree of tensor parallelism: the number of chips that share" in out
+    assert "--tp N Degree of tensor parallelism: the number of chips that share" in out
     assert "more of each resource; default: true " in out, "the default of the option, where it has one"
 
 
