@@ -6,6 +6,7 @@ import inspect
 import pydoc
 from pathlib import Path
 
+import keyword_types
 import pytest
 
 import dfopt as df
@@ -32,6 +33,15 @@ def test_help_is_a_page_that_leads_to_the_functions_one_needs() -> None:
     assert df.__doc__ is not None and len(df.__doc__.splitlines()) < 40
     for name in df.__all__:
         assert f"``{name}(" in df.__doc__
+
+
+def test_keywords_have_types_for_editors() -> None:
+    assert keyword_types.STUB.read_text(encoding="utf-8") == keyword_types.stub()
+    parameters = inspect.signature(df.solve).parameters
+    asked = keyword_types.stub().partition("class Asked")[2]
+    assert {name for name in parameters if f"\n    {name}:" in asked} == {*keyword_types.keys()} | {
+        keyword_types.word_of(name) for name in df.Request.model_fields
+    }
 
 
 def test_names_and_paths_are_taken_for_documents(tmp_path: Path) -> None:

@@ -112,10 +112,10 @@ def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
 
 def _of_zoo(row: TrainingRow, name: str, microbatch: int, recompute: str) -> Graph:
     """The training step of a model whose sizes a table does not have, as it is in the zoo."""
-    said = {} if row.main_gradients is None else {"main_gradients": row.main_gradients}
+    said: dict[str, Any] = {} if row.main_gradients is None else {"main_gradients": row.main_gradients}
     graph = load_graph(
         name, mode="training", ends=True, recompute=recompute, causal=row.causal, routing="balanced",
-        seq=row.model.seq, microbatch=microbatch * _sequences(row), batch=row.batch,
+        isl=row.model.seq, microbatch=microbatch * _sequences(row), batch=row.batch,
         dtypes=dict(row.dtypes) or {"weights": "bf16"}, **said,
     )  # fmt: skip
     hidden = {kernel.m for kernel in graph.kernels if kernel.role == "residual"}
@@ -239,7 +239,7 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
             try:
                 pins = _by_tokens(row, graph)
                 result = optimize(graph, there, assumptions=one, time_limit=SECONDS, interleave=chunks,
-                                  pin_sharding=pins, **asked)  # fmt: skip
+                                  shard=pins, **asked)  # fmt: skip
             except DfoptError as error:
                 refused.append(error)
                 continue

@@ -264,25 +264,23 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write options by their use: those of every day, or all."""
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         usual = None if _ALL in ctx.meta else EVERYDAY.get(self.name or "")
-        parameters = [(each, each.get_help_record(ctx)) for each in self.get_params(ctx)]
-        rare = sum(record is not None and usual is not None and each.name not in usual for each, record in parameters)
-        for parameter, record in parameters:
-            if record is None or (usual is not None and parameter.name not in usual):
-                continue
-            own = getattr(parameter, "help", None)
-            record = record[0].partition(" <")[0] if parameter.param_type_name == "argument" else record[0], record[1]
-            if not own and (sets := field_of(str(parameter.name))):
-                record = record[0], help_of(sets[1], parameter.default)
-            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            kind = "Printing" if parameter.name == "help" else getattr(parameter, "rich_help_panel", None) or kind
-            groups.setdefault(kind, []).append(record)
-        for name, records in groups.items():
+        shown: list[Any] = [each for each in self.get_params(ctx) if each.get_help_record(ctx)]
+        everyday = [each for each in shown if usual is None or each.name in usual]
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        for parameter in everyday:
+            name, text = parameter.get_help_record(ctx)
+            heading = getattr(parameter, "rich_help_panel", None) or "Options"
+            if parameter.param_type_name == "argument":
+                name, heading = name.partition(" <")[0], "Arguments"
+            elif not parameter.help and (sets := field_of(str(parameter.name))):
+                text = help_of(sets[1], parameter.default)
+            groups.setdefault("Printing" if parameter.name == "help" else heading, []).append((name, text))
+        for heading, records in groups.items():
             if records:
-                with formatter.section(name):
+                with formatter.section(heading):
                     formatter.write_dl(records, col_max=26)
-        if rare:
+        if rare := len(shown) - len(everyday):
             formatter.write_paragraph()
             formatter.write_text(f"{rare} more options: {ctx.command_path} --help-all")
 

@@ -14,12 +14,22 @@ from dfopt.errors import PlanError
 from dfopt.interrupts import process_start, shielded
 
 if TYPE_CHECKING:
+    from dfopt.documents.mapping import Pins
     from dfopt.documents.result import Result
 
 _WORKLOAD = (
     "phase", "context", "cached", "isl", "osl", "draft", "tree", "segments", "microbatch", "recompute", "batch",
 )  # fmt: skip
 """Options that are parameters of the workload; all others are fields of the request."""
+
+
+def _fields(fixed: Pins, options: dict[str, Any]) -> dict[str, Any]:
+    """Fields of the request: those of a file, and those of options, which go first."""
+    fields = arguments.fields(options)
+    for name, of_file in (("pin", fixed.partition), ("shard", fixed.sharding)):
+        if of_file:
+            fields[name] = {**of_file, **fields.get(name, {})}
+    return arguments.given({**fixed.on_axes, "p_max": fixed.p_max}) | fields
 
 
 def _write(result: Result, output: Path | None, dump: Path | None) -> None:
@@ -144,17 +154,12 @@ def solve(
         if "batch" in served:
             served["batch"] = arguments.count_or("--batch", served["batch"], "max")
         fixed = Pins.load(pins) if pins is not None else Pins()
-        by_hand = arguments.given({**fixed.on_axes, "p_max": fixed.p_max})
-        fields = arguments.fields(options)
-        for name, of_file in (("pin", fixed.partition), ("shard", fixed.sharding)):
-            if of_file:
-                fields[name] = {**of_file, **fields.get(name, {})}
         kept = None if memory_reserve is None else arguments.ratio("--memory-reserve", memory_reserve)
         changes = {"execution": "kernel_by_kernel" if kernel_by_kernel else None, "memory_reserve": kept}
         question = asked_of(graph, system, like).changed(
             parameters=arguments.values(param, "--param") | served,
             set=arguments.values(set_, "--set") | arguments.given(changes),
-            stack=stack, chips=chips, nodes=nodes, assumptions=assume, options=by_hand | fields,
+            stack=stack, chips=chips, nodes=nodes, assumptions=assume, options=_fields(fixed, options),
         )  # fmt: skip
         line = ProgressLine(quiet=quiet)
         try:

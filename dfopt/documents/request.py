@@ -353,7 +353,7 @@ class Request(OnAxes):
         """Every field with its default and what it means, a line each, for help texts."""
         lines = [
             fill(
-                f"* ``{word_of(field.name)}`` ({field.default}): {field.text}",
+                f"* ``{word_of(field.name)}`` ({', '.join(filter(None, (field.default, field.unit)))}): {field.text}",
                 120 - len(indent),
                 subsequent_indent="  ",
             )

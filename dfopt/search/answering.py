@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import spelled_out
@@ -25,6 +25,9 @@ from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
 from dfopt.search.options import Progress
 
+if TYPE_CHECKING:
+    from dfopt.keywords import Asked
+
 __all__ = ["Answer", "answer", "solve"]
 
 
@@ -38,7 +41,7 @@ def solve(
     stack: Stack | str | None = None,
     variants: Sequence[Graph] = (),
     progress: Callable[[Progress], None] | None = None,
-    **asked: Any,
+    **asked: Unpack[Asked],
 ) -> Result:
     """Find, prove and judge the fastest mapping of a graph onto a system.
 
@@ -85,8 +88,7 @@ def solve(
     ('optimal', 0.0)
     """
     if not isinstance(graph, Question):
-        given = {"assumptions": assumptions, "stack": stack}
-        graph = question_of(graph, system, request, asked, **given)
+        graph = question_of(graph, system, request, asked, assumptions=assumptions, stack=stack)
     elif asked or any(given is not None for given in (system, request, assumptions, stack)):
         raise PlanError("question: found other arguments beside it; change it with question.changed(...)")
     return answer(graph, progress, variants).result
@@ -121,8 +123,7 @@ def answer(
     >>> found.result.status, len(found.resolved.graphs)
     ('optimal', 4)
     """
-    began = now() if began is None else began
-    resolver = Resolver(folder)
+    began, resolver = now() if began is None else began, Resolver(folder)
     with wall_limit(question.options.time_limit, began), interruptible():
         resolved = resolver.resolve(question)
     if resolved.largest is None:

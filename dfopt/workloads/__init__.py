@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
 from pydantic import create_model, model_validator
 
@@ -27,6 +27,9 @@ from dfopt.documents.zoo import find, is_path, zoo
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, refuse, shown
 from dfopt.machines.replace import replaced
 from dfopt.workloads.recompute import some_recomputed, unused, ways_of
+
+if TYPE_CHECKING:
+    from dfopt.keywords import Parameters
 
 __all__ = [
     "WORKLOADS",
@@ -203,7 +206,7 @@ def _recipe(data: Mapping[str, Any], file: str) -> tuple[Workload, _Recipe]:
     return workload, _recipe_of(workload).from_data(data, file)
 
 
-def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
+def load_graph(name_or_path: str | os.PathLike[str], **overrides: Unpack[Parameters]) -> Graph:
     """Load a graph from the zoo or a file, with some of its parameters replaced.
 
     Parameters
