@@ -15,6 +15,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     export_command,
     guide_command,
     mappings,
+    new_command,
     plot_command,
     report_command,
     runs_command,

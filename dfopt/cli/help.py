@@ -28,7 +28,7 @@ TASKS: Final = {
     "Ask a question": ("solve", "sweep", "explore"),
     "Read an answer": ("show", "compare", "plot", "report", "explain", "guide"),
     "Trust an answer": ("check", "score"),
-    "Describe workloads and machines": ("list", "new", "import", "schema", "derive", "calibrate"),
+    "Describe workloads and machines": ("new", "list", "import", "schema", "derive", "calibrate"),
     "Go on with an answer": ("export", "heat", "runs", "collective"),
 }
 GROUPS: Final = (

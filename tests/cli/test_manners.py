@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,21 @@ def test_results_are_pandas_objects_too() -> None:
     assert "on 8 x SambaNova SN10 RDU" in result._repr_html_() and str(df.show(result)).startswith(
         "gpt2-small, forward"
     )
+
+
+@pytest.mark.parametrize("kind", ["system", "graph", "study", "stack", "design", "question"])
+def test_a_new_file_is_commented_and_right(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "new.yaml"
+    assert call("new", kind, "-o", path).code == 0 and call("check", path).code == 0
+    lines = path.read_text().splitlines()
+    assert lines[1:] == call("new", kind).out.splitlines()  # behind the line by which dfopt knows its own files
+    keys = [place for place, line in enumerate(lines) if re.match(r"[a-z_]+:", line)]
+    assert len(keys) >= 4 and all(lines[place - 1].startswith("# ") for place in keys)
+    assert call("new", kind, "-o", path).code == 0  # nobody edited it
+    path.write_text("\n".join([*lines, "# mine"]))
+    assert "--force" in call("new", kind, "-o", path).err
+
+
+def test_a_new_file_of_no_kind() -> None:
+    wrong = call("new", "systm")
+    assert wrong.code == 2 and "did you mean 'system'?" in wrong.err
