@@ -43,7 +43,7 @@ KINDS: dict[str, Callable[..., Any]] = {
     "plan": df.plot.plan,
     "progress": df.plot.progress,
     "timeline": df.plot.timeline,
-    "dataflow": lambda one: df.plot.dataflow(one, layout="layered"),
+    "dataflow": df.plot.dataflow,
 }
 ALLOWED = {colour.lower() for colour in PALETTE.values()}
 
@@ -294,7 +294,6 @@ def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.Monkey
         (lambda: df.plot.partitions(result("fused"), stage=3), "found stage 3, expected one of 0"),
         (lambda: df.plot.schedule(result("fused"), microbatches=0), "found 0, expected 1 or more"),
         (lambda: df.plot.schedule(with_plan(result("chunks"), interleave=2)), "multiple of 2 chunks"),
-        (lambda: df.plot.dataflow(result("fused"), layout="circle"), "expected one of auto, layered, stacked"),  # type: ignore[arg-type]
         (lambda: df.plot.dataflow(result("fused"), limit=1), "expected 2 or more boxes"),
         (lambda: df.plot.temperature(result("fused")), "without figures on a stack"),
         (lambda: df.plot.save(df.plot.partitions(result("fused")), "figure.gif"), "ends in .svg, .png, .pdf"),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
 import networkx as nx
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-from dfopt.show.plots.layout import Point, layered, stacked
 from dfopt.show.plots.style import PALETTE, Axes, axes, drawn, entry, head, inches, letters, on, short
 from dfopt.units import format as show_unit
 
@@ -20,11 +18,12 @@ __all__ = ["dataflow"]
 
 _LETTER: Final = 0.062  # inches that a letter of 6.5 points takes, at most
 _TALL: Final = 0.27
-_KERNELS: Final = 20  # above which a box is a partition, and boxes stand in one column
+_ROW: Final = 0.36  # inches from box to box
+_KERNELS: Final = 20  # above which a box is a partition
 _PASSES: Final = {"forward": PALETTE["sky"], "backward": PALETTE["orange"], "recompute": PALETTE["yellow"],
                   "update": PALETTE["purple"]}  # fmt: skip
 _NONE: Final = (-1, -1)  # stage and partition of a kernel that nobody has mapped
-_HEAD: Final = 0.09  # inches of an arrow's head
+_HEAD: Final = 0.09  # inches of an arrow's head, and between the arrows that come and those that go
 
 
 @dataclass(frozen=True)
@@ -87,83 +86,60 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
 
 
 @drawn
-def dataflow(
-    what: Result | Graph,
-    ax: Axes | None = None,
-    layout: Literal["auto", "layered", "stacked"] = "auto",
-    limit: int = 150,
-) -> Axes:
-    """Draw the kernels of a graph and the tensors between them; of a result with its partitions and what they cut.
+def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> Axes:
+    """Draw the kernels of a graph in their order and the tensors between them; of a result, partitions and cuts.
 
     The number in front of a kernel is its partition, the colour of its box its pass. Tensors inside a partition are
     thin; those cut, which pass through DRAM, are dashed, the thicker the more bytes they have.
 
-    ``layout`` is ``layered`` for levels, ``stacked`` for one column in order, or ``auto``: the column where there are
-    many boxes or little room. Of a result with more than 20 kernels each partition is one box; of a graph with more
-    kernels than ``limit`` the first are drawn, and a note says so. `PlanError` if ``layout`` or ``limit`` cannot be.
+    Of a result with more than 20 kernels each partition is one box; of a graph with more kernels than ``limit`` the
+    first are drawn, and a note says so. `PlanError` if ``limit`` is below 2.
 
     Examples
     --------
     >>> import dfopt as df
-    >>> len(df.plot.dataflow(df.load_graph("gpt2-small"), layout="layered").texts)
+    >>> len(df.plot.dataflow(df.load_graph("gpt2-small")).texts)
     18
     """
     from matplotlib.colors import to_rgba
     from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
     from matplotlib.path import Path
 
-    if layout not in ("auto", "layered", "stacked"):
-        raise PlanError(f"dataflow: layout: found {layout!r}, expected one of auto, layered, stacked")
     if limit < 2:
         raise PlanError(f"dataflow: limit: found {limit}, expected 2 or more boxes")
     made = sketch(what, limit)
     widths = [_LETTER * len(label) + 0.16 for label in made.labels]
-    spots = layered(widths, made.edges)
-    if layout == "stacked" or (layout == "auto" and (len(widths) > _KERNELS or spots.width > inches(9.0))):
-        spots = stacked(widths, made.edges, inches(7.0) - 0.3)
-    ax = axes(ax, max(inches(5.0), spots.width + 0.3), max(1.2, spots.height + 0.3))
+    wide, tall = max(widths, default=0.0), _ROW * len(widths)
+    longest = max([abs(dst - src) for src, dst in made.edges] or [1])
+    reach = min(max(inches(7.0) - 0.3 - wide, 0.5), 0.5 * longest + 0.2)
+    ax = axes(ax, max(inches(5.0), wide + reach + 0.3), tall + 0.3)
     largest = max([size for size, cut in zip(made.sizes, made.cut, strict=True) if cut], default=1.0) or 1.0
-    for (src, dst), way, cut, size in zip(made.edges, spots.ways, made.cut, made.sizes, strict=True):
-        thick = 0.8 + 1.4 * size / largest
-        points = list(way)
-        if not spots.curved:  # from edge to edge of the boxes
-            points[0] = (points[0][0], points[0][1] - _TALL / 2)
-            points[-1] = (points[-1][0], points[-1][1] + _TALL / 2)
-        points[-1], corners = _arrow_head(points[-2], points[-1])
-        codes = [Path.MOVETO, *[Path.CURVE4 if spots.curved else Path.LINETO] * (len(points) - 1)]
-        colour = "black" if cut else "#7F7F7F"
-        ax.add_patch(
-            PathPatch(
-                Path(points, codes), fill=False, edgecolor=colour, linewidth=thick if cut else 0.7,
-                linestyle=(0, (3, 1.5)) if cut else "-", zorder=1, joinstyle="round", capstyle="butt",
-                gid=f"tensor-{src}-{dst}",
-            )
-        )  # fmt: skip
+    for (src, dst), cut, size in zip(made.edges, made.cut, made.sizes, strict=True):
+        start, end = tall - _ROW * (src + 0.5) - _HEAD / 2, tall - _ROW * (dst + 0.5) + _HEAD / 2
+        far = wide + (0.2 + (reach - 0.2) * abs(dst - src) / longest) / 0.75  # a curve goes 3/4 of the way there
+        tip = wide + 0.8 * _HEAD
+        style = {"color": "black" if cut else "#7F7F7F", "zorder": 1}
+        curve = Path([(wide, start), (far, start), (far, end), (tip, end)], [Path.MOVETO, *[Path.CURVE4] * 3])
+        ax.add_patch(PathPatch(
+            curve, fill=False, linewidth=0.8 + 1.4 * size / largest if cut else 0.7, capstyle="butt",
+            linestyle=(0, (3, 1.5)) if cut else "-", gid=f"tensor-{src}-{dst}", **style,
+        ))  # fmt: skip
         # the head is a patch of its own: dashes would break its outline
-        ax.add_patch(Polygon(corners, facecolor=colour, edgecolor="none", zorder=1.5, gid=f"head-{src}-{dst}"))
-    for label, colour, (x, y), wide in zip(made.labels, made.colours, spots.centres, widths, strict=True):
-        ax.add_patch(
-            FancyBboxPatch(
-                (x - wide / 2, y - _TALL / 2), wide, _TALL, boxstyle="round,pad=0,rounding_size=0.06",
-                facecolor=colour, edgecolor="black", linewidth=0.7, zorder=2,
-            )
-        )  # fmt: skip
-        ax.text(
-            x, y, label, ha="center", va="center", fontsize=6.5, zorder=3, color=on(to_rgba(colour)), parse_math=False
-        )
-    ax.set(xlim=(-0.1, max(spots.width, 1e-3) + 0.1), ylim=(-0.1, spots.height + 0.1))
+        corners = [(wide, end), (wide + _HEAD, end + 0.38 * _HEAD), (wide + _HEAD, end - 0.38 * _HEAD)]
+        ax.add_patch(Polygon(corners, linewidth=0, gid=f"head-{src}-{dst}", **style))
+    for row, (label, colour, width) in enumerate(zip(made.labels, made.colours, widths, strict=True)):
+        y = tall - _ROW * (row + 0.5)
+        ax.add_patch(FancyBboxPatch(
+            (wide - width, y - _TALL / 2), width, _TALL, boxstyle="round,pad=0,rounding_size=0.06",
+            facecolor=colour, edgecolor="black", linewidth=0.7, zorder=2,
+        ))  # fmt: skip
+        ax.text(wide - width / 2, y, label, ha="center", va="center", fontsize=6.5, zorder=3,
+                color=on(to_rgba(colour)), parse_math=False)  # fmt: skip
+    ax.set(xlim=(-0.1, wide + reach + 0.1), ylim=(-0.1, tall + 0.1))
     ax.set_aspect("equal", anchor="NW")  # a narrow graph starts below its title, not in the middle of the figure
     ax.set_axis_off()
     _head(ax, what, made, largest)
     return ax
-
-
-def _arrow_head(before: Point, tip: Point) -> tuple[Point, list[Point]]:
-    """Where the line ends inside the head, and the corners of the head."""
-    length = math.dist(before, tip) or 1.0
-    x, y = (_HEAD * (there - here) / length for here, there in zip(before, tip, strict=True))
-    end = (tip[0] - x, tip[1] - y)
-    return end, [tip, (end[0] - 0.38 * y, end[1] + 0.38 * x), (end[0] + 0.38 * y, end[1] - 0.38 * x)]
 
 
 def _head(ax: Axes, what: Result | Graph, made: Sketch, largest: float) -> None:
