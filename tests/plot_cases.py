@@ -34,6 +34,23 @@ def with_plan(one: Result, **changes: Any) -> Result:
     return one.model_copy(update={"plan": Plan(**{**one.plan.model_dump(exclude={"schema_"}), **changes})})
 
 
+def with_partitions(one: Result, count: int) -> Result:
+    """A result as if it had so many partitions, all of one stage: the last one takes the kernels of those left out."""
+    ordered = sorted(one.score.partitions, key=lambda part: (part.stage, part.partition))
+    ranks = {(part.stage, part.partition): min(rank, count - 1) for rank, part in enumerate(ordered)}
+    kernels = tuple(
+        kernel.model_copy(update={"stage": 0, "partition": ranks[kernel.stage, kernel.partition]})
+        for kernel in one.mapping.kernels
+    )
+    parts = [
+        part.model_copy(update={"stage": 0, "partition": rank, "kernels": names})
+        for rank, part in enumerate(ordered[:count])
+        if (names := tuple(kernel.name for kernel in kernels if kernel.partition == rank))
+    ]
+    score = one.score.model_copy(update={"partitions": tuple(parts)})
+    return one.model_copy(update={"mapping": one.mapping.model_copy(update={"kernels": kernels}), "score": score})
+
+
 def texts(ax: Any) -> list[tuple[str, Any]]:
     """Every written text of a figure with its box in pixels, as Agg draws it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -41,7 +58,7 @@ def texts(ax: Any) -> list[tuple[str, Any]]:
 
     figure = ax.get_figure(root=True) if hasattr(ax, "get_figure") and ax.get_figure() is not None else ax
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
+    figure.draw_without_rendering()  # to draw hatches takes three times as long
     renderer = canvas.get_renderer()
     found = []
     for text in figure.findobj(Text):

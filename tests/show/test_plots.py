@@ -19,7 +19,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.text import Text
-from plot_cases import CASES, colours, overlapping, result, texts, with_plan
+from plot_cases import CASES, colours, overlapping, result, texts, with_partitions, with_plan
 
 import dfopt as df
 from dfopt.cli.plot_command import KINDS as PLOT_KINDS
@@ -73,6 +73,15 @@ def test_texts_do_not_overlap_and_colours_are_of_the_palette(kind: str, name: st
         assert overlapping(ax) == []
         assert colours(ax) <= ALLOWED
         assert ax.figure.get_figwidth() * 108 <= pixels * 1.001 or kind == "dataflow"
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12, 30])
+@pytest.mark.parametrize("kind", ["partitions", "roofline", "dataflow"])
+def test_no_number_of_partitions_makes_texts_overlap(kind: str, count: int) -> None:
+    one = with_partitions(result("one-by-one"), count)
+    for pixels in (1280, 420):
+        with df.plot.width(pixels):
+            assert overlapping(getattr(df.plot, kind)(one)) == []
 
 
 def test_the_check_of_overlaps_sees_one() -> None:

@@ -141,6 +141,5 @@ def _stacks(ax: Axes, parts: Sequence[Mapping[str, float]], shown: Sequence[str]
 
 def _named(result: Result) -> str:
     """The workload, the machine and the plan of a result, in lines."""
-    how = f", {result.graph.variant}" if result.graph.variant else ""
     first = f"{result.mapping.graph} on {result.mapping.system}"
-    return "\n".join(textwrap.wrap(f"{first}: {result.plan.label}{how}", letters(130)))
+    return "\n".join(textwrap.wrap(f"{first}: {style.mapping_name(result)}", letters(130)))

@@ -16,7 +16,7 @@ from dfopt.physics.dtypes import rate
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.schedule import TERMS
 from dfopt.show.plots import style
-from dfopt.show.plots.style import BLACK, CYCLE, LOOKS, Axes, drawn, entry, short
+from dfopt.show.plots.style import BLACK, LOOKS, PALETTE, Axes, drawn, entry, short
 from dfopt.units import format as show_unit
 from dfopt.units import number
 
@@ -24,6 +24,7 @@ __all__ = ["roofline"]
 
 _MARKERS = {"memory": "o", "network": "D"}
 _LINES = {"memory": "-", "network": "--"}
+_MAPPINGS: Final = tuple(PALETTE[name] for name in ("sky", "purple", "vermillion", "yellow", "blue"))  # unlike roofs
 _SHOWN: Final = 0.99  # of the time
 _LABELS: Final = 8  # partitions with a label: those that take longest, and more than this share of the time
 _LEAST: Final = 0.02
@@ -112,7 +113,7 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
         raise PlanError(f"roofline: found results on {chip.name} and {other}, expected one chip with its ceilings")
     together = len(results) > 1
     if together:
-        dots = [_dot(result, parts, str(place + 1), CYCLE[place % len(CYCLE)])
+        dots = [_dot(result, parts, str(place + 1), _MAPPINGS[place % len(_MAPPINGS)])
                 for place, result in enumerate(results) if (parts := _partitions(result))]  # fmt: skip
     else:
         dots = _dots(first)
@@ -141,7 +142,9 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
     if together:
         handles += [entry(f"mapping {dot.label}", marker="s", color=dot.colour) for dot in dots]
         title = f"What {len(results)} mappings reach on a {chip.name}"
-        title += "".join(f"\n{n}: {each.mapping.graph}, {each.plan.label}" for n, each in enumerate(results, start=1))
+        title += "".join(
+            f"\n{n}: {each.mapping.graph}, {style.mapping_name(each)}" for n, each in enumerate(results, start=1)
+        )
     else:
         colours = {dot.colour for dot in dots}
         handles += [entry(f"bound by {LOOKS[term].label}", marker="s", color=LOOKS[term].colour)

@@ -29,7 +29,7 @@ else:
 __all__ = [
     "BLACK", "BUBBLE", "CYCLE", "GREY", "LOOKS", "PALETTE", "PAPER", "Axes", "Figure", "Look", "about", "axes", "bars",
     "colour_bar", "drawn", "entry", "figure_with", "free_labels", "gridlines", "head", "inches", "laid_out", "letters",
-    "on", "panels", "patch", "scale", "short", "unit_ticks", "width",
+    "mapping_name", "on", "panels", "patch", "scale", "short", "unit_ticks", "width",
 ]  # fmt: skip
 
 # Okabe & Ito, "Color Universal Design" (2008): eight colours told apart under all common kinds of colour blindness.
@@ -297,6 +297,12 @@ def about(result: Result) -> str:
         step = show_unit(physical.step_time_s, "time", 3)
         lines.append(f"modelled; on its stack {physical.stack} the step takes {step} ({physical.slowdown:.4g} x)")
     return "\n".join(lines)
+
+
+def mapping_name(result: Result) -> str:
+    """The plan of a result, and how it computes where that is not the usual way."""
+    alone = "kernel by kernel" if result.assumptions.execution == "kernel_by_kernel" else ""
+    return ", ".join(filter(None, (result.plan.label, result.graph.variant, alone)))
 
 
 def short(names: Iterable[str], letters: int = 46) -> str:
