@@ -125,11 +125,8 @@ def _of_cells(kind: str, runs: Any, x: str | None, y: str | None, value: str | N
 def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: int | None) -> Any:
     from dfopt.show import plots
 
-    options: dict[str, dict[str, Any]] = {
-        "partitions": {"stage": stage or 0}, "temperature": {"stage": stage},
-        "schedule": {"microbatches": microbatches}, "timeline": {"microbatches": microbatches},
-    }  # fmt: skip
-    return getattr(plots, kind)(*found, **options.get(kind, {}))
+    given = {"stage": stage, "microbatches": microbatches}
+    return getattr(plots, kind)(*found, **{name: value for name, value in given.items() if value is not None})
 
 
 def _loaded(source: str, kind: str) -> Any:

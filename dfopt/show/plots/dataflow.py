@@ -118,15 +118,15 @@ def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> 
         start, end = tall - _ROW * (src + 0.5) - _HEAD / 2, tall - _ROW * (dst + 0.5) + _HEAD / 2
         far = wide + (0.2 + (reach - 0.2) * abs(dst - src) / longest) / 0.75  # a curve goes 3/4 of the way there
         tip = wide + 0.8 * _HEAD
-        style = {"color": "black" if cut else "#7F7F7F", "zorder": 1}
+        colour = "black" if cut else "#7F7F7F"
         curve = Path([(wide, start), (far, start), (far, end), (tip, end)], [Path.MOVETO, *[Path.CURVE4] * 3])
         ax.add_patch(PathPatch(
             curve, fill=False, linewidth=0.8 + 1.4 * size / largest if cut else 0.7, capstyle="butt",
-            linestyle=(0, (3, 1.5)) if cut else "-", gid=f"tensor-{src}-{dst}", **style,
+            linestyle=(0, (3, 1.5)) if cut else "-", gid=f"tensor-{src}-{dst}", color=colour, zorder=1,
         ))  # fmt: skip
         # the head is a patch of its own: dashes would break its outline
         corners = [(wide, end), (wide + _HEAD, end + 0.38 * _HEAD), (wide + _HEAD, end - 0.38 * _HEAD)]
-        ax.add_patch(Polygon(corners, linewidth=0, gid=f"head-{src}-{dst}", **style))
+        ax.add_patch(Polygon(corners, linewidth=0, gid=f"head-{src}-{dst}", color=colour, zorder=1))
     for row, (label, colour, width) in enumerate(zip(made.labels, made.colours, widths, strict=True)):
         y = tall - _ROW * (row + 0.5)
         ax.add_patch(FancyBboxPatch(

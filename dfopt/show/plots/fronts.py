@@ -57,9 +57,8 @@ def pareto(
         named(rows, name, option, figures=True)
     if by is not None:
         named(rows, by, "by")
-    pairs = [(row, figure_of(row, x), figure_of(row, y)) for row in rows]
-    both = [(row, a, b) for row, a, b in pairs if a is not None and b is not None]
-    kept, points = [row for row, *_ in both], [(a, b) for _, a, b in both]
+    kept = [row for row in rows if figure_of(row, x) is not None and figure_of(row, y) is not None]
+    points = [(figure_of(row, x) or 0.0, figure_of(row, y) or 0.0) for row in kept]
     if not kept:
         why = f"; {notes[0]}" if (notes := [note for row in rows if (note := text_of(row, "note"))]) else ""
         raise PlanError(f"pareto: found no cell that has both {x!r} and {y!r}, expected some{why}")
@@ -103,19 +102,26 @@ def pareto(
         unit_ticks(axis, write)
         axis.set_label_text(f"{words}, {'less' if sign > 0 else 'more'} is better")
     gridlines(ax)
-    graphs = {text_of(row, "graph") for row in rows}
-    title = f"{graphs.pop()}: ".removeprefix(": ") if len(graphs) == 1 else ""
-    title += f"{len(kept)} of {len(rows)} cells, {len(best)} on {'a' if len(works) > 1 else 'the'} front"
-    for name in (x, y):
-        lacking = list(dict.fromkeys(text_of(row, "system") for row in rows if figure_of(row, name) is None))
-        title += f"\nwithout {cells.label_of(name)[0].rpartition(' (')[0]}: {first_of(lacking, 4)}" if lacking else ""
-    head(ax, title, handles)
     coloured = by or "graph"
     shown = [coloured] if coloured in ("graph", "system") and len(groups) > 1 and coloured in kept[0] else []
     names = varying(kept, shown) or varying(kept) or _known(kept)
+    graphs = {text_of(row, "graph") for row in rows}
+    title = f"{graphs.pop()}: ".removeprefix(": ") if len(graphs) == 1 else ""
+    title += f"{len(kept)} of {len(rows)} cells, {len(best)} on {'a' if len(works) > 1 else 'the'} front"
+    title += f"; labels: {', '.join(map(cells.axis_title, names))}"
+    head(ax, title + _lacking(rows, (x, y)), handles)
     labels = [(*points[i], _stacked([text_of(kept[i], name) for name in names])) for i in best]
     free_labels(ax, labels, 6.5, most=1, others=points, far=len(best) <= _FEW)
     return ax
+
+
+def _lacking(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """A line for each figure that some systems do not have."""
+    lines = ""
+    for name in names:
+        systems = list(dict.fromkeys(text_of(row, "system") for row in rows if figure_of(row, name) is None))
+        lines += f"\nwithout {cells.axis_of(name)[0]}: {first_of(systems, 4)}" if systems else ""
+    return lines
 
 
 def _known(rows: Sequence[Row]) -> list[str]:

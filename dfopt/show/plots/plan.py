@@ -47,8 +47,7 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
     side = 0.8 / max(across, 3)
     tall = 0.62 + side * math.ceil(min(chips, _CHIPS) / across) + 0.62
     behind = 0.07 * (min(copies, _COPIES) - 1)
-    last = "Busy: a chip of the stage, with one microbatch."
-    lines = [line for axis in (*_axes(result), last) for line in textwrap.wrap(axis, int(inches(11.5) * 15))]
+    lines = [line for axis in _axes(result) for line in textwrap.wrap(axis, int(inches(11.5) * 15))]
     below = 0.17 * len(lines) + 0.1
     width = _STAGE * len(shown) + behind + 0.1
     ax = axes(ax, max(width, min(inches(11.5), 6.5)) + 0.1, tall + behind + below + 0.1)
@@ -109,4 +108,4 @@ def _axes(result: Result) -> list[str]:
     return [
         f"{axis.name.upper()} {degree} over {' x '.join(dims)}: {words.get(axis.name, axis.title)}"
         for axis, degree, dims in result.plan.axes if degree > 1
-    ]  # fmt: skip
+    ] + ["Busy: a chip of the stage, with one microbatch."]  # fmt: skip

@@ -47,7 +47,7 @@ PALETTE: Final = {
 BLACK: Final = PALETTE["black"]
 _OWN: Final = "dfopt"  # the id of figures that these functions make
 GREY: Final = "#D9D9D9"  # what is idle or missing: no colour
-CYCLE: Final = tuple(PALETTE[name] for name in ("sky", "orange", "green", "yellow", "purple", "blue", "vermillion"))
+CYCLE: Final = tuple(PALETTE[name] for name in ("sky", "orange", "green", "purple", "blue", "vermillion", "yellow"))
 
 
 class Look(NamedTuple):

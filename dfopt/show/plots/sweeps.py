@@ -143,7 +143,7 @@ def _draw(
     wanted = _size(columns, lines)[0]
     cell = 0.58 - (wanted - inches(wanted)) / len(columns)  # inches
     for (row, column), one in means.items():
-        if math.isfinite(one) and cell < 0.36:
+        if math.isfinite(one) and cell < 0.32:
             continue  # no room for numbers
         if math.isfinite(one):
             words = _brief(one, largest)

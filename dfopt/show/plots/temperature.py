@@ -52,8 +52,9 @@ def temperature(
     shades = Normalize(low, high if high > low else low + 1.0)
     colours = mpl.colormaps[_COLOURS]
     wide, tall = 1.12 * stack.side_x, 1.2 * stack.side_y
-    inch = _SIDE / max(stack.side_x, stack.side_y)
-    across = max(1, min(_ACROSS, len(dies), int((inches(_ACROSS * wide * inch + 1.3) - 1.3) / (wide * inch))))
+    room = inches(12.0) - 1.3  # beside the bar of colours
+    inch = min(_SIDE, room / 2.24) / max(stack.side_x, stack.side_y)
+    across = max(1, min(_ACROSS, len(dies), int(room / (wide * inch) + 1e-9)))
     deep = -(-len(dies) // across)
     ax = axes(ax, max(across * wide * inch + 1.3, _TITLE), deep * tall * inch + 0.45)
     hottest = max(heat.tiles, key=lambda tile: tile.mean_c)
