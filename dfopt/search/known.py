@@ -88,7 +88,7 @@ class KnownSearch(Search):
 
     def _give_up_graph(self, low: float, late: bool) -> None:
         """Leave all plans together, with a bound that holds under each."""
-        request, self.records = self.options.request, []
+        request, self.records, self.levelled = self.options.request, [], frozenset()
         goal = self.incumbent * (1 - max(request.gap, SAME))
         given_up = Found(low=low, late=late)
         self.apart = given_up.of_graph(self.setting.graph, goal, self.incumbent, request.gap, self.stopped)

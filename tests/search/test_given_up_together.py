@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from dfopt.documents.request import Limit, Objective
 from dfopt.documents.result import Result
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.physics.pipeline import resolve
-from dfopt.search import branching
+from dfopt.search import branching, jointly
 from dfopt.search.jointly import JointSearch
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
@@ -130,3 +130,26 @@ def test_without_time_the_bound_of_all_plans_is_told(monkeypatch: pytest.MonkeyP
     with pytest.raises(NoSolution) as stopped:
         df.optimize(drawn()[0], "h100-8", time_limit=0.0)
     assert stopped.value.bound == pytest.approx(least_of(drawn()[0]), rel=1e-12)
+
+
+def test_an_interrupt_before_all_plans_have_a_bound_leaves_no_record_of_a_graph_that_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Plans of two levels were searched after their graph was given up, and `check` refused their records."""
+    together, steps = jointly.solved_together, JointSearch._steps
+    monkeypatch.setattr(jointly, "solved_together", lambda graph, plan, asked: plan.pp == 1)
+
+    def interrupted(search: JointSearch, *given: Any) -> Iterator[Any]:
+        if search.setting.graph.microbatch < BATCH:
+            while not search.found:
+                yield True, float("inf")
+            raise KeyboardInterrupt
+        yield from steps(search, *given)
+
+    monkeypatch.setattr(JointSearch, "_steps", interrupted)
+    monkeypatch.setattr(JointSearch, "as_whole", False)
+    first, *others = drawn()[-2:]
+    result = df.optimize(first, "h100-8", variants=others, sensitivity=False)
+    assert [one.microbatch for one in result.apart or ()] == [BATCH // 2]
+    monkeypatch.setattr(jointly, "solved_together", together)
+    assert not [problem for problem in verify(result).problems if "none of the plans" in problem]
