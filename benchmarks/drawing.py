@@ -127,7 +127,7 @@ OPTIONS = (
     Option("--seed", "options", "seed", lambda d: [7]),
     Option("--set", "set", "sharding_objective", lambda d: ["seconds", "bytes"], chance=0.08),
     Option("--top", "options", "top", lambda d: [2, 3, 5]),
-    Option("--distinct", "options", "distinct", lambda d: ["plan", "sharding"], _several, 0.5),
+    Option("--distinct", "options", "distinct", lambda d: ["plan", "sharding"], _several, 0.9),
 )  # fmt: skip
 
 
