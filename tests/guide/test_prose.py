@@ -123,7 +123,7 @@ def test_figures_need_a_command_or_a_source() -> None:
 
 
 def test_the_texts_of_the_program_are_read() -> None:
-    assert "- print the version" in help_texts() and messages().count("\n") > 500
+    assert "- Print the version" in help_texts() and messages().count("\n") > 500
     assert "words" in table([measure("help", help_texts(), "")])
 
 
