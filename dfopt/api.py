@@ -12,6 +12,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatReport
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.names import renamed
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
@@ -134,13 +135,14 @@ def score(
     return judge.evaluate(mapping, workload, machine, chosen, stack, physical=physical, throttle=throttle)
 
 
+@renamed(finite_difference="one_kelvin")
 def heat(
     result: Result | str | os.PathLike[str],
     stack: Stack | str | os.PathLike[str] | None = None,
     *,
     gap: float | str = HEAT_GAP,
     time_limit: float = 60.0,
-    finite_difference: bool = True,
+    one_kelvin: bool = True,
     solver: str = "highs",
     seed: int = 0,
 ) -> HeatReport:
@@ -156,7 +158,7 @@ def heat(
         Relative gap at which a solve may stop, such as 0.01 or ``1%``; 0 asks for a proof.
     time_limit : float
         Seconds for everything.
-    finite_difference : bool
+    one_kelvin : bool
         Whether to solve once more with limits that are 1 K higher.
     solver, seed
         Of the MILPs, see :func:`dfopt.milp.solve`.
@@ -172,11 +174,11 @@ def heat(
     --------
     >>> import dfopt as df
     >>> cool = df.load_stack("hybrid-vault", {"limits.logic": "60 degC"})
-    >>> report = df.heat(df.solve("gpt2-small", "sn10-8-ring", tp=8), cool, gap="1%", finite_difference=False)
+    >>> report = df.heat(df.solve("gpt2-small", "sn10-8-ring", tp=8), cool, gap="1%", one_kelvin=False)
     >>> [answer.name for answer in report.answers]
     ['ignore', 'throttle', 'aware']
     """
-    options = {"time_limit": time_limit, "finite_difference": finite_difference, "solver": solver, "seed": seed}
+    options = {"time_limit": time_limit, "finite_difference": one_kelvin, "solver": solver, "seed": seed}
     return heat_answers(
         result if isinstance(result, Result) else Result.load(result),
         stack if stack is None or isinstance(stack, Stack) else load_stack(stack),

@@ -14,7 +14,6 @@ from dfopt.cli.common import app, detail_of, echo, emit, errors, importer
 from dfopt.cli.outputs import check_folder, check_output
 from dfopt.interrupts import seconds_left
 
-EVERY = ("graphs", "systems", "chips", "stacks", "technologies", "designs")
 _SHOWING = 0.75  # share of a limit in which bounds are shown again: the last one that was begun takes longer
 _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
@@ -84,7 +83,7 @@ def check(
     """Check documents: the sizes of a graph against published ones, and every claim of a result or a store.
 
     Arguments:
-        files (FILE): Files of any kind, stores of sweeps, or zoo names.
+        files (FILE|NAME): Files of any kind, stores of sweeps, or zoo names.
 
     Options:
         time_limit (S 0.1..): Seconds for the whole command; default: 60 for each file, or 4 times its search.

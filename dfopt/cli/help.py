@@ -104,7 +104,9 @@ def _remember(context: typer.Context, parameter: typer.CallbackParam, value: Any
     return value
 
 
-SHARED: Final = """
+class Shared:
+    """Options of several commands, where a command says nothing else about them.
+
     Arguments:
         graph (GRAPH): Workload: a zoo name or a file.
         system (SYSTEM): Machine: a zoo name, NAME:CHIPS such as h100:64, a design, or a file.
@@ -138,10 +140,14 @@ SHARED: Final = """
         color (auto|always|never): Colors; default: auto, on a terminal.
         verbose (-v --verbose): Say how long it took, and where an error arose.
         help_all (--help-all): Show every option and exit status.
-"""
-"""Options of several commands, where a command says nothing else about them."""
+    """
+
+
 _ADDED: Final = {"format": (str, "text"), "color": (str, "auto"), "verbose": (bool, False), "help_all": (bool, False)}
-_COMPLETED: Final = {"GRAPH": "graphs", "SYSTEM": "systems", "DESIGN": "designs", "STACK": "stacks"}
+_COMPLETED: Final[dict[str, tuple[str, ...]]] = {
+    "GRAPH": ("graphs",), "SYSTEM": ("systems",), "DESIGN": ("designs",), "STACK": ("stacks",),
+    "FILE|NAME": ("graphs", "systems", "chips", "stacks", "technologies", "designs"),
+}  # fmt: skip
 """Kinds of the zoo whose names a shell offers, by the word for them in help texts."""
 
 
@@ -187,7 +193,8 @@ def documented(doc: str) -> dict[str, Entry]:
 
 def _parameter(name: str, kind: Any, usual: Any, entry: Entry) -> inspect.Parameter:
     """A parameter of a command for typer."""
-    zoo = [shelf for word, shelf in _COMPLETED.items() if re.search(rf"\b{word}\b", entry.metavar)]
+    words = {entry.metavar, *entry.metavar.split("|")}
+    zoo = [kind for word, kinds in _COMPLETED.items() if word in words for kind in kinds]
     shared: dict[str, Any] = {"help": entry.text, "metavar": entry.metavar or None, "autocompletion": _names_in(zoo)}
     shared["show_default"] = "default:" not in entry.text
     if entry.least is not None:
@@ -338,7 +345,7 @@ class App(typer.Typer):
         def decorate(function: F) -> F:
             signature = inspect.signature(function, eval_str=True)
             own = documented(doc := function.__doc__ or "")
-            entries = documented(SHARED) | own
+            entries = documented(Shared.__doc__ or "") | own
             known = {
                 each.name: (each.annotation, each.default)
                 for each in signature.parameters.values()

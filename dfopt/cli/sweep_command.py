@@ -91,7 +91,7 @@ def sweep(
         else:
             with closing(SweepProgress(quiet=quiet)) as view:
                 runs = solve_all(
-                    study, jobs=jobs, cluster=cluster, part=part, store=path, results=out_dir, retry=retry,
+                    study, jobs=jobs, cluster=cluster, part=part, store=path, out_dir=out_dir, retry=retry,
                     progress=view,
                 )  # fmt: skip
         try:

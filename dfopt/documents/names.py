@@ -53,8 +53,8 @@ OPTIONS: Final[dict[str, dict[str, str]]] = {
 """Earlier spellings of the options of a command."""
 TAKEN_BY: Final = {
     "technologies": "df.explore", "jobs": "df.sweep or df.explore", "store": "df.sweep or df.explore",
-    "cluster": "df.sweep", "part": "df.sweep", "retry": "df.sweep", "results": "df.sweep",
-    "physical": "df.score", "throttle": "df.score", "on": "df.derive", "finite_difference": "df.heat",
+    "cluster": "df.sweep", "part": "df.sweep", "retry": "df.sweep", "out_dir": "df.sweep",
+    "physical": "df.score", "throttle": "df.score", "on": "df.derive", "one_kelvin": "df.heat",
     "detail": "df.show",
 }  # fmt: skip
 """Keywords that other functions take."""

@@ -35,7 +35,7 @@ def load_study(source: str | os.PathLike[str] | Study) -> tuple[Study, Path, str
     return Study.load(source), Path(source).absolute().parent, os.fspath(source)
 
 
-@renamed(shard="part")
+@renamed(shard="part", results="out_dir")
 def sweep(
     study: str | os.PathLike[str] | Study,
     *,
@@ -43,7 +43,7 @@ def sweep(
     cluster: str | None = None,
     part: str | None = None,
     store: str | os.PathLike[str] | None = None,
-    results: str | os.PathLike[str] | None = None,
+    out_dir: str | os.PathLike[str] | None = None,
     retry: bool = False,
     progress: Told | None = None,
     executor: Executor | None = None,
@@ -64,7 +64,7 @@ def sweep(
     store
         The file of record, JSON Lines. What it has of this study is not solved again, so a sweep that was ended
         goes on where it stopped; the store of another study may be shared. Without one, records live in memory.
-    results
+    out_dir
         Folder for the whole result of every cell, ``CELL.json``, written before the cell counts as done. Cells of the
         store whose file is missing there are solved again.
     retry
@@ -85,7 +85,7 @@ def sweep(
     DocumentError
         If the study or the store is not what it must be. What goes wrong in a cell is in its record instead.
     PlanError
-        If ``jobs``, ``cluster``, ``part`` or ``results`` cannot be.
+        If ``jobs``, ``cluster``, ``part`` or ``out_dir`` cannot be.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def sweep(
     document, folder, path = load_study(study)
     share = None if part is None else Shard.parse(part)
     chosen = executor or _executor(jobs, cluster)
-    kept = None if results is None else _folder(results)
+    kept = None if out_dir is None else _folder(out_dir)
     with closing(chosen), nullcontext() if store is None else Store(store) as opened:
         if opened is None or not opened.records:  # a new sweep: import there while the study is expanded here
             chosen.prepare(_at_most(document))
@@ -200,5 +200,5 @@ def _folder(results: str | os.PathLike[str]) -> Path:
     try:
         os.makedirs(results, exist_ok=True)
     except OSError as error:
-        raise PlanError(f"results: {os.fspath(results)} cannot be made: {error.strerror or error}") from None
+        raise PlanError(f"out_dir: {os.fspath(results)} cannot be made: {error.strerror or error}") from None
     return Path(results).absolute()

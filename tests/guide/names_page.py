@@ -53,7 +53,7 @@ def keywords() -> set[str]:
     """Keywords of the functions that do what commands do, and parameters of workloads."""
     functions = [getattr(df, act.python) for act in ACTS]
     named = {name for function in functions if callable(function) for name in inspect.signature(function).parameters}
-    return named | parameters_of("llama-3.1-8b")[0] | {"chips", "nodes", "set", *dict(WORDS)}
+    return named | parameters_of("llama-3.1-8b")[0] | {"chips", "nodes", "osl", "set", *dict(WORDS)}
 
 
 def page() -> str:
@@ -63,7 +63,7 @@ def page() -> str:
     rows = []
     for option, commands in sorted(options().items()):
         word = option.removeprefix("--").replace("-", "_")
-        known = word if word in named else ""
+        known = word if word in named else "assumptions" if word == "assume" else ""
         rows.append((code(option), code(known) if known else "", code(*([earlier[word]] if word in earlier else [])),
                      ", ".join(commands)))  # fmt: skip
     old = [(code(f"dfopt {name} {was}"), code(now)) for name, by in OPTIONS.items() for was, now in by.items()]

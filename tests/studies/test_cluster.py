@@ -88,10 +88,10 @@ def when(store: Path, lines: int, act: Any) -> threading.Thread:
 
 def test_the_same_frame_as_on_this_machine(cluster: LoopbackCluster, tmp_path: Path) -> None:
     whole = study(axes={"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 3, 8)]})
-    here = sweep(whole, jobs=2, store=tmp_path / "here.jsonl", results=tmp_path / "here")
+    here = sweep(whole, jobs=2, store=tmp_path / "here.jsonl", out_dir=tmp_path / "here")
     told: list[int] = []
     there = sweep(
-        whole, cluster=cluster.address, store=tmp_path / "there.jsonl", results=tmp_path / "there",
+        whole, cluster=cluster.address, store=tmp_path / "there.jsonl", out_dir=tmp_path / "there",
         progress=lambda done, of, record: told.append(done),
     )  # fmt: skip
     assert told == list(range(7)) and not there.interrupted

@@ -88,11 +88,11 @@ def test_cells_whose_result_is_missing_are_solved_again(tmp_path: Path) -> None:
     whole = study()
     sweep(whole, jobs=1, store=store)
     told: list[int] = []
-    sweep(whole, jobs=1, store=store, results=results, progress=lambda done, of, _: told.append(done))
+    sweep(whole, jobs=1, store=store, out_dir=results, progress=lambda done, of, _: told.append(done))
     assert told == [0, 1, 2] and len(list(results.iterdir())) == 2
     next(results.iterdir()).unlink()
     told.clear()
-    sweep(whole, jobs=1, store=store, results=results, progress=lambda done, of, _: told.append(done))
+    sweep(whole, jobs=1, store=store, out_dir=results, progress=lambda done, of, _: told.append(done))
     assert told == [1, 2] and len(list(results.iterdir())) == 2
     assert "result" not in store.read_text()
 

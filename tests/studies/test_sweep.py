@@ -32,7 +32,7 @@ def test_a_sweep_is_as_many_single_solves(tmp_path: Path) -> None:
     whole = study(axes=AXES)
     store, results = tmp_path / "runs.jsonl", tmp_path / "results"
     told: list[tuple[int, int]] = []
-    runs = sweep(whole, jobs=2, store=store, results=results, progress=lambda done, of, _: told.append((done, of)))
+    runs = sweep(whole, jobs=2, store=store, out_dir=results, progress=lambda done, of, _: told.append((done, of)))
     assert told == [(i, 8) for i in range(9)]
     frame = runs.frame()
     assert len(frame) == 8 and not runs.interrupted
