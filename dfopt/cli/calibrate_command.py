@@ -11,18 +11,10 @@ from dfopt.cli.outputs import check_output
 
 @app.command()
 def calibrate(
-    system: str,
-    output: Path,
-    data: list[Path] | None = None,
-    kernels: list[Path] | None = None,
-    collectives: Path | None = None,
-    label: str = "",
-    fit: str = "",
-    like: Path | None = None,
-    regime: Literal["sustained", "burst"] = "sustained",
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+    system: str, output: Path, data: list[Path] | None = None, kernels: list[Path] | None = None,
+    collectives: Path | None = None, label: str = "", fit: str = "", like: Path | None = None,
+    regime: Literal["sustained", "burst"] = "sustained", force: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
     """Fit the shares of its peak rates that a machine reaches to measured training steps.
 
     Arguments:

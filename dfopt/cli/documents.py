@@ -189,15 +189,9 @@ def import_hf(
 
 @importer.command("onnx")
 def import_onnx(
-    model: Path,
-    output: Path,
-    set_dim: list[str] | None = None,
-    sample_dim: str = "",
-    token_dim: str = "",
-    fold: bool | None = None,
-    force: bool = False,
-    time_limit: float = 60.0,
-) -> None:
+    model: Path, output: Path, set_dim: list[str] | None = None, sample_dim: str = "", token_dim: str = "",
+    fold: bool | None = None, force: bool = False, time_limit: float = 60.0,
+) -> None:  # fmt: skip
     """Import an ONNX model: write its graph.
 
     Arguments:
@@ -259,15 +253,9 @@ def import_dfmodel(
 
 @importer.command("calculon")
 def import_calculon(
-    application: Path,
-    system: Path,
-    out_dir: Path,
-    execution: Path | None = None,
-    chips: int | None = None,
-    overlaps: bool = False,
-    force: bool = False,
-    time_limit: float = 60.0,
-) -> None:
+    application: Path, system: Path, out_dir: Path, execution: Path | None = None, chips: int | None = None,
+    overlaps: bool = False, force: bool = False, time_limit: float = 60.0,
+) -> None:  # fmt: skip
     """Import a Calculon case: write graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
 
     Arguments:

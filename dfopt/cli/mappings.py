@@ -34,18 +34,10 @@ def end_by(scores: Sequence[Score], proven: bool = True) -> None:
 
 @app.command()
 def score(
-    documents: list[str],
-    stack: str | None = None,
-    tiles: int = 5,
-    throttle: bool = True,
-    batch: int | None = None,
-    param: list[str] | None = None,
-    assume: str | None = None,
-    set_: list[str] | None = None,
-    time_limit: float = 60.0,
-    detail: str | None = None,
-    as_json: bool = False,
-) -> None:
+    documents: list[str], stack: str | None = None, tiles: int = 5, throttle: bool = True, batch: int | None = None,
+    param: list[str] | None = None, assume: str | None = None, set_: list[str] | None = None,
+    time_limit: float = 60.0, detail: str | None = None, as_json: bool = False,
+) -> None:  # fmt: skip
     """Judge a mapping: its time, traffic and memory, and on a stack of dies its heat and energy.
 
     The exit status is 7 if a limit of the stack breaks.
@@ -85,17 +77,9 @@ def score(
 
 @app.command()
 def heat(
-    result: str,
-    stack: str | None = None,
-    time_limit: float = 60.0,
-    gap: str = "0.01%",
-    one_kelvin: bool = True,
-    seed: int = 0,
-    solver: str = "highs",
-    output: Path | None = None,
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+    result: str, stack: str | None = None, time_limit: float = 60.0, gap: str = "0.01%", one_kelvin: bool = True,
+    seed: int = 0, solver: str = "highs", output: Path | None = None, force: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
     """Compare three ways to deal with heat: ignore it, throttle the mapping, or choose the mapping around it.
 
     Arguments:

@@ -32,19 +32,10 @@ _SEVERAL: Final = ("breakdown", "step", "roofline")  # which take several result
 
 @app.command()
 def plot(
-    sources: list[str],
-    kind: str,
-    output: Path | None = None,
-    x: str | None = None,
-    y: str | None = None,
-    value: str | None = None,
-    by: str | None = None,
-    store: Path | None = None,
-    stage: int | None = None,
-    microbatches: int | None = None,
-    wide: int = 1280,
-    force: bool = False,
-) -> None:
+    sources: list[str], kind: str, output: Path | None = None, x: str | None = None, y: str | None = None,
+    value: str | None = None, by: str | None = None, store: Path | None = None, stage: int | None = None,
+    microbatches: int | None = None, wide: int = 1280, force: bool = False,
+) -> None:  # fmt: skip
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto.
 
     Arguments:

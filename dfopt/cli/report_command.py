@@ -21,15 +21,9 @@ if TYPE_CHECKING:
 
 @app.command()
 def report(
-    source: str,
-    output: Path = Path("report.html"),
-    store: Path | None = None,
-    value: str | None = None,
-    x: str | None = None,
-    y: str | None = None,
-    by: str | None = None,
-    force: bool = False,
-) -> None:
+    source: str, output: Path = Path("report.html"), store: Path | None = None, value: str | None = None,
+    x: str | None = None, y: str | None = None, by: str | None = None, force: bool = False,
+) -> None:  # fmt: skip
     """Write a result, answers to heat, an exploration or a sweep as one page, which needs no network.
 
     Arguments:

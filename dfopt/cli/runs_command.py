@@ -14,17 +14,10 @@ _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "so
 
 @app.command()
 def runs(
-    stores: list[str],
-    study: str | None = None,
-    where: str | None = None,
-    columns: str | None = None,
-    sort: str | None = None,
-    csv: Path | None = None,
-    parquet: Path | None = None,
-    merge: Path | None = None,
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+    stores: list[str], study: str | None = None, where: str | None = None, columns: str | None = None,
+    sort: str | None = None, csv: Path | None = None, parquet: Path | None = None, merge: Path | None = None,
+    force: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
     """List the cells in the stores of sweeps, also while a sweep writes to them.
 
     Arguments:

@@ -21,23 +21,11 @@ _PLAIN_WIDTH = 160  # of tables that go to a file or a pipe: claims say why in a
 
 @app.command()
 def sweep(
-    study: str,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    part: str | None = None,
-    store: Path | None = None,
-    out_dir: Path | None = None,
-    csv: Path | None = None,
-    parquet: Path | None = None,
-    heat_map: list[str] | None = None,
-    retry: bool = False,
-    no_solve: bool = False,
-    dry_run: bool = False,
-    check: bool = False,
-    quiet: bool = False,
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+    study: str, jobs: int | None = None, cluster: str | None = None, part: str | None = None,
+    store: Path | None = None, out_dir: Path | None = None, csv: Path | None = None, parquet: Path | None = None,
+    heat_map: list[str] | None = None, retry: bool = False, no_solve: bool = False, dry_run: bool = False,
+    check: bool = False, quiet: bool = False, force: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
     """Solve every cell of a study, and compare its claims with the answers. A second run goes on where one stopped.
 
     Arguments:

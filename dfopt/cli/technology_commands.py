@@ -68,28 +68,12 @@ def derive(
 
 @app.command("explore")
 def explore_designs(
-    graph: str,
-    design: str,
-    technologies: str = "",
-    objective: str = "time",
-    stack: str | None = None,
-    heat: str = "ignore",
-    gap: str = "1%",
-    time_limit: float = 60.0,
-    output: Path | None = None,
-    param: list[str] | None = None,
-    assume: str | None = None,
-    set_: list[str] | None = None,
-    seed: int = 0,
-    top: int = 1,
-    sensitivity: bool = True,
-    range_: bool = False,
-    store: Path | None = None,
-    jobs: int = 1,
-    quiet: bool = False,
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+    graph: str, design: str, technologies: str = "", objective: str = "time", stack: str | None = None,
+    heat: str = "ignore", gap: str = "1%", time_limit: float = 60.0, output: Path | None = None,
+    param: list[str] | None = None, assume: str | None = None, set_: list[str] | None = None, seed: int = 0,
+    top: int = 1, sensitivity: bool = True, range_: bool = False, store: Path | None = None, jobs: int = 1,
+    quiet: bool = False, force: bool = False, as_json: bool = False,
+) -> None:  # fmt: skip
     """Choose the sizes of a design for a workload: the best of all designs, with a proof.
 
     Arguments:
