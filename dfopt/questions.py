@@ -31,7 +31,7 @@ from dfopt.errors import PlanError, did_you_mean, shown
 from dfopt.library import load_system, system_from
 from dfopt.machines.calibrations import assumed_on, usual
 from dfopt.machines.stacks import load_stack, with_stack
-from dfopt.workloads import load_graph, parameters_of
+from dfopt.workloads import WORKLOADS, load_graph, parameters_of
 from dfopt.workloads.executions import load_executions
 from dfopt.workloads.recompute import RECOMPUTES, recompute_of
 
@@ -117,6 +117,7 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
         raise PlanError(f"request: given beside {', '.join(asked)}; give a request or its fields, not both")
     direct = {key: value for key, value in given.items() if key in ("set", "parameters", "chips", "nodes")}
     rest = {key: value for key, value in given.items() if key not in asked and key not in direct}
+    of_workloads = {name for workload in WORKLOADS.values() for name in workload.parameters.model_fields} | {"phase"}
     if rest and isinstance(graph, str | os.PathLike):
         allowed, _ = parameters_of(graph)
         allowed_names = allowed | {word for word, by in (("phase", "mode"), ("osl", "context")) if by in allowed}
@@ -125,10 +126,10 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
         allowed_names, unknown = frozenset(), list(rest)
     for key in unknown:
         near = did_you_mean(key, list(map(word_of, [*allowed_names, *keys(), *Request.model_fields])))
-        if not allowed_names:
-            near += " a graph that is a document keeps its parameters: name it to change them, or use df.load_graph"
-        near = f"{TAKEN_BY[key]} takes it" if key in TAKEN_BY else near.strip() or "`dfopt show` lists them"
-        raise PlanError(f"{key}: neither an option nor a parameter of the workload ({near})")
+        if not allowed_names and key in of_workloads:
+            near = "df.load_graph takes it; a graph that is a document keeps its parameters: name it to change them"
+        near = f"{TAKEN_BY[key]} takes it" if key in TAKEN_BY else near or "`dfopt show` lists them"
+        raise PlanError(f"{word_of(key)}: neither an option nor a parameter of the workload ({near})")
     graph, system = _named(graph, (Graph,), "graph"), _named(system, (System, Design), "system")
     question = Question(graph=graph, system=system, options=request or Request.of(**asked))
     parameters = rest | dict(direct.pop("parameters", {}))
