@@ -94,8 +94,8 @@ def show(document: Input, detail: str | Sequence[str] = (), **parameters: Any) -
     Examples
     --------
     >>> import dfopt as df
-    >>> print(df.show("sn10-8-ring").splitlines()[0].rstrip())
-    System sn10-8-ring
+    >>> print(df.show("sn10-8-ring").splitlines()[0])
+    system        sn10-8-ring: 8 SambaNova SN10 RDUs, a ring of 8
     """
     sections = (detail,) if isinstance(detail, str) else tuple(detail)
     loaded, figures = (document, ()) if isinstance(document, Document) else load_sized(os.fspath(document), parameters)
@@ -172,8 +172,8 @@ def compare(*results: Result | str | os.PathLike[str]) -> Text:
     --------
     >>> import dfopt as df
     >>> ring, torus = (df.solve("gpt2-small", system, tp=8) for system in ("sn10-8-ring", "sn10-8-torus"))
-    >>> print(df.compare(ring, torus).splitlines()[0][:20])
-    Two results
+    >>> print(df.compare(ring, torus).splitlines()[0])
+    different system: sn10-8-ring against sn10-8-torus
     """
     from dfopt.show.compare import compare_report
 

@@ -68,9 +68,7 @@ def test_training_frees_what_a_run_chooses() -> None:
 def test_a_graph_as_a_document_keeps_what_is_drawn_into_it() -> None:
     graph = df.load_graph("gpt2-small", microbatch=2)
     assert [one.microbatch for one in resolve(Question(graph=graph, system="a100-8")).graphs] == [2]
-    with pytest.raises(
-        PlanError, match=r"batch: neither an option .*df\.load_graph takes it; .* name it to change them"
-    ):
+    with pytest.raises(PlanError, match=r"batch: neither .*df\.load_graph takes it; .* name it to change them"):
         df.optimize(graph, "a100-8", batch=8)
 
 

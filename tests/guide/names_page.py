@@ -11,6 +11,7 @@ import typer.main
 
 import dfopt as df
 from dfopt.cli import app
+from dfopt.cli.help import SETTINGS
 from dfopt.documents.names import ACTS, OPTIONS, WORDS
 from dfopt.workloads import parameters_of
 
@@ -20,6 +21,11 @@ HEAD = """# Names
 After this page you know the one name of each act and option: on the command line, in Python and in studies.
 
 `python tests/guide/names_page.py --write` makes this page from the commands and functions themselves.
+"""
+SETTINGS_HEAD = """## Settings
+
+A file `dfopt.toml` in the working directory sets how dfopt prints, how many processes it starts, and where files go.
+A variable `DFOPT_NAME` of the environment goes before it, and an option before both. No setting changes a question.
 """
 OF_EVERY_COMMAND = "--help", "--help-all", "--color", "--verbose", "--format", "--json", "--force", "--quiet"
 
@@ -66,13 +72,15 @@ def page() -> str:
         known = word if word in named else "assumptions" if word == "assume" else ""
         rows.append((code(option), code(known) if known else "", code(*([earlier[word]] if word in earlier else [])),
                      ", ".join(commands)))  # fmt: skip
-    old = [(code(f"dfopt {name} {was}"), code(now)) for name, by in OPTIONS.items() for was, now in by.items()]
+    paths = {path.split()[-1]: path for commands in options().values() for path in commands}
+    old = [(code(f"dfopt {paths[name]} {was}"), code(now)) for name, by in OPTIONS.items() for was, now in by.items()]
     return "\n".join([
         HEAD, "## Commands and functions\n", table(("command", "Python", "earlier, for one release"), *acts),
         "## Options and keywords\n",
         "Studies and questions take the names of the second column. Results keep the keys of the third.\n",
         table(("option", "Python", "key in documents", "commands"), *rows),
         "## Earlier options\n", "They work for one release.\n", table(("earlier", "now"), *old),
+        SETTINGS_HEAD, f"The settings are {code(*SETTINGS)}.\n",
     ])  # fmt: skip
 
 
