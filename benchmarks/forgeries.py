@@ -35,7 +35,7 @@ from dfopt.documents.store import line_of, read_records
 from dfopt.errors import DfoptError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
-from dfopt.search.verify import verdict
+from dfopt.search.verify import verdict, verify
 from dfopt.studies.checking import check_store
 
 Path_ = tuple[str | int, ...]
@@ -179,7 +179,7 @@ def _said(document: Any, name: str) -> Sequence[str]:
     if isinstance(document, Path):
         said = check_store(document)
     else:
-        said = verdict(document, name) if isinstance(document, Result) else check_exploration(document, name)
+        said = verdict(verify(document), name) if isinstance(document, Result) else check_exploration(document, name)
     return [line.partition("not checked: ")[2] for line in said.splitlines() if "not checked: " in line]
 
 
