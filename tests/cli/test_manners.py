@@ -5,7 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_tools import GRAPH, SYSTEM, call, write
@@ -13,6 +18,7 @@ from typer.main import get_command
 
 import dfopt as df
 from dfopt.cli import app
+from dfopt.cli.help import field_of
 from dfopt.documents.names import ACTS, OPTIONS, TAKEN_BY, WORDS, in_documents
 from dfopt.documents.request import Request
 
@@ -50,6 +56,37 @@ def test_help_is_by_task_with_examples_and_what_is_of_every_day() -> None:
     assert plain.count("\n  dfopt solve ") == 3 and "--formulation" not in plain and "--formulation" in every
     assert plain.index("\n  --phase") < plain.index("\n  --tp ") < plain.index("\n  --gap") < plain.index("--output")
     assert "--hit" not in every and len(plain.splitlines()) < 100
+
+
+def commands(command: Any, path: str = "dfopt") -> Iterator[tuple[str, Any]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, f"{path} {name}")
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+@pytest.mark.parametrize("path, command", commands(get_command(app)))
+def test_every_option_has_a_sentence_and_examples_have_options_that_exist(path: str, command: Any) -> None:
+    for parameter in command.params:
+        field = None if parameter.help else field_of(parameter.name)
+        text = parameter.help or (field[1].text if field else "")
+        assert re.match(r"[A-Z\w].*[.]$", text) and len(text.split()) > 2, (path, parameter.name, text)
+    examples = command.help.partition("Examples:\n")[2].splitlines()
+    assert examples
+    for line in examples:
+        _, *words = shlex.split(line.partition(" > ")[0])
+        inner = get_command(app)
+        while hasattr(inner, "commands"):
+            inner = inner.commands[words.pop(0)]
+        named = {option for parameter in inner.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= named or path.endswith("explain"), line
+
+
+def test_help_is_there_before_pydantic() -> None:
+    script = (
+        "import sys, dfopt.cli; print(*(name for name in ('pydantic', 'numpy', 'rich.table') if name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 def test_formats_settings_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
