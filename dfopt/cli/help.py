@@ -94,8 +94,12 @@ def _settings() -> dict[str, Any]:
 
 
 def _remember(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    if parameter.metavar and value not in (choices := parameter.metavar.split("|")):
+        raise typer.BadParameter(f"found {value!r}, expected one of {', '.join(choices)}")
     if parameter.name == "color" and value != "auto":
-        os.environ["FORCE_COLOR" if value == "always" else "NO_COLOR"] = "1"
+        names = ("NO_COLOR", "FORCE_COLOR") if value == "always" else ("FORCE_COLOR", "NO_COLOR")
+        os.environ.pop(names[0], None)
+        os.environ[names[1]] = "1"
     elif value:
         context.meta[f"dfopt.{parameter.name}"] = value
     if parameter.name == "help_all" and value:
@@ -246,8 +250,6 @@ class Command(TyperCommand):
         """Take ``-`` as standard input, and ``--format json`` as ``--json``."""
         rest: list[str] = super().parse_args(ctx, ["/dev/stdin" if word == "-" else word for word in args])
         chosen = ctx.meta.get(FORMAT, "text")
-        if chosen not in ("text", "json", "csv"):
-            raise typer.BadParameter(f"--format: expected text, json or csv, found {chosen!r}")
         if "as_json" in ctx.params:
             ctx.meta[FORMAT] = "json" if ctx.params["as_json"] and chosen == "text" else chosen
             ctx.params["as_json"] = ctx.meta[FORMAT] != "text"

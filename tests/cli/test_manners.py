@@ -98,7 +98,8 @@ def test_formats_settings_and_standard_input(tmp_path: Path, monkeypatch: pytest
     head, row = call("show", "r.json", "--format", "csv").out.splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=True))["system"] == "four"
     assert call("list", "systems", "--format", "json").out == call("list", "systems", "--json").out
-    assert "expected text, json or csv" in call("list", "--format", "xml").err
+    assert "found 'xml', expected one of text, json, csv" in call("list", "--format", "xml").err
+    assert "found 'blue', expected one of auto" in call("list", "--color", "blue").err
     monkeypatch.setenv("DFOPT_FORMAT", "json")
     assert json.loads(call("list").out)[0] == "graphs"
     monkeypatch.delenv("DFOPT_FORMAT")
