@@ -65,7 +65,7 @@ def commands(command: Any, path: str = "dfopt") -> Iterator[tuple[str, Any]]:
         yield path, command
 
 
-@pytest.mark.parametrize("path, command", commands(get_command(app)))
+@pytest.mark.parametrize("path, command", list(commands(get_command(app))))
 def test_every_option_has_a_sentence_and_examples_have_options_that_exist(path: str, command: Any) -> None:
     for parameter in command.params:
         field = None if parameter.help else field_of(parameter.name)
