@@ -23,7 +23,7 @@ from dfopt.errors import PlanError
 from dfopt.show import html
 from dfopt.show.plots.output import inline_svg
 from dfopt.show.report import Remark, remarks, result_report
-from dfopt.show.report.page import draw
+from dfopt.show.report.page import Figure, draw
 
 CASES = ["fused", "pipeline", "ends", "many"]
 
@@ -32,6 +32,14 @@ CASES = ["fused", "pipeline", "ends", "many"]
 def report(name: str) -> str:
     """The page of a case."""
     return result_report(result(name))
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of tables alone: figures take most of the time."""
+    for room in ("result", "search"):
+        instead = lambda name, caption, *what, **options: Figure(name, caption, why="it is not asked for")  # noqa: E731
+        monkeypatch.setattr(f"dfopt.show.report.{room}.draw", instead)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +71,13 @@ def test_the_headline_says_what_was_found() -> None:
     assert said["asked for"] == "tp=8, time_limit=30 s"
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_an_edited_result_says_so() -> None:
     edited = result("fused").model_copy(update={"seconds": 1e-9})
     assert facts(elements(result_report(edited)))["seal of the result"].startswith("broken")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_broken_limits_are_at_the_top() -> None:
     one = result("fused")
     score = one.score.model_copy(update={"violations": ("SRAM short by 12 MB",)})
@@ -84,6 +94,7 @@ def test_partitions_are_those_of_the_score(name: str) -> None:
     assert [row[bound] for row in rows] == [part.bound_by for part in one.score.partitions]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_every_assumption_is_listed_and_the_changed_ones_are_marked() -> None:
     system, graph = df.load_system("sn10-8-ring"), df.load_graph("gpt2-small")
     plain = df.optimize(graph, system, tp=8, sensitivity=False)
@@ -102,6 +113,7 @@ def test_every_assumption_is_listed_and_the_changed_ones_are_marked() -> None:
         }  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_profile_is_told_from_a_change_of_it() -> None:
     one = result("fused")
     own = df.profile("dfmodel").with_(all_reduce_passes=1)
@@ -111,6 +123,7 @@ def test_a_profile_is_told_from_a_change_of_it() -> None:
     assert how["stage_time"] == "default"
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_only_the_best_plans_are_listed_and_the_others_counted() -> None:
     one = result("fused")
     lost = one.plans[0].model_copy(
@@ -135,6 +148,7 @@ def test_a_stack_has_its_own_section(stacked: Result) -> None:
     assert not any("On the stack" in one.text for one in of(elements(report("fused")), "h2"))
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_step_that_its_stack_changes_is_said_at_the_top(stacked: Result) -> None:
     physical = stacked.score.physical
     assert physical is not None
@@ -182,8 +196,15 @@ def test_names_are_words_and_no_markup(hostile: Result) -> None:
     assert all(name in drawn for name in NAMES)
 
 
-def test_figures_that_do_not_fit_are_left_out_and_named() -> None:
-    one = result("pipeline")
+def test_figures_that_do_not_fit_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, figures = result("pipeline"), {}
+
+    def once(name: str, *words: Any, **options: Any) -> Figure:
+        figures[name] = figures.get(name) or draw(name, *words, **options)
+        return figures[name]
+
+    for room in ("result", "search"):
+        monkeypatch.setattr(f"dfopt.show.report.{room}.draw", once)
     whole = report("pipeline")
     count = len(of(elements(whole), "figure"))
     for share in (0.75, 0.4):  # those for a phone go first, which shows the others instead
@@ -240,6 +261,7 @@ def test_remarks_follow_the_parts_that_a_file_names() -> None:
     assert remarks("graphs", "sn10-8-ring") == ()
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_remarks_and_notes_are_in_the_page() -> None:
     found = remarks("systems", "sn10-8-ring")
     page = elements(result_report(result("fused"), found, ["Nothing is known of the rest."]))
