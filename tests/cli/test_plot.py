@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("matplotlib")
+import matplotlib.pyplot as plt
 from cli_tools import call, spawn
 
 STUDY = """\
@@ -50,6 +51,7 @@ def test_a_result_is_drawn(kind: str, solved: Path, tmp_path: Path) -> None:
     assert answer.err == f"dfopt: wrote {target}\n"
     assert "gpt2-small" in target.read_text()
     assert call("plot", solved / "one.json", "--kind", kind, "-o", target, "--width", 420).code == 0
+    plt.close("all")
 
 
 def test_several_results_are_compared(solved: Path, tmp_path: Path) -> None:

@@ -271,6 +271,27 @@ def test_a_plan_shows_every_stage_or_says_how_many_it_leaves_out() -> None:
     assert "... 2 more" in words and "stage 3" in words
 
 
+def test_shares_on_a_roofline_are_those_of_a_step() -> None:
+    one = result("ends")
+    (stage,) = {tuple(stage.runs.items()) for stage in one.score.stages if 2 in stage.runs}
+    runs = dict(stage)
+    logits = next(part for part in one.score.partitions if "Logits" in part.kernels)
+    work = sum(
+        max(each.runs.get(part.stage, 0) for each in one.score.stages) * part.time_s for part in one.score.partitions
+    )
+    assert runs[logits.stage] == 1 and logits.time_s / work < 0.4
+    labels = " ".join(text.get_text() for text in df.plot.roofline(one).texts)
+    assert f"Logits {100 * logits.time_s / work:.2g} %" in labels
+
+
+def test_titles_on_a_page_that_says_what_was_asked_do_not_repeat_it() -> None:
+    one = result("fused")
+    for alone in (True, False):
+        with df.plot.width(420, alone):
+            titles = [df.plot.breakdown(one), df.plot.memory(one), df.plot.progress(one)]
+        assert all(("on 8 x" in ax.figure.texts[0].get_text()) == alone for ax in titles)
+
+
 def test_mappings_lie_over_each_other_on_one_roofline() -> None:
     ax = df.plot.roofline(result("pipeline"), result("chunks"))
     assert overlapping(ax) == []

@@ -22,7 +22,7 @@ from plot_cases import colours, overlapping
 import dfopt as df
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.errors import PlanError
-from dfopt.show.plots.cells import label_of, smaller_is_better, varying
+from dfopt.show.plots.cells import label_of, scatter_columns, smaller_is_better, varying
 from dfopt.show.plots.fronts import front
 from dfopt.show.plots.style import PALETTE
 
@@ -218,3 +218,19 @@ def test_every_figure_of_a_frame_has_a_unit(name: str) -> None:
 def test_errors_name_the_column(call: Callable[[], Any], said: str) -> None:
     with pytest.raises(PlanError, match=re.escape(said)):
         call()
+
+
+def test_rates_have_a_front_of_each_system_over_all_of_its_batches() -> None:
+    rows = [
+        {"graph": "g", "system": system, "batch": batch, "phase": "decode", "status": "optimal",
+         "tokens_per_s_per_sequence": rate / (1 + batch / 8), "tokens_per_s_per_chip": batch * rate / (1 + batch / 8)}
+        for system, rate in (("a", 10.0), ("b", 30.0)) for batch in (1, 4, 16)
+    ]  # fmt: skip
+    x, y = scatter_columns(rows)
+    assert (x, y) == ("tokens_per_s_per_sequence", "tokens_per_s_per_chip")
+    ax = df.plot.pareto(rows, x, y)
+    assert [len(line.get_xdata()) for line in ax.lines] == [3, 3]
+    assert {line.get_drawstyle() for line in ax.lines} == {"steps-post"}
+    assert ax.figure.texts[0].get_text().endswith("6 on a front; labels: batch")
+    assert sorted(text.get_text() for text in ax.texts) == sorted(["1", "4", "16"] * 2)
+    assert overlapping(ax) == []

@@ -132,8 +132,10 @@ def _title(result: Result, count: int, rows: int) -> str:
         name = "forward only"
     text = f"A step over time: {name}, {plan.stages} stage{'s' * (plan.stages > 1)}\n{style.about(result)}"
     some = "all" if count == plan.rounds else f"drawn with {count} of the step's"
-    pair, pairs = ("pair of ", "pairs of ") if plan.two_batch_overlap else ("", "")
-    many = f"{some} {plan.rounds} {pairs}microbatches" if plan.rounds > 1 else f"one {pair}microbatch"
+    singular, plural = "microbatch", "microbatches"
+    if plan.two_batch_overlap:
+        singular, plural = "pair of microbatches", "pairs of microbatches"
+    many = f"{some} {plan.rounds} {plural}" if plan.rounds > 1 else f"one {singular}"
     waits = score.breakdown.bubble_s if score.breakdown else score.pipeline_fill_s
     step = show_unit(result.step_time, "time", 3)
     text += f"\nbubble {100 * waits / result.step_time:.2g} % of the step of {step}; {many}"

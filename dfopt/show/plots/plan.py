@@ -19,6 +19,7 @@ __all__ = ["plan"]
 _CHIPS: Final = 64  # squares of a stage
 _STAGE: Final = 1.2  # inches of a stage
 _COPIES: Final = 3  # drawn behind each other
+_ARROW: Final = {"arrowstyle": "-|>", "color": PALETTE["vermillion"], "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
 
 
 @drawn
@@ -53,9 +54,10 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
     ax = axes(ax, max(width, min(inches(11.5), 6.5)) + 0.1, tall + behind + below + 0.1)
     for position, stage in enumerate(shown):
         left = _STAGE * position
+        if position:
+            ax.annotate("", (left, tall / 2), (left - 0.17, tall / 2), arrowprops=_ARROW, zorder=4)
         if stage is None:
             ax.text(left + _STAGE / 2 - 0.1, tall / 2, f"... {stages - len(shown) + 1} more", ha="center", fontsize=7.5)
-            _arrow(ax, left, tall / 2)
             continue
         for copy in reversed(range(min(copies, _COPIES))):
             corner = (left + 0.07 * copy, 0.07 * copy)
@@ -73,8 +75,6 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
         held = f"{show_unit(score.dram_bytes, 'bytes', 3)} a chip"
         words = f"{chips:,} chip{'s' * (chips > 1)}\n{held}\n{show_unit(score.time_s, 'time', 3)} busy"
         ax.text(centre, 0.05, words, ha="center", va="bottom", fontsize=7)
-        if position + 1 < len(shown):
-            _arrow(ax, left, tall / 2)
     for row, line in enumerate(lines):
         ax.text(0, -0.12 - 0.17 * row, line, ha="left", va="top", fontsize=7.5)
     ax.set(xlim=(-0.05, width), ylim=(-below - 0.05, tall + behind + 0.05))
@@ -82,12 +82,6 @@ def plan(result: Result, ax: Axes | None = None) -> Axes:
     ax.set_axis_off()
     head(ax, f"What lies where on the machine\n{about(result)}\n{plan_in_words(result)}")
     return ax
-
-
-def _arrow(ax: Axes, left: float, middle: float) -> None:
-    """What goes from a stage to the next one."""
-    style = {"arrowstyle": "-|>", "color": PALETTE["vermillion"], "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-    ax.annotate("", (left + _STAGE, middle), (left + _STAGE - 0.17, middle), arrowprops=style, zorder=4)
 
 
 def _layers(result: Result, score: StageScore) -> list[str]:
@@ -102,8 +96,8 @@ def _axes(result: Result) -> list[str]:
     """Every axis with its degree, what it splits, and the network dims that carry it."""
     words = {
         "tp": "splits every kernel over chips of a stage", "mp": "splits modules over chips of a stage",
-        "pp": "puts layers one after the other, an arrow sends activations",
-        "dp": "this drawing so many times, each copy takes its part of the batch",
+        "pp": "puts layers into stages, an arrow sends activations",
+        "dp": "copies of this drawing, each with its part of the batch",
     }  # fmt: skip
     return [
         f"{axis.name.upper()} {degree} over {' x '.join(dims)}: {words.get(axis.name, axis.title)}"
