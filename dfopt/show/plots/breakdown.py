@@ -21,7 +21,7 @@ PARTS: Final = {  # by the field of a breakdown; work is blue, communication gre
     "forward": Look("forward", PALETTE["blue"], ""),
     "backward": Look("backward", PALETTE["sky"], ""),
     "recompute": Look("recompute", PALETTE["yellow"], "////"),
-    "optimizer": Look("optimizer", PALETTE["purple"], "...."),
+    "optimizer": Look("optimizer", PALETTE["purple"], ".."),
     "tensor_parallel": Look("tensor parallel", PALETTE["green"], "||||"),
     "exchange": Look("expert and context exchange", PALETTE["green"], "xxxx"),
     "recomputed_communication": Look("recomputed communication", PALETTE["green"], "////"),
@@ -31,7 +31,7 @@ PARTS: Final = {  # by the field of a breakdown; work is blue, communication gre
     "offload_backward": Look("offload, backward", PALETTE["vermillion"], "\\\\\\\\"),
     "overhead": Look("overhead", GREY, "xxxx"),
     "bubble": BUBBLE,
-    "pause": Look("pause to cool", GREY, "...."),
+    "pause": Look("pause to cool", GREY, ".."),
 }
 _LOOKS: Final = {**LOOKS, **PARTS}
 _ROW: Final = 0.27  # inches of a part

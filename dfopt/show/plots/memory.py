@@ -16,7 +16,7 @@ _LOOKS: Final = {  # parameters and what belongs to them, then what a batch leav
     "weights": Look("weights", PALETTE["blue"], ""),
     "weight_gradients": Look("weight gradients", PALETTE["sky"], "\\\\\\\\"),
     "gradients": Look("gradients", PALETTE["sky"], "\\\\\\\\"),
-    "optimizer": Look("optimizer", PALETTE["purple"], "...."),
+    "optimizer": Look("optimizer", PALETTE["purple"], ".."),
     "tables": Look("tables", PALETTE["blue"], "xxxx"),
     "activations": Look("activations", PALETTE["orange"], "////"),
     "checkpoints": Look("checkpoints", PALETTE["yellow"], "////"),

@@ -86,7 +86,7 @@ def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = 
                      if (block.kind, 0 if thin else block.chunk % 2) == key]  # fmt: skip
             if spans:
                 looks.add(key)
-                ax.broken_barh(spans, (row - 0.43, 0.86), facecolor=look.colour, rasterized=dense,
+                ax.broken_barh(spans, (row - 0.43, 0.86), facecolor=look.colour, rasterized=dense or thin,
                                edgecolor=look.colour if thin else "black", linewidth=0.1 if dense else 0.3)  # fmt: skip
         if len(rows) <= 16:
             _numbers(ax, row, stage, points, unit_s)

@@ -62,7 +62,7 @@ LOOKS: Final = {
     "compute": Look("compute", PALETTE["blue"], ""),
     "memory": Look("DRAM", PALETTE["orange"], "////"),
     "network": Look("network", PALETTE["green"], "||||"),
-    "sram": Look("SRAM", GREY, "...."),
+    "sram": Look("SRAM", GREY, ".."),
 }
 BUBBLE: Final = Look("bubble", "white", "\\\\\\\\")
 PAPER: Final = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
