@@ -32,8 +32,8 @@ from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
 NOT_CHECKED = (
-    "$.seconds, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, $.unlisted[*].groups[*].note, the order"
-    " of $.plans and of equal $.alternatives: how the search went, from which nothing follows",
+    "$.seconds, $.trace, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, $.unlisted[*].groups[*].note, the"
+    " order of $.plans and of equal $.alternatives: how the search went, from which nothing follows",
     "$.provenance: which versions ran; its digests, solver and seed are compared",
     "$.plans[*].value: of plans whose mappings are not in the file",
     "$.plans[*].bound, $.plans[*].level_bound: above the last mapping that is kept, beyond which nothing is claimed",
@@ -128,6 +128,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *unsure, *short]
     unchecked += [f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)"] * shown.late
     unchecked += ["$.proof: the words of an earlier version"] * said_before
+    unchecked += ["$.fixed: the file does not say it, as those of earlier versions"] * (result.fixed is None)
     interrupted, heated = result.status == "interrupted_with_solution", result.heat is not None
     unchecked += ["$.status: that it was interrupted and not out of time"] * interrupted
     unchecked += [
