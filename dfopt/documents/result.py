@@ -72,7 +72,7 @@ class Result(Frames, Sealed):
     seconds : s, e.g. 2.3
         Time that the whole search took.
     trace : s, e.g. [[0.5, 5.1, 4.9], [2.3, 5.033, 5.033]]
-        Seconds, best value and bound at up to 200 moments of the whole search, the last at its end. Empty: an earlier
+        Seconds, best value and bound at up to 200 moments of the whole search, the last at its end. None: an earlier
         version wrote the result.
     proof : e.g. "of 18 plans: 2 solved, 16 excluded by a bound on every mapping"
         Sentence that states the proven claim and its space of mappings.
@@ -135,7 +135,7 @@ class Result(Frames, Sealed):
     utilization: float
     plan: Plan
     seconds: float
-    trace: tuple[tuple[float, float | None, float], ...] = ()
+    trace: tuple[tuple[float, float | None, float], ...] | None = None
     proof: str
     fixed: tuple[str, ...] | None = None
     mapping: Mapping
