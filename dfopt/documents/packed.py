@@ -7,7 +7,7 @@ import json
 import zlib
 from typing import Any
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["OrPacked", "packed", "unpacked"]
 
 
 def packed(data: Any) -> str:
@@ -37,3 +37,10 @@ def unpacked(text: str) -> Any:
     if stream.unused_data or not stream.eof or base64.b85encode(sent).decode() != text:
         raise ValueError("more or less than packed data")
     return json.loads(content)
+
+
+class OrPacked:
+    """An annotation: a JSON file may have the packed text of the data."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "string"}]}

@@ -181,13 +181,14 @@ class PlanGroup(Part):
     Attributes
     ----------
     status : e.g. pruned_by_bound
-        Result of the search for each of these plans, as in `PlanRecord`. An excluded plan cannot beat the last mapping
-        that the result keeps. An open one cannot beat the bound of the result.
+        Result of the search for each of these plans. ``pruned_by_bound``: no mapping of it can beat the last one that
+        the result keeps. ``infeasible``: no mapping fits. ``limit``: a limit ended its search; no mapping of it can
+        beat the bound of the result. ``not_reached``: the search ended before it; the same holds.
     note : e.g. time limit
         Reason for which these plans are open.
     """
 
-    status: PlanStatus
+    status: Literal["pruned_by_bound", "infeasible", "limit", "not_reached"]
     note: str = ""
 
 
@@ -202,7 +203,7 @@ class UnlistedPlans(Part):
         Variant of the graph that the plans are for. None: the graph has no variants.
     groups : e.g. [{status: pruned_by_bound}]
         Results of the search for these plans, each one once.
-    members : e.g. c$~N_XJdP`l$UxkOtmh*7XTk-1Zw
+    members : e.g. c$`y8Oia{M0ssZv0hR
         Number of the group of every plan as a letter, a for the first, in the order of the plans written as JSON. A
         dot marks a plan that has a record of its own. The letters are compressed (zlib) and written in base 85.
     """

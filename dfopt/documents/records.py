@@ -21,6 +21,7 @@ def _fields(document: BaseModel) -> Iterator[tuple[str, Any, tuple[BaseModel, ..
         name: value
         for name, value in document
         if isinstance(value, tuple) and len(value) > _MANY and not described[name].serialization_alias
+        if isinstance(value[0], BaseModel)
     }
     rest: Any = document.model_copy(update=dict.fromkeys(lists, ()))  # a document
     for key, value in rest.to_data().items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Mapping_
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -16,7 +16,7 @@ from dfopt.documents.heat import STATUS_WORDS, HeatProof
 from dfopt.documents.html import SUMMARY, facts_html
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
-from dfopt.documents.packed import packed, unpacked
+from dfopt.documents.packed import OrPacked, packed, unpacked
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import (
     Alternative,
@@ -89,7 +89,7 @@ class Result(Frames, Sealed):
         Next best mappings, if ``top`` asked for several. None: there are none.
     plans
         Records of plans: solved, pruned or infeasible. Where there are many, ``unlisted`` has the rest.
-    unlisted : e.g. [{microbatch: 2, groups: [{status: pruned_by_bound}], members: c$~N_XJdP`l$UxkOtmh*7XTk-1Zw}]
+    unlisted : e.g. [{microbatch: 2, groups: [{status: pruned_by_bound}], members: c$`y8Oia{M0ssZv0hR}]
         Plans whose record would say no more than a status, where there are many. None: every plan has a record.
     apart : e.g. [{microbatch: 2, status: pruned_by_bound, bound: 6.1}]
         Graphs, such as other microbatch sizes, whose plans were all excluded together and are not listed. None: there
@@ -154,7 +154,7 @@ class Result(Frames, Sealed):
     request: Request
     question: Question | None = None
     graph: Graph
-    variants: tuple[Graph, ...] = ()
+    variants: Annotated[tuple[Graph, ...], OrPacked()] = ()
     system: System
     provenance: Provenance
     seal: str = ""
