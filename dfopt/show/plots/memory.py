@@ -39,7 +39,7 @@ def memory(result: Result, ax: Axes | None = None) -> Axes:
     >>> import dfopt as df
     >>> result = df.solve(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> df.plot.memory(result).get_xlabel()
-    'bytes of a chip (GB)'
+    'bytes of a chip (MB)'
     """
     tiers, stages = result.system.chip.tiers, result.score.stages
     rows = [

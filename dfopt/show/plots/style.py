@@ -311,7 +311,7 @@ def short(names: Iterable[str], letters: int = 46) -> str:
     Examples
     --------
     >>> short(["Q", "K", "V"]), short(["Norm", "Q", "K", "V", "Project"], 21)
-    ('Q, K, V', 'Norm, ... 3 more, Project')
+    ('Q, K, V', 'Norm... +4')
     """
     listed = list(names)
     text = ", ".join(listed)
