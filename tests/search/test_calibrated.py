@@ -59,7 +59,9 @@ def test_what_the_command_line_or_a_file_fixes_is_fixed(tmp_path: Path) -> None:
     code, out, _ = run(path, "a100-8", "--recompute", "none", "--zero", "0", "--gap", "100%", "--json")
     result = df.Result.from_data(json.loads(out))
     assert code == 0 and (result.graph.microbatch, result.variants, result.request.zero) == (2, (), (0,))
-    code, out, _ = run(path, "a100-8", "--microbatch", "1,4", "--gap", "100%", "-o", tmp_path / "r.json")
+    code, out, _ = run(
+        path, "a100-8", "--microbatch", "1,4", "--gap", "100%", "-o", tmp_path / "r.json", "--detail", "all"
+    )
     result = df.Result.load(tmp_path / "r.json")
     assert {graph.microbatch for graph in (result.graph, *result.variants)} == {1, 4} and len(result.variants) == 9
     rows = {line[:20].strip(): line[20:] for line in out.splitlines()}
@@ -72,7 +74,7 @@ def test_what_the_command_line_or_a_file_fixes_is_fixed(tmp_path: Path) -> None:
     assert f"measured ({result.assumptions.profile})" in out and "MFU" in out and "HFU" in out
     bare, chosen = df.load_system("a100-8"), "ideal"
     ideal = df.evaluate(result, result.graph, bare, chosen).step_time_s
-    assert f"; {df.units.format(ideal, 'time')} without losses" in out
+    assert f"; {1e6 * ideal:.3g} us without losses" in out
     done = CliRunner().invoke(app, ["score", str(tmp_path / "r.json"), str(path), "a100-8"])
     assert done.exit_code in (0, 2) or "not the graph" in done.stderr
 

@@ -89,7 +89,7 @@ WORDS = (
 
 
 def test_the_command_line_goes_on_with_it() -> None:
-    done = CliRunner().invoke(app, [*WORDS, "max"])
+    done = CliRunner().invoke(app, [*WORDS, "max", "--detail", "plan"])
     assert done.exit_code == 0, done.output
     assert "batch 43: the largest that fits (TP8(nvlink) PP1 DP1: weights " in done.stderr
     assert "of 73.12 GB (of 85.52 GB, 14.5 % is reserved))" in done.stderr
@@ -103,7 +103,7 @@ def test_what_holds_the_batch_is_told_when_time_is_up(monkeypatch: pytest.Monkey
         raise NoSolution(1e-3, 60.0)
 
     monkeypatch.setattr("dfopt.search.answering.search", too_late)  # the one that follows
-    done = CliRunner().invoke(app, [*WORDS, "max"])
+    done = CliRunner().invoke(app, [*WORDS, "max", "--detail", "plan"])
     assert done.exit_code == 0, done.output
     assert "among all plans no solution found in 60 s" in done.stderr
     assert "1 microbatch of 43" in done.stdout
