@@ -89,7 +89,7 @@ class Result(Frames, Sealed):
         Next best mappings, if ``top`` asked for several. None: there are none.
     plans
         Records of plans: solved, pruned or infeasible. Where there are many, ``unlisted`` has the rest.
-    unlisted : e.g. [{microbatch: 2, groups: [{status: pruned_by_bound}], members: c$`y8Oia{M0ssZv0hR}]
+    unlisted : e.g. [{microbatch: 2, groups: [{status: pruned_by_bound}], members: 'c$`y8Oia{M0ssZv0hR'}]
         Plans whose record would say no more than a status, where there are many. None: every plan has a record.
     apart : e.g. [{microbatch: 2, status: pruned_by_bound, bound: 6.1}]
         Graphs, such as other microbatch sizes, whose plans were all excluded together and are not listed. None: there

@@ -75,7 +75,7 @@ def test_a_study_and_its_store_become_a_page(solved: Path, tmp_path: Path) -> No
     assert "all are found" in page and "Heat map of step time (s)" in page
     assert "two chips &lt;and&gt; two memories" in page
     assert "systems/memories/hbm3.yaml" in page or "systems/chips/h100.yaml" in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 4  # two figures, each for a desk and for a phone
 
 
 def test_a_study_lists_its_parameters_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ def test_the_digest_and_the_text_are_those_of_the_data(result: df.Result, times:
     assert json.loads("".join(records.json_text(many))) == json.loads(json.dumps(written(many)))
 
 
-def test_a_short_document_has_an_entry_a_line(result: df.Result) -> None:
+def test_a_short_document_has_an_entry_a_line(result: df.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_MANY", 1000)
     documents: list[Document] = [result, result.graph, result.system]
     for document in documents:
         data = written(document)

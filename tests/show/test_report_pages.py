@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from html import unescape
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -39,7 +40,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of tables alone: figures take most of the time."""
     for room in ("result", "search"):
         instead = lambda name, caption, *what, **options: Figure(name, caption, why="it is not asked for")  # noqa: E731
-        monkeypatch.setattr(f"dfopt.show.report.{room}.draw", instead)
+        monkeypatch.setattr(import_module(f"dfopt.show.report.{room}"), "draw", instead)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +205,7 @@ def test_figures_that_do_not_fit_are_left_out_and_named(monkeypatch: pytest.Monk
         return figures[name]
 
     for room in ("result", "search"):
-        monkeypatch.setattr(f"dfopt.show.report.{room}.draw", once)
+        monkeypatch.setattr(import_module(f"dfopt.show.report.{room}"), "draw", once)
     whole = report("pipeline")
     count = len(of(elements(whole), "figure"))
     for share in (0.75, 0.4):  # those for a phone go first, which shows the others instead

@@ -16,7 +16,7 @@ import dfopt as df
 from dfopt.cli.sweep_tables import claims_table
 from dfopt.documents.study_entries import Claim
 from dfopt.errors import PlanError
-from dfopt.show.report import sweep_report
+from dfopt.show.report import sweep, sweep_report
 from dfopt.studies.claims import Verdict as Judged
 
 
@@ -69,7 +69,7 @@ def test_every_workload_has_figures_of_its_own(monkeypatch: pytest.MonkeyPatch) 
         "Heat map of utilization (% of peak) of g", "Every cell of g",
         "Heat map of utilization (% of peak) of h", "Every cell of h",
     ]  # fmt: skip
-    monkeypatch.setattr("dfopt.show.report.sweep._MAPS", 1)
+    monkeypatch.setattr(sweep, "_MAPS", 1)
     page = elements(sweep_report("mine", both))
     assert len(of(page, "figure")) == 2
     assert any("the first 1 of 2 workloads are" in one.text for one in of(page, "p"))
@@ -91,7 +91,7 @@ def test_cells_without_a_mapping_are_counted_by_message() -> None:
 
 
 def test_many_cells_are_cut_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dfopt.show.report.sweep._CELLS", 300)
+    monkeypatch.setattr(sweep, "_CELLS", 300)
     page = check(sweep_report("mine", rows(chips=40)))
     kept = len(table(page, "Every cell")) - 1
     assert 20 <= kept < 80

@@ -253,7 +253,7 @@ def test_a_loss_in_fp32_holds_its_bytes_for_every_logit_of_a_chip() -> None:
         before, after = (result.score.memory[0] for result in results)  # type: ignore[index]
         assert after.working_b - before.working_b == pytest.approx(12 * logits / tp)
         told = [left_out(result) for result in results]
-        assert f"a loss in fp32, {show_unit(12 * logits / tp, 'bytes')}" in told[0]
+        assert f"a loss in fp32 ({show_unit(12 * logits / tp, 'bytes')}: --param loss_held=12B)" in told[0]
         assert "loss" not in told[1]
     with pytest.raises(ValueError, match="found it without a loss"):
         build(**SMALL, layers=1, mode="training", ends=False, loss_held=12.0)
