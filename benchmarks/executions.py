@@ -131,7 +131,7 @@ def rows(names: Sequence[str], gap: float, limit: float, check: bool) -> Iterato
             checked = f"{time.process_time() - began:.0f}" if found.ok else "; ".join(found.problems)[:80]
         told = "" if space.best is None else f"{space.batch / result.value / space.best:.3f}"
         yield (
-            f"| {name} | {len(result.plans):,} | {result.value:.2f} | {100 * result.gap:.2g} % | {spent:.0f}"
+            f"| {name} | {result.plan_counts.total():,} | {result.value:.2f} | {100 * result.gap:.2g} % | {spent:.0f}"
             f" | {checked} | {told} |"
         )
 

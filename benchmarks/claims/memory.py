@@ -16,6 +16,7 @@ from claims.rows import ALONE, Asked, Case, Row, warm
 from dfopt.documents.assumptions import Assumptions
 from dfopt.machines.compose import compose
 from dfopt.physics import ops
+from dfopt.setting.plans import asked_plans
 
 NEAR = 1e-6  # of the least capacity: so much more works, so much less does not
 SAME = 1e-9
@@ -83,7 +84,8 @@ def over_plans(result: df.Result) -> tuple[float, df.Plan, int]:
     """The least over the plans of an answer, which plan that is, and how many MILPs were solved."""
     order = [one.name for one in sorted(result.mapping.kernels, key=lambda one: one.partition)]
     found: dict[Degrees, tuple[float, df.Plan]] = {}
-    for plan in (record.plan for record in result.plans):
+    legal, rejected = asked_plans(result.graph, result.system, result.request, result.assumptions)
+    for plan in (*legal, *(each.plan for each in rejected)):  # not all have a record in the answer
         degrees = plan.tp, plan.pp, plan.dp, plan.interleave
         if degrees not in found:  # what a chip holds does not depend on the dims
             found[degrees] = least_bytes(result.graph, result.assumptions, plan, order), plan

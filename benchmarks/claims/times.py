@@ -90,7 +90,7 @@ def drawn(asked: Asked) -> Iterator[Row]:
 def _fast(claim: str, case: Case, limit: float, asked: Asked) -> Row:
     """Whether a case is proven in so many seconds on the clock."""
     result, seconds = timed(case, asked.seconds)
-    seen = f"{seconds:.2f} s, {gap_of(result)}, {len(result.plans)} plans"
+    seen = f"{seconds:.2f} s, {gap_of(result)}, {result.plan_counts.total()} plans"
     return Row(claim, str(case), seen, f"{limit:g} s, gap 0", seconds <= limit and result.gap == 0)
 
 

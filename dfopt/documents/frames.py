@@ -97,7 +97,7 @@ class Frames:
 
     @property
     def plans_frame(self: Any) -> Any:
-        """A :class:`pandas.DataFrame` with one row per plan: its status, its bound and its best value, in seconds."""
+        """A :class:`pandas.DataFrame` with a row per plan that has a record: status, bound and value in seconds."""
         import pandas as pd
 
         names = ("status", "bound", "value", "gap", "variant", "note")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping as Mapping_
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -229,6 +230,13 @@ class Result(Frames, Sealed):
         kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}
         kept |= {"level_bound": data["bound_s"], "level_gap": data.get("gap")}
         return {**kept, "status": {"optimal": "optimal_per_level"}.get(data.get("status", ""), data.get("status"))}
+
+    @property
+    def plan_counts(self) -> Counter[str]:
+        """How many plans the search left in each status, with those that have no record of their own."""
+        counts = Counter[str](record.status for record in self.plans)
+        counts.update(group.status for plans in self.unlisted or () for group in plans.counts.elements())
+        return counts
 
     @property
     def step_time_s(self) -> float:

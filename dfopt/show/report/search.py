@@ -23,8 +23,8 @@ _MOST: Final = 200  # plans, solves or stages
 
 def search_section(result: Result) -> Section:
     """Proof, plans, solves, progress, alternatives."""
-    counts = Counter(STATES[plan.status] for plan in result.plans) + _unlisted(result)
-    listed = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    counts = result.plan_counts
+    listed = ", ".join(f"{count} {STATES[status]}" for status, count in counts.most_common())
     rows: list[tuple[str, object]] = [
         ("proof", result.proof),
         ("plans", f"{counts.total()}: {listed}"),
@@ -40,11 +40,6 @@ def search_section(result: Result) -> Section:
     progress = draw("progress", caption, plots.progress, result)
     tables = facts(rows), _plans(result), _solves(result), progress, _alternatives(result)
     return Section("search", "Search and proof", tables)
-
-
-def _unlisted(result: Result) -> Counter[str]:
-    """States of plans without a record of their own."""
-    return Counter(STATES[group.status] for plans in result.unlisted or () for group in plans.counts.elements())
 
 
 def _order(plan: PlanRecord) -> tuple[bool, float, bool, float]:
@@ -84,8 +79,8 @@ def _plans(result: Result) -> Html:
             mark("chosen", "good") if chosen else STATES[plan.status],
             _time(plan.value), _time(plan.level_bound), _time(plan.bound), ratio, _gap(plan.gap), plan.note,
         ])  # fmt: skip
-    left = Counter(STATES[plan.status] for plan in ordered[_MOST:]) + _unlisted(result)
-    words = ", ".join(f"{count} {status}" for status, count in left.most_common())
+    left = result.plan_counts - Counter(plan.status for plan in ordered[:_MOST])
+    words = ", ".join(f"{count} {STATES[status]}" for status, count in left.most_common())
     note = f"The best {len(rows)} of {len(rows) + left.total()} plans; left out: {words}." if left else ""
     return table("Plans considered, the best first", columns, rows, note)
 
