@@ -73,7 +73,7 @@ class _Package(ModuleType):
 def _lines(result: Any) -> list[tuple[str, str]]:
     """An answer as the command line prints it, for notebooks."""
     answer = import_module("dfopt.show.answer")
-    return [(answer.headline(result)[0], answer.headline(result)[1]), *answer.summary(result)]
+    return [answer.headline(result), *answer.summary(result)]
 
 
 sys.modules[__name__].__class__ = _Package

@@ -151,7 +151,7 @@ def heat(
     Parameters
     ----------
     result : Result or path
-        Its plan, sharding and graph are kept.
+        Its plan, sharding and graph are kept; partitions are chosen anew with the memory's effective bandwidth.
     stack : Stack, name or path, optional
         The chip as a stack of dies; the one of the result's system if left out.
     gap : float or str
@@ -162,6 +162,13 @@ def heat(
         Whether to solve once more with limits that are 1 K higher.
     solver, seed
         Of the MILPs, see :func:`dfopt.milp.solve`.
+
+    Returns
+    -------
+    HeatReport
+        ``ignore``: the fastest mapping, however hot. ``throttle``: the same at the highest uniform level that keeps
+        the limits, with pauses if none does. ``aware``: partitions, levels and pauses chosen together; missing, with a
+        note, where blocks of kernels cannot be listed.
 
     Raises
     ------
@@ -175,15 +182,17 @@ def heat(
     >>> import dfopt as df
     >>> cool = df.load_stack("hybrid-vault", {"limits.logic": "60 degC"})
     >>> report = df.heat(df.solve("gpt2-small", "sn10-8-ring", tp=8), cool, gap="1%", one_kelvin=False)
-    >>> [answer.name for answer in report.answers]
-    ['ignore', 'throttle', 'aware']
+    >>> [answer.name for answer in report.answers], report.answers[2].logic_max_c <= 60.05
+    (['ignore', 'throttle', 'aware'], True)
     """
-    options = {"time_limit": time_limit, "finite_difference": one_kelvin, "solver": solver, "seed": seed}
     return heat_answers(
         result if isinstance(result, Result) else Result.load(result),
         stack if stack is None or isinstance(stack, Stack) else load_stack(stack),
         gap=parse(gap, "ratio") if isinstance(gap, str) else gap,
-        **options,  # type: ignore[arg-type]
+        time_limit=time_limit,
+        one_kelvin=one_kelvin,
+        solver=solver,
+        seed=seed,
     )
 
 

@@ -115,7 +115,7 @@ def heat(
         on = load_stack(stack) if stack is not None else None
         report = heat_answers(
             found, on, gap=arguments.ratio("--gap", gap), time_limit=seconds_left(time_limit),
-            finite_difference=one_kelvin, solver=solver, seed=seed,
+            one_kelvin=one_kelvin, solver=solver, seed=seed,
         )  # fmt: skip
         try:
             if output is not None:

@@ -38,57 +38,17 @@ def heat_answers(
     *,
     gap: float = HEAT_GAP,
     time_limit: float = 60.0,
-    finite_difference: bool = True,
+    one_kelvin: bool = True,
     solver: str = "highs",
     seed: int = 0,
 ) -> HeatReport:
-    """Deal with heat in three ways, under the plan and the sharding of a result.
-
-    Parameters
-    ----------
-    result : Result
-        Its plan, sharding and graph are kept; partitions are chosen anew with the memory's effective bandwidth.
-    stack : Stack, optional
-        The chip as a stack of dies; the one of the result's system if left out.
-    gap : float
-        Relative gap at which a solve may stop; 0 asks for a proof.
-    time_limit : float
-        Seconds for everything.
-    finite_difference : bool
-        Whether to solve once more with limits that are 1 K higher.
-    solver, seed
-        Of the MILPs, see :func:`dfopt.milp.solve`.
-
-    Returns
-    -------
-    HeatReport
-        ``ignore``: the fastest mapping, however hot. ``throttle``: the same at the highest uniform level that keeps
-        the limits, with pauses if none does. ``aware``: partitions, levels and pauses chosen together; missing, with a
-        note, where blocks of kernels cannot be listed.
-
-    Raises
-    ------
-    SystemSpecError
-        If there is no stack.
-    Infeasible
-        If even a resting chip is above a limit.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> stack = df.load_stack("hybrid-vault", {"limits.logic": "60 degC"})
-    >>> system = df.load_system("sn10-8-ring")
-    >>> result = df.solve(df.load_graph("gpt2-small"), system, tp=8)
-    >>> report = heat_answers(result, stack, finite_difference=False)
-    >>> [answer.name for answer in report.answers], report.answers[2].logic_max_c <= 60.05
-    (['ignore', 'throttle', 'aware'], True)
-    """
+    """Deal with heat in three ways, under the plan and the sharding of a result: see :func:`dfopt.heat`."""
     system = needs_stack(result.system, stack)
     options = Options(result.request, time.perf_counter() + time_limit).asking(
         gap=gap, solver=check_solver(solver), seed=seed, formulation="auto", pin_sharding={}
     )
     setting = Setting(result.graph, system, result.assumptions)
-    return three_answers(setting, result.mapping, options).report(finite_difference)
+    return three_answers(setting, result.mapping, options).report(one_kelvin)
 
 
 def three_answers(setting: Setting, mapping: Mapping, options: Options) -> ThreeAnswers:

@@ -437,14 +437,14 @@ def test_a_higher_limit_and_a_better_package_are_never_slower(report: HeatReport
     here = report.answer("aware")
     assert here is not None
     for better in ({"limits.dram": "97 degC"}, {"package.r_convec_k_per_w": 0.2}):
-        there = heat_answers(result_on("hybrid-vault", {**HOT_STACK, **better}), gap=1e-3, finite_difference=False)
+        there = heat_answers(result_on("hybrid-vault", {**HOT_STACK, **better}), gap=1e-3, one_kelvin=False)
         found = there.answer("aware")
         assert found is not None and found.step_time_s <= here.step_time_s * (1 + 1e-3)
 
 
 def test_cool_enough_all_answers_are_one() -> None:
     cold = {"package.r_convec_k_per_w": 0.01, "ambient": "0 degC"}
-    found = heat_answers(result_on("hybrid-vault", cold), finite_difference=False)
+    found = heat_answers(result_on("hybrid-vault", cold), one_kelvin=False)
     assert len({one.step_time_s for one in found.answers}) == 1
     assert not found.slowed and found.price is not None and found.price.lp_dram_s_per_k == 0
 
