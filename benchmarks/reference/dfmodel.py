@@ -37,7 +37,7 @@ from rich.table import Table
 from dfopt.documents.result import Result
 from dfopt.errors import DfoptError, DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, load_case
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.search.verify import verify
 
 _EQUAL = 1e-6  # relative: the same answer
@@ -72,7 +72,7 @@ def solve_case(case: ImportedCase, options: argparse.Namespace) -> Result:
     given = case.options() | {"assumptions": assumptions}
     if options.sharding != "case":
         given["pin_sharding"] = {}
-    return optimize(case.graph, case.system, **given, formulation=options.formulation, time_limit=options.time_limit)
+    return solve(case.graph, case.system, **given, formulation=options.formulation, time_limit=options.time_limit)
 
 
 def rows_of(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from statistics import mean
 from dfopt.calibration.machines import machine_of
 from dfopt.documents.calibration import Calibration
 from dfopt.errors import DfoptError
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS
 
 LAYERS = Path(__file__).parent / "data" / "h100_torch_layers.csv"
@@ -37,7 +37,7 @@ def seconds_of(sizes: tuple[str, ...], calibration: Calibration) -> float:
         batch=samples, norm="rmsnorm" if gated else "layernorm", mode="training", recompute="attention",
     )  # fmt: skip
     system = calibration.applied(machine_of("h100", 1, memory_limit=False))
-    found = optimize(graph, system, assumptions=calibration.assumptions, tp=1, pp=1, dp=1, sensitivity=False)
+    found = solve(graph, system, assumptions=calibration.assumptions, tp=1, pp=1, dp=1, sensitivity=False)
     parts = found.score.breakdown
     assert parts is not None
     return parts.forward_s + parts.backward_s + parts.recompute_s

@@ -42,7 +42,7 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.fusion.partitioning import IntraChipLimits, objective
     from dfopt.judge import evaluate
     from dfopt.physics.pipeline import resolve
-    from dfopt.search import optimize
+    from dfopt.search import solve
     from dfopt.setting.instance import Setting
     from dfopt.setting.tables import shard, with_tiles
     from dfopt.sharding import interchip
@@ -52,7 +52,7 @@ def measure(case: Case) -> dict[str, Any]:
     row: dict[str, Any] = {"case": case.name, "kernels": len(graph.kernels)}
     begin = time.perf_counter()
     plan = {"tp": case.tp, "pp": 1, "zero": 0, "p_max": case.p_max}
-    result = optimize(graph, system, assumptions=chosen, time_limit=case.time_limit, **plan)
+    result = solve(graph, system, assumptions=chosen, time_limit=case.time_limit, **plan)
     row["solve"] = time.perf_counter() - begin
     solves = [s for plan in result.plans for s in plan.solves if s.problem == "intrachip"]
     row |= {"gap": result.level_gap, "note": solves[-1].note, "formulation": solves[-1].formulation}
@@ -100,7 +100,7 @@ def measure(case: Case) -> dict[str, Any]:
     if stage.kernels <= ASSIGNMENT_KERNELS:
         begin = time.perf_counter()
         try:
-            other = optimize(
+            other = solve(
                 graph,
                 system,
                 assumptions=chosen,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cases import BY_NAME, Case
 
+import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -23,7 +24,6 @@ from dfopt.fusion.one_block import OneBlock
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
-from dfopt.search import optimize
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
 from dfopt.setting.tables import shard
@@ -110,7 +110,7 @@ def test_solve(benchmark: Any, name: str) -> None:
     chosen = profile("default").with_(**case.assumptions)
 
     def solve() -> float:
-        return optimize(graph, system, assumptions=chosen, tp=case.tp, pp=1, zero=0, p_max=case.p_max).level_gap
+        return df.solve(graph, system, assumptions=chosen, tp=case.tp, pp=1, zero=0, p_max=case.p_max).level_gap
 
     assert benchmark.pedantic(solve, rounds=3) < 0.02
 
@@ -119,6 +119,6 @@ def test_solve(benchmark: Any, name: str) -> None:
 def test_judge(benchmark: Any, name: str) -> None:
     case = BY_NAME[name]
     graph, system = case.graph(), case.system()
-    result = optimize(graph, system, assumptions=profile("default").with_(**case.assumptions), tp=case.tp, pp=1, zero=0)
+    result = df.solve(graph, system, assumptions=profile("default").with_(**case.assumptions), tp=case.tp, pp=1, zero=0)
     score = benchmark(evaluate, result.mapping, graph, system, result.assumptions)
     assert score.feasible

@@ -17,7 +17,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, PlanError
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import expand, load_graph
 
 __all__ = ["MICROBATCHES", "Step", "graph_of", "left_out", "row_machine", "step_of"]
@@ -238,7 +238,7 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
             there = _slowed(system) if one.tensor_overlap else system
             try:
                 pins = _by_tokens(row, graph)
-                result = optimize(graph, there, assumptions=one, time_limit=SECONDS, interleave=chunks,
+                result = solve(graph, there, assumptions=one, time_limit=SECONDS, interleave=chunks,
                                   shard=pins, **asked)  # fmt: skip
             except DfoptError as error:
                 refused.append(error)

@@ -41,7 +41,7 @@ from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
 from dfopt.physics.ops import flop
 from dfopt.physics.pipeline import least_step_s
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.technology.as_stack import derived_stack
@@ -148,7 +148,7 @@ class Heated(Workload):
         request = self.request.model_copy(update={"heat": "aware", "time_limit": min(self.request.time_limit, left)})
         self.solves += 1
         try:
-            return optimize(self.graph, system, request, assumptions=self.assumptions)
+            return solve(self.graph, system, request, assumptions=self.assumptions)
         except (Infeasible, PlanError) as error:
             self.refused = self.refused or str(error).removeprefix("infeasible: ")
         except NoSolution:

@@ -11,7 +11,7 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.exploring.boxes import search_boxes
 from dfopt.exploring.decisions import Decisions
 from dfopt.exploring.workload import Workload
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.search.shortage import LeastHeld
 
 __all__ = ["SmallestPackage", "smallest_package"]
@@ -52,7 +52,7 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
         return None
     request = workload.request.model_copy(update={"time_limit": workload.left})
     try:
-        optimize(workload.graph, system, request, assumptions=workload.assumptions)
+        solve(workload.graph, system, request, assumptions=workload.assumptions)
         return None
     except (PlanError, NoSolution):
         return None

@@ -4,6 +4,4 @@ from dfopt.search.answering import Answer, answer, solve
 from dfopt.search.dump import dump_models
 from dfopt.search.options import Progress
 
-__all__ = ["Answer", "Progress", "answer", "dump_models", "optimize", "solve"]
-
-optimize = solve  # as earlier versions called it
+__all__ = ["Answer", "Progress", "answer", "dump_models", "solve"]

@@ -20,7 +20,7 @@ from dfopt.documents.calibration import Calibration
 from dfopt.errors import DfoptError
 from dfopt.library import load_system
 from dfopt.machines.fields import with_fields
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS
 
 DATA = Path(__file__).parents[2] / "benchmarks" / "reference" / "data"
@@ -202,13 +202,13 @@ def test_calibrated_is_the_profile_of_the_chip() -> None:
     asked = {"tp": 8, "gap": 0.1, "sensitivity": False}
     small = {"hidden": 512, "heads": 8, "head_dim": 64, "ffn": 2048, "vocab": 1000, "seq": 256, "layers": 2}
     graph = build(**small, mode="training", name="small")
-    found = optimize(graph, "h100-8", assumptions="calibrated", **asked)
+    found = solve(graph, "h100-8", assumptions="calibrated", **asked)
     made = Calibration.load(OTHER)
     assert found.assumptions.profile == "h100-calibrated" and found.system.chip.efficiency == made.efficiency
-    assert optimize(graph, "h100-8", assumptions=made, **asked).step_time_s == found.step_time_s
+    assert solve(graph, "h100-8", assumptions=made, **asked).step_time_s == found.step_time_s
     score = dfopt_api.evaluate(found, graph, "h100-8", "calibrated")
     assert score.step_time_s == pytest.approx(found.step_time_s, rel=1e-9)
     with pytest.raises(DfoptError, match=r"no calibration of 'NVIDIA B200.*nearest by peak rate: 'NVIDIA H100"):
-        optimize(graph, "b200-8", assumptions="calibrated", **asked)
+        solve(graph, "b200-8", assumptions="calibrated", **asked)
     with pytest.raises(DfoptError, match="the calibration h100-calibrated is of"):
-        optimize(graph, "a100-8", assumptions=made, **asked)
+        solve(graph, "a100-8", assumptions=made, **asked)

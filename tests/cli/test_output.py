@@ -32,7 +32,7 @@ def test_a_place_that_takes_no_file_is_told_before_the_work(
 ) -> None:
     if not Path("/proc/self").exists() and folder == "/proc":
         pytest.skip("no such folder here")
-    monkeypatch.setattr("dfopt.search.optimize", lambda *_, **__: pytest.fail("it was solved"))
+    monkeypatch.setattr("dfopt.search.answer", lambda *_, **__: pytest.fail("it was solved"))
     answer = call(*solve, option, f"{folder}/{name}")
     assert (answer.code, answer.out) == (2, "")
     assert "cannot be written" in answer.err and "name a file in an existing folder" in answer.err

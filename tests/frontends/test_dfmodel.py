@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.mapping import Pins
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, convert, load_case, write_case
-from dfopt.search import optimize
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 RUNNER = Path(__file__).parent.parent.parent / "benchmarks" / "reference" / "dfmodel.py"
@@ -32,7 +32,7 @@ def solve(case: ImportedCase, **changes: Any) -> Any:
     given = case.options()
     if "pin_sharding" in changes:
         given["pin_sharding"] = changes.pop("pin_sharding")
-    return optimize(case.graph, case.system, **{**given, "assumptions": case.assumptions.with_(**changes)})
+    return df.solve(case.graph, case.system, **{**given, "assumptions": case.assumptions.with_(**changes)})
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_written_documents_solve_to_the_same_value(tmp_path: Path) -> None:
     lines = write_case(GOLDEN / "table6_vendor_8x1.json", tmp_path, GOLDEN)
     assert any("dfopt solve" in line for line in lines)
     pins = Pins.load(tmp_path / "pins.yaml")
-    result = optimize(
+    result = df.solve(
         load_graph(str(tmp_path / "graph.yaml")),
         System.load(tmp_path / "system.yaml"),
         assumptions=Assumptions.load(tmp_path / "assumptions.yaml"),

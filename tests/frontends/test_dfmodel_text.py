@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, convert, load_case
 from dfopt.frontends.dfmodel.text import parsed
-from dfopt.search import optimize
+from dfopt.search import solve
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 # two layers on eight chips, as a user writes them by hand: no workload, and no word of what the ring carries
@@ -95,7 +95,7 @@ def test_a_graph_without_a_workload_is_evaluated_once(tmp_path: Path) -> None:
     assert [tensor.bytes for tensor in case.graph.tensors] == [524288.0]
     assert (case.graph.batch, case.pins.p_max, case.pins.tp_dims, case.system.chips) == (1, 2, None, 8)
     assert any("axis without one of TP, PP, DP is free" in note for note in case.notes)
-    result = optimize(case.graph, case.system, **case.options())
+    result = solve(case.graph, case.system, **case.options())
     # two partitions, each 4096 cycles of an array for every tile, and its share of what lies between them in DRAM
     assert result.step_time_s == pytest.approx(2 * (4096 / 1.6e9 + 524288 / 8 / 1638e9), rel=1e-9)
 

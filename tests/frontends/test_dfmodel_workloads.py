@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dfopt as df
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, convert, load_case
-from dfopt.search import optimize
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 
 
 def solve(data: dict[str, Any]) -> tuple[ImportedCase, Any]:
     case = convert(data, str(data["name"]), GOLDEN)
-    return case, optimize(case.graph, case.system, **case.options())
+    return case, df.solve(case.graph, case.system, **case.options())
 
 
 def golden(name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from oracles import best_fusion, judged, mapping_of
 from problem_cases import close, fused, fusion_cases, limits_of, stage_of, tables_of
 from strategies import LEVELS, share
 
+import dfopt as df
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import price_blocks
@@ -23,7 +24,6 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, least_terms, lower_bound, objective
 from dfopt.machines.compose import load_system
 from dfopt.milp import TracePoint, solve
-from dfopt.search import optimize
 from dfopt.workloads import load_graph
 
 
@@ -185,8 +185,8 @@ def test_bounds_on_the_way_rise_to_the_optimum_and_never_pass_it() -> None:
 @pytest.mark.parametrize("mode", ["forward", "training"])
 def test_forms_agree_on_the_zoo(mode: str) -> None:
     graph, system = load_graph("gpt3-175b", mode=mode), load_system("sn10-8-ring")
-    path = optimize(graph, system, tp=8, formulation="columns", assumptions=LEVELS)
-    milp = optimize(graph, system, tp=8, formulation="assignment", assumptions=LEVELS)
+    path = df.solve(graph, system, tp=8, formulation="columns", assumptions=LEVELS)
+    milp = df.solve(graph, system, tp=8, formulation="assignment", assumptions=LEVELS)
     assert path.level_gap == milp.level_gap == 0.0
     assert path.step_time_s == pytest.approx(milp.step_time_s, rel=1e-6)
     assert [s.formulation for s in path.plans[0].solves if s.problem == "intrachip"] == ["columns"]

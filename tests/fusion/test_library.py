@@ -25,7 +25,7 @@ from dfopt.fusion.intrachip import IntraChipMapping, optimize_intrachip
 from dfopt.fusion.library import allowed, several
 from dfopt.judge import evaluate
 from dfopt.physics import ops
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS
 
 Case = tuple[World, dict[str, Sharding], int]
@@ -111,7 +111,7 @@ def partitions(result: Result) -> list[set[str]]:
 
 def test_a_layer_runs_the_kernels_that_libraries_have() -> None:
     graph = WORKLOADS["decoder"](**LAYER)
-    found = partitions(optimize(graph, machine(), assumptions=LIBRARY))
+    found = partitions(solve(graph, machine(), assumptions=LIBRARY))
     fused = [part for part in found if len(part) > 1]
     assert fused == [
         {"Residual_In", "RMSNorm_1"},
@@ -119,18 +119,18 @@ def test_a_layer_runs_the_kernels_that_libraries_have() -> None:
         {"Add_1", "RMSNorm_2"},
         {"Gate_Proj", "Up_Proj", "Act_Mul"},
     ]
-    free = optimize(graph, machine(), assumptions=Assumptions(execution="dataflow", overlap="compute_memory"))
-    alone = optimize(graph, machine(), assumptions=Assumptions(execution="kernel_by_kernel"))
-    library = optimize(graph, machine(), assumptions=LIBRARY)
+    free = solve(graph, machine(), assumptions=Assumptions(execution="dataflow", overlap="compute_memory"))
+    alone = solve(graph, machine(), assumptions=Assumptions(execution="kernel_by_kernel"))
+    library = solve(graph, machine(), assumptions=LIBRARY)
     assert free.step_time_s < library.step_time_s < alone.step_time_s
-    assert library.step_time_s == optimize(graph, machine()).step_time_s  # as auto says of such a chip
-    assert alone.step_time_s == optimize(graph, machine(), assumptions=Assumptions(execution="chip")).step_time_s
+    assert library.step_time_s == solve(graph, machine()).step_time_s  # as auto says of such a chip
+    assert alone.step_time_s == solve(graph, machine(), assumptions=Assumptions(execution="chip")).step_time_s
 
 
 def test_scores_take_no_sram_and_no_traffic_inside_attention() -> None:
     """Whatever the batch: a kernel of a library keeps them in tiles of its own size."""
     small, large = (
-        optimize(WORKLOADS["decoder"](**LAYER, microbatch=size), machine(), assumptions=LIBRARY) for size in (1, 16)
+        solve(WORKLOADS["decoder"](**LAYER, microbatch=size), machine(), assumptions=LIBRARY) for size in (1, 16)
     )
     for result, size in ((small, 1), (large, 16)):
         attention = next(part for part in result.score.partitions if "QK" in part.kernels)
@@ -143,17 +143,17 @@ def test_scores_take_no_sram_and_no_traffic_inside_attention() -> None:
 def test_scores_that_fit_no_sram_are_done_by_a_library() -> None:
     graph = WORKLOADS["decoder"](**LAYER, microbatch=256)
     with pytest.raises(Infeasible, match="'Softmax' alone needs"):
-        optimize(graph, machine(sram=5e5), assumptions=Assumptions(execution="kernel_by_kernel"))
-    assert {"QK", "Softmax", "AV"} in partitions(optimize(graph, machine(sram=5e5), assumptions=LIBRARY))
+        solve(graph, machine(sram=5e5), assumptions=Assumptions(execution="kernel_by_kernel"))
+    assert {"QK", "Softmax", "AV"} in partitions(solve(graph, machine(sram=5e5), assumptions=LIBRARY))
     with pytest.raises(Infeasible, match="of SRAM"):
-        optimize(graph, machine(sram=5e4), assumptions=LIBRARY)
+        solve(graph, machine(sram=5e4), assumptions=LIBRARY)
 
 
 def test_the_backward_pass_of_attention_is_one_kernel_that_computes_the_scores_again() -> None:
     kept, again = (WORKLOADS["decoder"](**LAYER, mode="training", recompute=each) for each in ("none", "attention"))
     Graph.from_data(again.to_data())  # it is a graph like any other
     rules = LIBRARY.with_(masked_scores="skipped")  # half a square, kept or not
-    with_scores, without = (optimize(graph, machine(), assumptions=rules) for graph in (kept, again))
+    with_scores, without = (solve(graph, machine(), assumptions=rules) for graph in (kept, again))
     assert {
         "QK_again", "Softmax_again", "AV_bwd_scores", "AV_bwd_values", "Softmax_bwd", "QK_bwd_queries", "QK_bwd_keys"
     } in partitions(without)  # fmt: skip
@@ -185,15 +185,15 @@ def test_what_no_kernel_of_a_library_does_is_a_broken_limit() -> None:
 
 
 def test_how_many_mappings_there_are_is_not_counted() -> None:
-    space = optimize(WORKLOADS["decoder"](**LAYER), machine(), assumptions=LIBRARY).space
+    space = solve(WORKLOADS["decoder"](**LAYER), machine(), assumptions=LIBRARY).space
     assert not space.exact and space.log10_fusions == 0.0
 
 
 def test_the_joint_search_finds_what_two_levels_find_or_better() -> None:
     graph, together = WORKLOADS["decoder"](**LAYER), LIBRARY.with_(sharding_objective="joint")
-    best = optimize(graph, machine(), assumptions=together)
+    best = solve(graph, machine(), assumptions=together)
     assert best.status == "optimal"
-    assert best.value <= optimize(graph, machine(), assumptions=LIBRARY).value
+    assert best.value <= solve(graph, machine(), assumptions=LIBRARY).value
     assert {"QK", "Softmax", "AV"} in partitions(best)
 
 

@@ -24,7 +24,7 @@ from dfopt.fusion.lattice import PathResult, ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, legal
 from dfopt.fusion.pieces import Pieces, TooWide, piecewise
 from dfopt.machines.compose import load_system
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.search.verify import verify
 from dfopt.workloads import load_graph
 from dfopt.workloads.unroll import unroll
@@ -233,7 +233,7 @@ def test_wide_graphs_limits_and_deadlines_are_left_to_others() -> None:
 def test_training_layers_are_proven(copies: int) -> None:
     graph, system = unroll(load_graph("gpt3-175b", mode="training"), copies), load_system("sn10-8-ring")
     levels = profile("default").with_(sharding_objective="seconds")
-    result = optimize(graph, system, assumptions=levels, tp=8, pp=1, time_limit=60)
+    result = solve(graph, system, assumptions=levels, tp=8, pp=1, time_limit=60)
     assert len(graph.kernels) == 41 * copies
     assert result.level_gap == 0.0 and "pieces of" in result.plans[0].solves[-1].note
     assert verify(result).verdict.startswith("verified optimal")

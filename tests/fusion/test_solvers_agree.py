@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from problem_cases import close, fusion_cases, limits_of, tables_of
 from strategies import LEVELS
 
+import dfopt as df
 from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion import intrachip
 from dfopt.fusion.assignment import Assignment
@@ -17,7 +18,7 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.machines.compose import load_system
 from dfopt.milp import Model, Termination, solve
-from dfopt.search import dump_models, optimize
+from dfopt.search import dump_models
 from dfopt.workloads import load_graph
 
 WAYS = ({}, {"presolve": False}, {"solver": "pulp:CBC"})
@@ -62,8 +63,8 @@ def test_three_solvers_agree_on_hundreds_of_models(case) -> None:
 @pytest.mark.parametrize("formulation", ["columns", "assignment"])
 def test_a_layer_through_the_second_door(formulation: str) -> None:
     graph, system = load_graph("gpt2-small"), load_system("sn10-8-torus")
-    first = optimize(graph, system, tp=8, assumptions=LEVELS)
-    second = optimize(graph, system, tp=8, solver="pulp:CBC", formulation=formulation, assumptions=LEVELS)
+    first = df.solve(graph, system, tp=8, assumptions=LEVELS)
+    second = df.solve(graph, system, tp=8, solver="pulp:CBC", formulation=formulation, assumptions=LEVELS)
     assert second.level_gap == 0.0
     assert close(first.step_time_s, second.step_time_s)
     assert second.provenance.solver == "pulp:PULP_CBC_CMD"
@@ -73,7 +74,7 @@ def test_a_layer_through_the_second_door(formulation: str) -> None:
 
 def test_an_unknown_solver_is_named_before_any_work() -> None:
     with pytest.raises(PlanError, match=r"pulp:nix.*available here"):
-        optimize(load_graph("gpt2-small"), load_system("sn10-8-torus"), solver="pulp:nix")
+        df.solve(load_graph("gpt2-small"), load_system("sn10-8-torus"), solver="pulp:nix")
 
 
 @pytest.mark.parametrize("formulation", ["columns", "assignment"])
@@ -81,7 +82,7 @@ def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str
     import highspy
 
     asked = {"tp": 8, "p_max": 4, "formulation": formulation, "assumptions": LEVELS}
-    result = optimize("gpt3-175b", "sn10-8-ring", **asked)
+    result = df.solve("gpt3-175b", "sn10-8-ring", **asked)
     layer = result.score.layer_time_s
     files = dump_models(result, tmp_path / "model.mps")
     assert [f.name for f in files] == ["model.interchip.mps", "model.mps"]

@@ -24,9 +24,9 @@ def check_proven(graph: Graph, system: System, chosen: Assumptions, asked: Mappi
     best = joint_optimum(graph, system, chosen, Request(**asked))
     if best is None:
         with pytest.raises(Infeasible):
-            optimizer.optimize(graph, system, assumptions=chosen, **asked)
+            optimizer.solve(graph, system, assumptions=chosen, **asked)
         return
-    result = optimizer.optimize(graph, system, assumptions=chosen, **asked)
+    result = optimizer.solve(graph, system, assumptions=chosen, **asked)
     note(f"{result.value} {result.status} {result.plan.label} against {best}")
     check_value(result, best.value)
     found = verify(result)

@@ -175,7 +175,7 @@ def test_all_plans_together_are_optimal_and_verified(case) -> None:
     asked = {"formulation": "assignment", **asked}
     best = joint_optimum(world.graph, world.system, together, Request(**asked))
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=together, **asked)
+        result = optimizer.solve(world.graph, world.system, assumptions=together, **asked)
     except Infeasible:
         assert best is None
         return
@@ -329,7 +329,7 @@ def test_where_stages_are_a_choice_the_search_takes_it_unasked(case) -> None:
     together = world.assumptions.with_(sharding_objective="joint")
     best = joint_optimum(world.graph, world.system, together, Request(**asked))
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=together, **asked)
+        result = optimizer.solve(world.graph, world.system, assumptions=together, **asked)
     except Infeasible:
         assert best is None
         return

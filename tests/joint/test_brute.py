@@ -57,7 +57,7 @@ def test_two_levels_are_never_better_and_as_good_where_they_prove_it(world: Worl
         asked |= {"pin_sharding": {kernel.name: scheme}, "tp_dims": world.plan.tp_dims}
     best = joint_optimum(graph, world.system, chosen, Request(**asked))
     try:
-        result = optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+        result = optimizer.solve(graph, world.system, assumptions=chosen, **asked)
     except Infeasible:
         return
     note(f"{result.value} {result.status} against {best}")

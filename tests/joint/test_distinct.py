@@ -31,7 +31,7 @@ def test_the_best_shardings_are_those_of_brute_force(world: World, top: int) -> 
     if chosen.empty_partitions == "forbid" and chosen.execution != "kernel_by_kernel":
         asked["p_max"] = 2
     try:
-        result = optimizer.optimize(
+        result = optimizer.solve(
             world.graph, world.system, assumptions=chosen, top=top, distinct="sharding", **asked
         )
     except Infeasible:

@@ -60,9 +60,9 @@ def check_execution(world: World, data: st.DataObject) -> None:
     values = [one.value for one in best if one is not None]
     if not values:
         with pytest.raises(Infeasible):
-            optimizer.optimize(drawn[0], world.system, variants=drawn[1:], assumptions=chosen, **asked)
+            optimizer.solve(drawn[0], world.system, variants=drawn[1:], assumptions=chosen, **asked)
         return
-    result = optimizer.optimize(drawn[0], world.system, variants=drawn[1:], assumptions=chosen, **asked)
+    result = optimizer.solve(drawn[0], world.system, variants=drawn[1:], assumptions=chosen, **asked)
     note(f"{result.value} {result.status} against {values}")
     assert result.status == "optimal"
     assert result.value == pytest.approx(min(values), rel=1e-9)

@@ -454,7 +454,7 @@ def test_any_answer_is_verified_and_what_fits_is_not_infeasible(world: World, ho
     assume(asked.get("p_max", 1) or world.assumptions.empty_partitions == "allow")
     chosen = world.assumptions.model_copy(update={"sharding_objective": how})
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=chosen, **asked)
+        result = optimizer.solve(world.graph, world.system, assumptions=chosen, **asked)
     except DfoptError:
         assume(False)
     found = verify(result)

@@ -32,7 +32,7 @@ def jointly(world: World) -> Assumptions:
 
 
 def together(world: World, **asked: Any) -> Result:
-    return optimizer.optimize(world.graph, world.system, assumptions=jointly(world), **asked)
+    return optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
 
 
 def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:

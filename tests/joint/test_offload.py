@@ -66,9 +66,9 @@ def found_and_best(
     if best is None:
         event("nothing fits")
         with pytest.raises(Infeasible):
-            optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+            optimizer.solve(graph, world.system, assumptions=chosen, **asked)
         return None
-    result = optimizer.optimize(graph, world.system, assumptions=chosen, **asked)
+    result = optimizer.solve(graph, world.system, assumptions=chosen, **asked)
     note(f"{result.value} {result.bound} {result.status} {result.plan.label} against {best.value} {best.plan.label}")
     return result, best
 
@@ -119,7 +119,7 @@ def test_two_levels_check(case: tuple[World, dict[str, str]], free: bool) -> Non
     world, place = case
     asked = {"offload": tuple(place)} if free else {"place": place}
     try:
-        result = optimizer.optimize(
+        result = optimizer.solve(
             world.graph, world.system, assumptions=world.assumptions, zero=(0, 1), mp=1, **asked
         )
     except (Infeasible, PlanError):

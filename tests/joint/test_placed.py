@@ -72,9 +72,9 @@ def check(world: World, system: System, **asked: object) -> None:
     if best is None:
         event("nothing fits")
         with pytest.raises(Infeasible):
-            optimizer.optimize(world.graph, system, assumptions=world.assumptions, mp=1, **asked)
+            optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, **asked)
         return
-    result = optimizer.optimize(world.graph, system, assumptions=world.assumptions, mp=1, **asked)
+    result = optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, **asked)
     event(f"placed: {result.plan.placement and result.plan.placement.label}")
     note(f"{result.value} {result.status} {result.plan.label} against {best}")
     assert result.status == "optimal"
@@ -109,7 +109,7 @@ def test_more_of_a_memory_never_hurts(case: tuple[World, System], tier: int, of:
 
     def seconds(one: System) -> float:
         try:
-            return optimizer.optimize(world.graph, one, assumptions=world.assumptions, mp=1).value
+            return optimizer.solve(world.graph, one, assumptions=world.assumptions, mp=1).value
         except Infeasible:
             return math.inf
 
@@ -161,9 +161,9 @@ def test_what_is_put_somewhere_stays_there_and_the_rest_is_chosen(
     best = joint_optimum(world.graph, system, world.assumptions, Request(mp=1, place=fixed), every)
     if best is None:
         with pytest.raises(Infeasible):
-            optimizer.optimize(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
+            optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
         return
-    result = optimizer.optimize(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
+    result = optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
     assert result.value == pytest.approx(best.value, rel=1e-6)
     assert all(result.plan.tier_of(item, system.chip) == name for item, name in fixed.items())
     assert verify(result).ok

@@ -33,9 +33,9 @@ def check(world: World, data: st.DataObject, **asked: object) -> None:
     best = joint_optimum(world.graph, world.system, world.assumptions, request)
     if best is None:
         with pytest.raises(Infeasible):
-            optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, **asked)
+            optimizer.solve(world.graph, world.system, assumptions=world.assumptions, **asked)
         return
-    found = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, sensitivity=False, **asked)
+    found = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, sensitivity=False, **asked)
     note(f"{found.value} {found.status} {found.plan.label} against {best}")
     assert found.status == "optimal" and found.value == pytest.approx(best.value, rel=1e-9)
     assert found.bound <= best.value * (1 + 1e-9) and verify(found).ok

@@ -47,7 +47,7 @@ def test_optimiser_and_judge_count_the_same_bytes(drawn) -> None:
 
 def optimum(world: World, bandwidth: float | None, **asked: Any) -> df.Result:
     system = with_bandwidth(world.system, bandwidth)
-    found = optimizer.optimize(world.graph, system, assumptions=world.assumptions, **asked)
+    found = optimizer.solve(world.graph, system, assumptions=world.assumptions, **asked)
     assert found.status == "optimal" and found.score.feasible
     return found
 

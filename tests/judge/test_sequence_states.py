@@ -15,7 +15,6 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
 from dfopt.judge import evaluate
 from dfopt.physics.states import cached_bytes, head_share
-from dfopt.search import optimize
 
 # 2 sequences, 10 tokens in pages of 4: 12 of them, 6 B each; 8 are read and one is written. 4 B besides
 KEYS = SequenceState(
@@ -43,16 +42,16 @@ def test_a_chip_reads_writes_and_holds_its_heads(plan: Plan, chips: int | None, 
 
 def test_what_is_too_little_for_them_names_them() -> None:
     most = 3 * 5 * KEYS.held_bytes
-    assert optimize(GRAPH, machine(dram_capacity=most), assumptions=PLAIN).status == "optimal"
+    assert df.solve(GRAPH, machine(dram_capacity=most), assumptions=PLAIN).status == "optimal"
     with pytest.raises(Infeasible, match="caches of sequences"):
-        optimize(GRAPH, machine(dram_capacity=most - 1), assumptions=PLAIN)
+        df.solve(GRAPH, machine(dram_capacity=most - 1), assumptions=PLAIN)
 
 
 def test_copies_have_sequences_of_their_own() -> None:
     """To share what copies hold whole would not make caches smaller."""
     graph = GRAPH.model_copy(update={"batch": 8})
     with pytest.raises(Infeasible) as refused:
-        optimize(graph, machine(ring("x", 2), dram_capacity=3 * 2 * KEYS.held_bytes - 1), assumptions=PLAIN, dp=2)
+        df.solve(graph, machine(ring("x", 2), dram_capacity=3 * 2 * KEYS.held_bytes - 1), assumptions=PLAIN, dp=2)
     least = refused.value.least
     assert least is not None
     assert (least.states, least.alike) == ({"caches of sequences": 3 * 2 * KEYS.held_bytes}, {})
@@ -72,7 +71,7 @@ def test_the_heads_of_a_chip_are_those_of_a_loop(heads: int, group: int, chips: 
 def test_a_chip_needs_one_head_of_keys_where_query_heads_do_not_divide() -> None:
     """Qwen 2.5 7B on eight chips: 28 query heads, of which a chip has 4 or 3, all of one of 4 K/V heads."""
     graph = df.load_graph("qwen2.5-7b", phase="decode", batch=16, context=4096)
-    result = optimize(graph, df.load_system("h100-8"), tp=8, pp=1, dp=1, assumptions=profile("ideal"))
+    result = df.solve(graph, df.load_system("h100-8"), tp=8, pp=1, dp=1, assumptions=profile("ideal"))
     layers, keys_and_values, tokens, features = 28, 2, 16 * (4096 + 1), 128
     assert result.score.stages[0].states["dram"]["caches"] == layers * keys_and_values * tokens * features * 2
 

@@ -214,7 +214,7 @@ def test_judge_and_milp_agree_on_what_it_costs(world: World, packets: tuple[floa
     """A difference would be raised as `ScoreMismatch`; the best found is no faster than under the exact model."""
     world = with_packets(world, *packets)
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions)
+        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions)
     except Infeasible:
         assume(False)
     score = evaluate(result.mapping, world.graph, world.system, world.assumptions)

@@ -53,7 +53,7 @@ def test_the_best_of_all_mappings(world: World) -> None:
     world = busy(world)
     best = joint_optimum(world.graph, world.system, world.assumptions, Request(zero=(0, 1)))
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1))
+        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1))
     except Infeasible:
         assert best is None
         return
@@ -74,7 +74,7 @@ def test_the_best_of_all_mappings(world: World) -> None:
 def test_the_best_where_kernels_move_what_is_theirs(world: World) -> None:
     best = joint_optimum(world.graph, world.system, world.assumptions)
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions)
+        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions)
     except Infeasible:
         assert best is None
         return

@@ -126,7 +126,7 @@ def test_the_best_is_that_of_brute_force(world: World, data: st.DataObject) -> N
     world = again(world, data)
     best = joint_optimum(world.graph, world.system, world.assumptions, Request(zero=(0, 1)))
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1))
+        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1))
     except Infeasible:
         assert best is None
         return

@@ -49,7 +49,7 @@ def chip(*dims: NetworkDim) -> System:
 
 @pytest.fixture(scope="module")
 def cut_short() -> Result:
-    return optimizer.optimize(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=0.4)
+    return optimizer.solve(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=0.4)
 
 
 def test_a_limit_returns_the_best_found_with_its_gap(cut_short: Result) -> None:
@@ -64,18 +64,18 @@ def test_a_limit_returns_the_best_found_with_its_gap(cut_short: Result) -> None:
 
 
 def test_more_time_never_gives_a_worse_answer(cut_short: Result) -> None:
-    longer = optimizer.optimize(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=2.0)
+    longer = optimizer.solve(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=2.0)
     assert longer.step_time_s <= cut_short.step_time_s * (1 + 1e-9)
     assert longer.step_time_s >= cut_short.level_bound * (1 - 1e-9)
 
 
 def test_it_comes_back_in_time() -> None:
-    result = optimizer.optimize(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=0.1)
+    result = optimizer.solve(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=0.1)
     assert result.seconds < 5
 
 
 def test_a_gap_that_was_asked_for_is_not_called_optimal() -> None:
-    result = optimizer.optimize(hard(14), chip(), assumptions=LEVELS, p_max=6, gap=0.5, time_limit=20)
+    result = optimizer.solve(hard(14), chip(), assumptions=LEVELS, p_max=6, gap=0.5, time_limit=20)
     assert result.gap <= 0.5 + 1e-9
     assert (result.status == "optimal") == (result.gap == 0.0)
     assert result.status in ("optimal", "gap_reached")
@@ -89,7 +89,7 @@ def test_too_many_down_sets_are_not_called_the_gap_that_was_asked_for(asked, mon
     """Where nothing more can be proven with time left, the words say so, and a check says the same."""
     monkeypatch.setattr(candidate, "_DOWN_SETS", 10)
     graph, system = df.load_graph("gpt3-175b"), df.load_system("sn10-8-ring")
-    result = optimizer.optimize(graph, system, tp=8, assumptions=JOINT, gap=asked, sensitivity=False)
+    result = optimizer.solve(graph, system, tp=8, assumptions=JOINT, gap=asked, sensitivity=False)
     assert result.seconds < 40 and 0 < result.gap < 0.9
     assert result.status == ("gap_reached" if asked else "limit_with_solution")
     if not asked:
@@ -102,7 +102,7 @@ def test_too_many_down_sets_are_not_called_the_gap_that_was_asked_for(asked, mon
 
 def test_ctrl_c_during_a_check_finds_nothing_wrong(monkeypatch) -> None:
     """What was not shown because nobody waited for it is no false claim."""
-    result = optimizer.optimize(hard(14), chip(RING), tp=2, assumptions=JOINT, sensitivity=False)
+    result = optimizer.solve(hard(14), chip(RING), tp=2, assumptions=JOINT, sensitivity=False)
 
     def pressed(*given: object) -> bool:
         raise KeyboardInterrupt
@@ -138,14 +138,14 @@ def test_a_sharding_that_was_not_found_in_time_is_not_called_infeasible(how, mon
     monkeypatch.setattr(interchip, "solve", lambda *a, **k: ended(real(*a, **k), how))
     wanted = NoSolution if how is Termination.LIMIT_NO_SOLUTION else SolverFailure
     with pytest.raises(wanted):
-        optimizer.optimize(TWO, chip(RING), tp=2, assumptions=LEVELS.with_(overlap="auto"))
+        optimizer.solve(TWO, chip(RING), tp=2, assumptions=LEVELS.with_(overlap="auto"))
 
 
 @pytest.mark.parametrize("how", [Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION])
 def test_a_fusion_that_the_solver_did_not_even_begin_returns_its_start(how, monkeypatch) -> None:
     """Completing a start takes the solver time too; when there is none, the start is still an answer."""
     monkeypatch.setattr(intrachip, "solve", lambda *a, **k: ended(intrachip.closed_form(1.0, 0.0, ""), how))
-    result = optimizer.optimize(hard(), chip(), assumptions=LEVELS, formulation="assignment")
+    result = optimizer.solve(hard(), chip(), assumptions=LEVELS, formulation="assignment")
     assert result.status in ("limit_with_solution", "interrupted_with_solution")
     assert 0 < result.gap <= 1
 
@@ -154,7 +154,7 @@ def test_a_sharding_cut_short_is_not_called_optimal(monkeypatch) -> None:
     """`optimal` says that the sharding of every plan is optimal for the inter-chip problem."""
     real = interchip.solve
     monkeypatch.setattr(interchip, "solve", lambda *a, **k: ended(real(*a, **k), Termination.LIMIT_WITH_SOLUTION))
-    result = optimizer.optimize(TWO, chip(RING), tp=2, assumptions=LEVELS.with_(overlap="auto"))
+    result = optimizer.solve(TWO, chip(RING), tp=2, assumptions=LEVELS.with_(overlap="auto"))
     assert result.status == "limit_with_solution"
 
 
@@ -184,7 +184,7 @@ def test_ctrl_c_during_any_solve_stops_the_search(formulation, objective, monkey
         monkeypatch.setattr(worker, "_wait", pressed_at(number))
         known = None
         with suppress(KeyboardInterrupt):  # nothing was known yet
-            known = optimizer.optimize(
+            known = optimizer.solve(
                 graph, chip(RING), assumptions=assumptions, formulation=formulation, sensitivity=False
             )
         pressed = number <= len(calls)

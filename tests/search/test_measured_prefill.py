@@ -9,7 +9,7 @@ from statistics import median
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.machines.compose import load_system
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import load_graph
 
 # tensor parallelism, prompts at once, tokens of each, milliseconds to the first token; the file says where from
@@ -25,7 +25,7 @@ def ratios(chosen: Assumptions, overhead: bool, lengths: set[int]) -> dict[int, 
         if tokens in lengths:
             copies = 8 // tp
             graph = load_graph("llama-3.1-8b", seq=tokens, microbatch=batch, batch=batch * copies, causal=True)
-            result = optimize(graph, machine, assumptions=chosen, tp=tp, pp=1, dp=copies)
+            result = solve(graph, machine, assumptions=chosen, tp=tp, pp=1, dp=copies)
             found[tokens].append(result.step_time_s * 1e3 / measured_ms)
     return found
 

@@ -50,7 +50,7 @@ def test_the_best_of_all_mappings(world: World) -> None:
     asked = _together(world)
     best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked))
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, **asked)
+        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, **asked)
     except (Infeasible, PlanError):
         assert best is None
         return
@@ -102,7 +102,7 @@ def test_the_bytes_of_a_partition_decide(word: int, seconds: float) -> None:
     assert score.partitions[0].dram_bytes == 65 * word
     plain = evaluate(mapping, graph, _machine(), BY_SIZE.with_(compute_model="fixed"))
     assert plain.partitions[0].memory_s == 65 * word / 100
-    found = optimizer.optimize(graph, _machine(), assumptions=BY_SIZE)
+    found = optimizer.solve(graph, _machine(), assumptions=BY_SIZE)
     assert (found.status, found.score.partitions[0].memory_s) == ("optimal", score.partitions[0].memory_s)
 
 
@@ -116,7 +116,7 @@ def test_the_bytes_of_a_partition_decide(word: int, seconds: float) -> None:
 )
 def test_what_has_no_proof_is_refused(changed: dict[str, str], asked: dict[str, str], words: str) -> None:
     with pytest.raises(SystemSpecError, match="rows of unit memory are not supported beside") as error:
-        optimizer.optimize(GEMM, _machine(chips=2), assumptions=BY_SIZE.with_(**changed), **asked)
+        optimizer.solve(GEMM, _machine(chips=2), assumptions=BY_SIZE.with_(**changed), **asked)
     assert words in str(error.value)
 
 
@@ -124,6 +124,6 @@ def test_weights_lie_in_the_fastest_memory() -> None:
     memories = (Memory(name="HBM", bandwidth=100.0, capacity=1e3), Memory(name="DDR", bandwidth=10.0))
     system = _machine(memories=memories)
     with pytest.raises(PlanError, match="place it there"):
-        optimizer.optimize(GEMM, system, assumptions=BY_SIZE)
-    found = optimizer.optimize(GEMM, system, assumptions=BY_SIZE, place={"weights": "HBM"})
+        optimizer.solve(GEMM, system, assumptions=BY_SIZE)
+    found = optimizer.solve(GEMM, system, assumptions=BY_SIZE, place={"weights": "HBM"})
     assert found.score.partitions[0].memory_s == 65 / 100 / 0.25

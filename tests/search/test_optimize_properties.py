@@ -35,7 +35,7 @@ def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
     if world.assumptions.execution == "kernel_by_kernel":
         more.pop("p_max", None)  # refused there: every kernel has a partition of its own
     try:
-        return optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, **fixed, **more)
+        return optimizer.solve(world.graph, world.system, assumptions=world.assumptions, **fixed, **more)
     except Infeasible:
         return None
 

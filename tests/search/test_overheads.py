@@ -26,7 +26,7 @@ from proven import check_value
 def test_the_best_of_all_mappings(world: World) -> None:
     best = joint_optimum(world.graph, world.system, world.assumptions, Request())
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions)
+        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions)
     except Infeasible:
         assert best is None
         return
@@ -52,7 +52,7 @@ def test_every_partition_of_every_microbatch_starts_once(execution: str, overlap
     plain = Assumptions(execution=execution, overlap=overlap)
     both = plain.with_(kernel_overhead=0.25, step_overhead=7.0)
     system = System(name="m", chip=CHIP, network=())
-    without, found = (optimizer.optimize(PAIR, system, assumptions=one) for one in (plain, both))
+    without, found = (optimizer.solve(PAIR, system, assumptions=one) for one in (plain, both))
     assert found.status == without.status == "optimal"
     more = 3 * partitions * 0.25 + 7.0
     assert found.step_time_s - without.step_time_s == pytest.approx(more, rel=1e-9)
@@ -62,7 +62,7 @@ def test_every_partition_of_every_microbatch_starts_once(execution: str, overlap
 
 def test_what_hides_communication_hides_the_start() -> None:
     chosen = Assumptions(execution="dataflow", overlap="perfect", kernel_overhead=1e-3)
-    found = optimizer.optimize(PAIR, System(name="m", chip=CHIP, network=()), assumptions=chosen)
+    found = optimizer.solve(PAIR, System(name="m", chip=CHIP, network=()), assumptions=chosen)
     assert found.score.partitions[0].network_s == 1e-3 < found.score.partitions[0].time_s
     assert found.score.breakdown.overhead_s == 0.0
 
@@ -73,5 +73,5 @@ def test_a_sharding_of_kernels_that_run_alone_counts_their_starts() -> None:
     system = System(name="m", chip=CHIP.model_copy(update={"dram": Dram(bandwidth=2e3)}), network=(link,))
     plain = Assumptions(execution="kernel_by_kernel", overlap="none", sharding_objective="seconds")
     for overhead, stages in ((None, 1), (0.2, 2)):
-        found = optimizer.optimize(PAIR, system, assumptions=plain.with_(kernel_overhead=overhead), pp=2)
+        found = optimizer.solve(PAIR, system, assumptions=plain.with_(kernel_overhead=overhead), pp=2)
         assert len({one.stage for one in found.mapping.kernels}) == stages, found.score

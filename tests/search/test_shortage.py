@@ -18,7 +18,7 @@ from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.machines.compose import compose
 from dfopt.physics.pipeline import resolve
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.search.nodes import Nodes
 from dfopt.search.shortage import LeastHeld
 from dfopt.setting.bounds import PlanBounds
@@ -52,7 +52,7 @@ def machine(*sizes: int, dram: float) -> System:
 def refused(graph: str, system: System, batch: int = 32, **asked: Any) -> Infeasible:
     drawn = load_graph(graph, mode="training", ends=False, batch=batch, causal=True, recompute="attention")
     with pytest.raises(Infeasible) as error:
-        optimize(drawn, system, assumptions=JOINT.with_(masked_scores="skipped"), **{"zero": 0, **asked})
+        solve(drawn, system, assumptions=JOINT.with_(masked_scores="skipped"), **{"zero": 0, **asked})
     return error.value
 
 
@@ -101,7 +101,7 @@ def test_what_is_named_is_enough_where_no_other_memory_is_short(execution: str) 
     chosen, graph = JOINT.with_(execution=execution), load_graph("llama-3.2-1b")
 
     def on(gigabytes: float) -> Result:
-        return optimize(graph, h100s(1, gigabytes), assumptions=chosen, tp=8, time_limit=5)
+        return solve(graph, h100s(1, gigabytes), assumptions=chosen, tp=8, time_limit=5)
 
     with pytest.raises(Infeasible) as refusal:
         on(0.01)
@@ -120,7 +120,7 @@ def test_the_fullest_stage_and_what_copies_share() -> None:
     layer = Kernel(name="layer", op="gemm", m=10, k=10, n=10)
     graph = layered(4, (table, layer), batch=6)
     with pytest.raises(Infeasible) as refusal:
-        optimize(graph, machine(2, 2, 3, dram=250.0), assumptions=JOINT, tp=2, pp=2, dp=3, tp_dims=("x",))
+        solve(graph, machine(2, 2, 3, dram=250.0), assumptions=JOINT, tp=2, pp=2, dp=3, tp_dims=("x",))
     least = refusal.value.least
     assert isinstance(least, LeastHeld) and least.stage == "the first stage (2 layers)"
     assert (least.states["weights"], least.states["tables and matrices"]) == (200.0, 80.0)
@@ -133,7 +133,7 @@ def test_the_least_is_no_more_than_any_plan_that_is_listed_needs() -> None:
     table = Kernel(name="head", op="elementwise", m=4, n=4, layer="last", resident_bytes=480)
     graph = layered(4, (layer, table), batch=6)
     with pytest.raises(Infeasible) as refusal:
-        optimize(graph, machine(2, dram=150.0), assumptions=JOINT, pp=2)
+        solve(graph, machine(2, dram=150.0), assumptions=JOINT, pp=2)
     least = refusal.value.least
     assert isinstance(least, LeastHeld) and (least.stage, least.bytes) == ("the last stage (1 layer)", 680.0)
     assert f"the last stage (1 layer) needs at least {680 / 1e9:.4g} GB" in str(refusal.value.report)
@@ -146,7 +146,7 @@ def test_the_least_is_no_more_than_any_plan_that_is_listed_needs() -> None:
 def refused_least(graph: Graph, *others: Graph) -> LeastHeld:
     """The least that a chip of eight holds of a workload that is too large in every way."""
     with pytest.raises(Infeasible) as refusal:
-        optimize(graph, h100s(1), assumptions=JOINT, variants=others, tp=8)
+        solve(graph, h100s(1), assumptions=JOINT, variants=others, tp=8)
     least = refusal.value.least
     assert isinstance(least, LeastHeld)
     shorts = [float(short) for short in re.findall(r"short by ([\d.]+) GB", str(refusal.value.report))]
@@ -180,13 +180,13 @@ def test_what_is_nearest_is_told(model: str, batch: int, said: str) -> None:
     """405B: 100.9 GB of weights, half a GB of table and 0.26 GB for a sequence on each of eight chips."""
     graph = load_graph(model, phase="decode", context=4096, batch=batch, microbatch=16)
     with pytest.raises(Infeasible) as error:
-        optimize(graph, "h100-8", assumptions=JOINT, tp=8)
+        solve(graph, "h100-8", assumptions=JOINT, tp=8)
     assert said in str(error.value)
     least = error.value.least
     assert isinstance(least, LeastHeld) and least.sequences == batch
     if "room" in said:
         room = int(str(error.value).partition("at most ")[2].partition(" of the 4096")[0])
         fits = load_graph(model, phase="decode", context=4096, batch=room // 16 * 16, microbatch=16)
-        assert optimize(fits, "h100-8", assumptions=JOINT, tp=8, sensitivity=False).status == "optimal"
+        assert solve(fits, "h100-8", assumptions=JOINT, tp=8, sensitivity=False).status == "optimal"
         with pytest.raises(Infeasible):
-            optimize(fits.model_copy(update={"batch": room // 16 * 16 + 16}), "h100-8", assumptions=JOINT, tp=8)
+            solve(fits.model_copy(update={"batch": room // 16 * 16 + 16}), "h100-8", assumptions=JOINT, tp=8)

@@ -12,7 +12,7 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
 from dfopt.physics.ops import flop, weight_elements, weights_read
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import load_graph
 
 DECODE = {"phase": "decode", "context": 4096, "batch": 16, "microbatch": 16}
@@ -40,7 +40,7 @@ def test_keys_and_values_are_read_once_for_each_of_their_heads_and_once_in_a_ste
     assert read == 16 * 4096 * LAYERS * 2 * 8 * 128 * 2
     longer = load_graph("llama-3.1-8b", **DECODE | {"context": 8192})
     moved = [
-        sum(part.dram_bytes for part in optimize(one, "sn10-8-ring", tp=8, sensitivity=False).score.partitions)
+        sum(part.dram_bytes for part in solve(one, "sn10-8-ring", tp=8, sensitivity=False).score.partitions)
         for one in (graph, longer)
     ]
     assert moved[1] - moved[0] == pytest.approx(read / LAYERS / 8, rel=1e-3)
@@ -88,7 +88,7 @@ def test_the_bandwidth_of_a_link_is_that_of_one_direction() -> None:
 def test_a_latent_is_held_by_every_chip_that_shares_heads() -> None:
     """DeepSeek-V2-Lite keeps 576 elements of a token in each of 27 layers, Llama 8 heads, one for each chip."""
     for name, held, share in (("deepseek-v2-lite", 27 * 576 * 2, 1), ("llama-3.1-8b", 131072, 1 / 8)):
-        result = optimize(load_graph(name, **DECODE), "sn40l-16", tp=16, sensitivity=False)
+        result = solve(load_graph(name, **DECODE), "sn40l-16", tp=16, sensitivity=False)
         assert result.score.stages[0].states["dram"]["caches"] == pytest.approx(16 * 4097 * held * share, rel=1e-12)
 
 

@@ -13,7 +13,7 @@ from dfopt.errors import GraphError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics import ops
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import load_graph
 from dfopt.workloads.unroll import unroll
 
@@ -90,7 +90,7 @@ def test_drawing_twice_is_drawing_at_once(graph: Graph) -> None:
 @pytest.mark.parametrize("graph", ["gpt2-small", "gpt3-175b"])
 def test_fusing_across_layers_is_never_slower(graph: str) -> None:
     layer, system = load_graph(graph), load_system("sn10-8-ring")
-    one, two = (optimize(g, system, tp=8, assumptions=LEVELS) for g in (layer, unroll(layer, 2)))
+    one, two = (solve(g, system, tp=8, assumptions=LEVELS) for g in (layer, unroll(layer, 2)))
     assert one.level_gap == two.level_gap == 0.0
     assert two.step_time_s <= one.step_time_s * (1 + 1e-9)
 

@@ -145,7 +145,7 @@ def test_the_best_way_is_that_of_brute_force(world: World) -> None:
     ]
     asked = {"assumptions": world.assumptions, "tensor_overlap": "any", **CHUNKS}
     try:
-        result = optimizer.optimize(world.graph, world.system, **asked)
+        result = optimizer.solve(world.graph, world.system, **asked)
     except Infeasible:
         assert not best
         return

@@ -43,7 +43,7 @@ def test_one_share_is_the_fixed_model(world: World, part: float) -> None:
 
     def solved(one: World):
         try:
-            return optimizer.optimize(one.graph, one.system, assumptions=one.assumptions, p_max=p_max)
+            return optimizer.solve(one.graph, one.system, assumptions=one.assumptions, p_max=p_max)
         except Infeasible:
             return None
 
@@ -115,7 +115,7 @@ def test_a_kernel_stays_whole_where_its_halves_are_too_small(large: float, schem
     tables = interchip.build(world.instance)
     assert interchip.optimize_interchip(world.instance.setting, tables).sharding == {"a": scheme}
     assert close(PlanBounds(world.instance.setting).seconds(world.instance), seconds)
-    result = optimizer.optimize(
+    result = optimizer.solve(
         world.graph, world.system, assumptions=world.assumptions, tp=2, sensitivity=True, time_limit=20
     )
     assert result.level_gap == 0.0 and close(result.step_time_s, seconds)

@@ -21,7 +21,6 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import step_time
-from dfopt.search import optimize
 from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans, plans
@@ -98,7 +97,7 @@ def test_a_heavy_head_is_worth_many_layers() -> None:
     """Six layers and more: the last stage is left with the head alone."""
     graph = workload(simd("head", 6000, "last"), repeat=42)
     assert {"layers_per_stage": 6, "first_layers": 6, "last_layers": 0} in uneven_layers(graph, 8)
-    result = optimize(graph, machine(8), pp=8)
+    result = df.solve(graph, machine(8), pp=8)
     assert result.plan.stage_layers == (6, 6, 0)
     assert [stage.layers for stage in result.score.stages] == [6, 6, 0]
     assert "6 layers in the first stage" in report(answer_report(result, detail=["all"])) or result.plan.label.endswith(
@@ -114,11 +113,11 @@ def test_an_earlier_result_may_list_other_layers_of_stages(monkeypatch: pytest.M
         plans = [{"layers_per_stage": max(one), "first_layers": one[0], "last_layers": one[2]} for one in layers]
         with monkeypatch.context() as patched:
             patched.setattr("dfopt.setting.plans.uneven_layers", lambda graph, stages: plans)
-            found = optimize(graph, system, pp=4)
+            found = df.solve(graph, system, pp=4)
         of_then = found.provenance.model_copy(update={"variant_digests": None})
         return found.model_copy(update={"provenance": of_then}).sealed()
 
-    today = optimize(graph, system, pp=4)
+    today = df.solve(graph, system, pp=4)
     best = today.plan.stage_layers
     assert best == (4, 4, 0) and verify(today).verdict == "verified optimal"
     good = searched_then(best, (5, 5, 0))
@@ -174,7 +173,7 @@ def test_pipeline_stages_hold_every_layer_and_each_piece_once(world: World) -> N
 
 def test_a_heavy_head_gets_fewer_layers() -> None:
     """A head of 3 layers' work on 2 stages: 7 layers in the first make the slowest 8 s, 6 make it 9 s."""
-    result = optimize(workload(simd("head", 3000, "last")), machine(2), pp=2)
+    result = df.solve(workload(simd("head", 3000, "last")), machine(2), pp=2)
     even, *_ = (record for record in result.plans if not record.plan.uneven)
     assert result.plan.stage_layers in ((7, 7, 5), (8, 8, 4))
     assert result.step_time_s == pytest.approx(8.0 * 101)
@@ -187,7 +186,7 @@ def test_a_heavy_head_gets_fewer_layers() -> None:
 def test_both_ends_get_fewer_layers_than_the_middle() -> None:
     """14 layers on 4 stages, ends as long as a layer: 3, 4, 4, 3 make every stage as long as 4 layers."""
     ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
-    result = optimize(workload(*ends, repeat=14), machine(4), pp=4, assumptions=LEVELS)
+    result = df.solve(workload(*ends, repeat=14), machine(4), pp=4, assumptions=LEVELS)
     assert result.plan.stage_layers == (3, 4, 3)
     assert result.step_time_s == pytest.approx(4.0 * 103)
     assert result.score.utilization == pytest.approx(16 * 100 / (4 * 4.0 * 103))
@@ -215,10 +214,10 @@ def test_ends_that_cost_nothing_change_nothing(world: World, runs: set[str]) -> 
     large = layered(4, **{**kept, "kernels": (*world.graph.kernels, *ends)})
     assert len(large.layers.kinds) > 1
     try:
-        alone = optimize(world.graph, world.system, assumptions=world.assumptions, tp=1)
+        alone = df.solve(world.graph, world.system, assumptions=world.assumptions, tp=1)
     except (Infeasible, PlanError):
         return
-    both = optimize(large, world.system, assumptions=world.assumptions, tp=1)
+    both = df.solve(large, world.system, assumptions=world.assumptions, tp=1)
     chip, moved = world.system.chip, 4 * large.words.activations
     each = 2 / (0.5 * chip.peak_flops) + moved / chip.dram.bandwidth + moved / (chip.sram.bandwidth or math.inf)
     most = step_time(alone.plan, alone.assumptions, each).total
@@ -231,8 +230,8 @@ def test_a_stage_that_is_too_full_is_named() -> None:
     """A table of 600 B does not fit beside nothing: the first stage is short of DRAM, not the others."""
     table = simd("embed", 10, "first", resident_bytes=600.0)
     with pytest.raises(Infeasible, match=r"the first stage \(6 layers\) needs at least 6e-07 GB of DRAM"):
-        optimize(workload(table), machine(2, dram=599.0), pp=2)
-    assert optimize(workload(table), machine(2, dram=600.0), pp=2).level_gap == 0.0
+        df.solve(workload(table), machine(2, dram=599.0), pp=2)
+    assert df.solve(workload(table), machine(2, dram=600.0), pp=2).level_gap == 0.0
 
 
 def test_weights_of_layers_move_away_from_a_full_stage() -> None:
@@ -241,7 +240,7 @@ def test_weights_of_layers_move_away_from_a_full_stage() -> None:
     head = Kernel(name="head", op="gemm", m=40, k=10, n=1, layer="last")
     graph = layered(12, (layer, head), batch=100)
     rules = df.Assumptions(weights_from_dram=False)  # else the head is as slow as it is large
-    result = optimize(graph, machine(2, dram=1700.0), pp=2, assumptions=rules)
+    result = df.solve(graph, machine(2, dram=1700.0), pp=2, assumptions=rules)
     assert result.plan.stage_layers == (8, 8, 4)
     assert [stage.states["dram"]["weights"] for stage in result.score.stages] == [1600.0, 1600.0]
     refused = [record for record in result.plans if record.status == "infeasible"]
@@ -250,7 +249,7 @@ def test_weights_of_layers_move_away_from_a_full_stage() -> None:
 
 def test_the_report_shows_pieces_and_layers() -> None:
     ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
-    result = optimize(workload(*ends, repeat=14), machine(4), pp=4, assumptions=LEVELS)
+    result = df.solve(workload(*ends, repeat=14), machine(4), pp=4, assumptions=LEVELS)
     text = report(answer_report(result, detail=["all"]))
     assert "layers: 3 in the first stage, 4 in each between, 3 in the last" in " ".join(text.split())
     assert "L3+4..4+3" in text
@@ -267,7 +266,7 @@ def test_the_report_shows_pieces_and_layers() -> None:
 def test_results_are_verified_optimal(world: World) -> None:
     """With pieces, or drawn once over several stages, as much as of one layer alone."""
     try:
-        result = optimize(world.graph, world.system, assumptions=world.assumptions)
+        result = df.solve(world.graph, world.system, assumptions=world.assumptions)
     except Infeasible:
         return
     found = verify(Result.from_data(json.loads(json.dumps(result.to_data()))))
@@ -287,8 +286,8 @@ def test_a_slower_piece_cannot_claim_to_be_optimal(slow: str) -> None:
     tensors = tuple(df.Tensor(src=f"{name}1", dst=f"{name}2") for name in ("layer", "embed", "head"))
     graph = layered(4, kernels, batch=10, tensors=tensors)
     for pp in (1, 2):
-        free = optimize(graph, machine(2), pp=pp, tp=1)
-        worse = optimize(graph, machine(2), pp=pp, tp=1, pin_partition={f"{slow}1": 0, f"{slow}2": 1})
+        free = df.solve(graph, machine(2), pp=pp, tp=1)
+        worse = df.solve(graph, machine(2), pp=pp, tp=1, pin_partition={f"{slow}1": 0, f"{slow}2": 1})
         if worse.step_time_s == free.step_time_s:  # not the end that decides
             assert pp == 2
             continue
@@ -305,7 +304,7 @@ def test_the_space_counts_the_fusions_of_each_piece() -> None:
     kernels = [simd(f"k{i}", 10) for i in range(3)] + [simd(f"h{i}", 10, "last") for i in range(2)]
     ends = [("k0", "k1"), ("k1", "k2"), ("h0", "h1")]
     tensors = tuple(df.Tensor(src=a, dst=b) for a, b in ends)
-    result = optimize(layered(4, kernels, tensors=tensors), machine(1))
+    result = df.solve(layered(4, kernels, tensors=tensors), machine(1))
     assert result.space is not None and result.space.exact
     assert 10**result.space.log10_fusions == pytest.approx(8)
 

@@ -22,7 +22,7 @@ from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible, SystemSpecError
 from dfopt.judge import evaluate, types
 from dfopt.physics.dtypes import arithmetic_of, rate
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.setting.tables import shard
 
 NAMES: tuple[Arithmetic, ...] = get_args(Arithmetic)
@@ -192,14 +192,14 @@ def test_compute_time_is_that_of_each_kernels_type(model: str) -> None:
 
 def test_a_type_that_the_chip_lacks_is_widened_and_said() -> None:
     types_, system = Dtypes(weights="fp4", activations="fp4"), one_chip(PEAKS)
-    result = optimize(gemms(types_), system)
+    result = solve(gemms(types_), system)
     assert result.score.notes == ("toy has no fp4: up, experts compute in fp8",)
     narrow = gemms(Dtypes(weights="fp4", activations="fp8"))
-    assert optimize(narrow, system).score.notes is None
-    assert optimize(gemms(types_), one_chip(1e9)).score.notes is None  # one rate, whatever the type
+    assert solve(narrow, system).score.notes is None
+    assert solve(gemms(types_), one_chip(1e9)).score.notes is None  # one rate, whatever the type
 
 
-@pytest.mark.parametrize("act", [lambda g, s: optimize(g, s), lambda g, s: evaluate(placed(g), g, s)])
+@pytest.mark.parametrize("act", [lambda g, s: solve(g, s), lambda g, s: evaluate(placed(g), g, s)])
 def test_no_type_that_holds_the_operands_is_an_error_with_the_path(act: Any) -> None:
     system = one_chip({"bf16": 1e9, "fp8": 2e9})
     with pytest.raises(SystemSpecError, match=r"\$\.chip\.peak: .*'up'.* computes in fp32.*give the rate of fp32"):
@@ -213,9 +213,9 @@ def test_weights_of_fp8_hold_half_of_the_memory() -> None:
     ]
     assert held[1] == 2 * held[0] == 2 * 3 * 128 * 128  # one matrix, and four experts that have half of one each
     system = one_chip(PEAKS, dram=held[1] + 4e4)  # and both tensors, of 32768 B each, wait in it
-    assert optimize(small, system).score.feasible
+    assert solve(small, system).score.feasible
     with pytest.raises(Infeasible):
-        optimize(large, system)
+        solve(large, system)
 
 
 def test_optimizer_states_go_by_parameters_and_gradients_by_activations() -> None:

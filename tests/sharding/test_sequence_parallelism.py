@@ -25,7 +25,7 @@ from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.search.verify import verify
 from dfopt.setting.conversions import shard_communications
 from dfopt.setting.instance import Setting
@@ -72,7 +72,7 @@ def layer(mode: str) -> tuple[Graph, float]:
 def test_forward_takes_two_gathers_and_two_scatters() -> None:
     """Each takes f V / (2 b) on a ring, two of them as long as the all-reduce; elementwise kernels are split for it."""
     graph, size = layer("forward")
-    result = optimize(graph, machine(), assumptions=ALLOW, tp=4)
+    result = solve(graph, machine(), assumptions=ALLOW, tp=4)
     assert result.score.collectives == {"all_gather.forward": 2, "reduce_scatter.forward": 2}
     assert sum(part.network_s for part in result.score.partitions) == pytest.approx(4 * 0.75 * size / 2e9)
     assert {name for name, z in FORWARD.items() if z == "k>n"} == {
@@ -85,16 +85,16 @@ def test_where_an_all_reduce_is_cheaper_it_is_taken(wiring: dict[str, object]) -
     """A chain of all-reduces moves V over each link, gather and scatter 2 f V; a switch that reduces does the same."""
     graph, size = layer("forward")
     system = machine(**wiring)  # type: ignore[arg-type]
-    result = optimize(graph, system, assumptions=ALLOW, tp=4)
+    result = solve(graph, system, assumptions=ALLOW, tp=4)
     assert result.score.collectives == {"all_reduce.forward": 2}
     assert sum(part.network_s for part in result.score.partitions) == pytest.approx(2 * size / 1e9)
-    pinned = optimize(graph, system, assumptions=ALLOW, tp=4, pin_sharding=FORWARD)
+    pinned = solve(graph, system, assumptions=ALLOW, tp=4, pin_sharding=FORWARD)
     assert sum(part.network_s for part in pinned.score.partitions) == pytest.approx(4 * 0.75 * size / 1e9)
 
 
 def test_training_gathers_what_it_saved_again_in_every_partition() -> None:
     graph, size = layer("training")
-    result = optimize(graph, machine(), assumptions=ALLOW, tp=4, pin_sharding=TRAINING, p_max=2)
+    result = solve(graph, machine(), assumptions=ALLOW, tp=4, pin_sharding=TRAINING, p_max=2)
     one = 0.75 * size / 2e9
     assert result.score.collectives == {
         **{f"{kind}.{pass_}": 2 for kind in ("all_gather", "reduce_scatter") for pass_ in ("forward", "backward")},
@@ -169,7 +169,7 @@ def test_gpt3_on_eight_rdus_under_the_pattern(mode: str, overlap: str, seconds: 
     chosen = ALLOW.with_(overlap=overlap)
     pins = TRAINING if mode == "training" else FORWARD
     graph, system = load_graph("gpt3-175b", mode=mode), load_system("sn10-8-ring")
-    result = optimize(graph, system, assumptions=chosen, tp=8, pin_sharding=pins)
+    result = solve(graph, system, assumptions=chosen, tp=8, pin_sharding=pins)
     assert result.step_time_s == pytest.approx(seconds, rel=1e-3)
     assert result.level_gap == 0.0 and not result.score.violations
 
@@ -185,7 +185,7 @@ def test_llama_under_the_pattern(machine_name: str, tp: int, seconds: float) -> 
     pins |= dict.fromkeys(("Gate_Proj", "Up_Proj", "Act_Mul"), "m")
     chosen = ALLOW.with_(overlap="auto", execution="kernel_by_kernel", memory_reserve=0.0)
     system = load_system(machine_name)
-    result = optimize(load_graph("llama-3.1-70b"), system, assumptions=chosen, tp=tp, pin_sharding=pins)
+    result = solve(load_graph("llama-3.1-70b"), system, assumptions=chosen, tp=tp, pin_sharding=pins)
     assert result.step_time_s == pytest.approx(seconds, rel=1e-3)
     assert result.score.collectives == {"all_gather.forward": 2, "reduce_scatter.forward": 2}
 
@@ -196,7 +196,7 @@ def test_the_tile_size_is_chosen_from_those_that_chips_can_share(tile_rows: int 
     chosen = ALLOW.with_(compute_model="cycle", tile_rows=tile_rows, sharding_objective=levels)
     pins = {name: z for name, z in FORWARD.items() if name in ("Add_1", "DropOut_2", "PROJ_GEMM")}
     graph, system = load_graph("gpt2-small"), load_system("sn10-8-ring")
-    result = optimize(graph, system, assumptions=chosen, tp=8, pin_sharding=pins)
+    result = solve(graph, system, assumptions=chosen, tp=8, pin_sharding=pins)
     counts = {record.tile_count for record in result.plans}
     assert result.mapping.tile_count <= 1024 // 8 and not result.score.violations
     assert max(filter(None, counts), default=128) == 128 and (len(counts) > 1) == (tile_rows is None)
@@ -314,19 +314,19 @@ def test_the_sharding_of_a_fan_is_brute_force(case: tuple[World, dict[str, Shard
 
 def test_tiles_have_a_row_for_every_chip() -> None:
     graph, _ = layer("forward")
-    result = optimize(graph, machine(), assumptions=ALLOW, tp=4)
+    result = solve(graph, machine(), assumptions=ALLOW, tp=4)
     assert result.mapping.tile_count == 32 // 4
     finer = result.mapping.model_copy(update={"tile_count": 32})
     assert any("a tile at least 4" in said for said in evaluate(finer, graph, machine(), ALLOW).violations)
-    whole = optimize(graph, machine("line"), assumptions=ALLOW, tp=4)  # takes no split of the tokens
+    whole = solve(graph, machine("line"), assumptions=ALLOW, tp=4)  # takes no split of the tokens
     assert whole.mapping.tile_count == 32
     with pytest.raises(PlanError, match=r"'Add_1' cannot be sharded by 'n' over 4 chips; it allows m, none"):
-        optimize(graph, machine(), assumptions=ALLOW.with_(tile_rows=2), tp=4, pin_sharding={"Add_1": "n"})
+        solve(graph, machine(), assumptions=ALLOW.with_(tile_rows=2), tp=4, pin_sharding={"Add_1": "n"})
 
 
 def test_without_it_a_mapping_with_split_tokens_is_refused() -> None:
     graph, _ = layer("forward")
-    mapping = optimize(graph, machine(), assumptions=ALLOW, tp=4).mapping
+    mapping = solve(graph, machine(), assumptions=ALLOW, tp=4).mapping
     with pytest.raises(DocumentError, match="cannot be split by 'k>n' over 4 chips"):
         evaluate(mapping, graph, machine(), ALLOW.with_(sequence_parallelism="none"))
 
@@ -338,7 +338,7 @@ def test_neither_gradients_of_weights_nor_partial_sums_are_scattered() -> None:
     host = Kernel(name="host", op="gemm", **shape)
     adds = Kernel(name="adds", op="gemm", **shape, accumulates_into="host")
     graph = Graph(name="g", kernels=(host, adds), inputs=(), outputs=())
-    result = optimize(graph, machine(), assumptions=ALLOW, tp=4, pin_sharding={"host": "k>n", "adds": "k"})
+    result = solve(graph, machine(), assumptions=ALLOW, tp=4, pin_sharding={"host": "k>n", "adds": "k"})
     assert result.score.collectives == {"reduce_scatter.forward": 1} and not result.score.violations
 
 
@@ -346,13 +346,13 @@ def test_neither_gradients_of_weights_nor_partial_sums_are_scattered() -> None:
 def test_forced_it_is_done_where_less_would_be_faster(mode: str) -> None:
     """On a line an all-reduce is cheaper than the two halves of it, and is taken unless it is forbidden."""
     graph, _ = layer(mode)
-    result = optimize(graph, machine("line"), assumptions=ALLOW, tp=4, sequence_parallelism="force", p_max=2)
+    result = solve(graph, machine("line"), assumptions=ALLOW, tp=4, sequence_parallelism="force", p_max=2)
     kinds = {kind.partition(".")[0] for kind in result.score.collectives}
     assert kinds == {"all_gather", "reduce_scatter"} and result.assumptions.sequence_parallelism == "force"
     own, of = {k.name: k for k in graph.kernels}, {one.name: one.sharding for one in result.mapping.kernels}
     assert {of[name] for name, kernel in own.items() if kernel.normalizes and kernel.outer == 1} == {"n"}
     assert not {of[name] for name, kernel in own.items() if kernel.op == "elementwise"} & {"none"}
-    free = optimize(graph, machine("line"), assumptions=ALLOW, tp=4, p_max=2)
+    free = solve(graph, machine("line"), assumptions=ALLOW, tp=4, p_max=2)
     assert free.step_time_s < result.step_time_s and verify(result).ok
     with pytest.raises(DocumentError, match="cannot be split by 'none' over 4 chips"):
         evaluate(free.mapping, graph, machine("line"), result.assumptions)
@@ -368,7 +368,7 @@ def test_forced_the_sharding_is_brute_force(world: World) -> None:
 def test_it_cannot_be_forced_where_tiles_have_too_few_rows() -> None:
     graph, _ = layer("forward")
     with pytest.raises(PlanError, match=r"force beside tiles of 2 rows \(tile_rows\) under TP 4"):
-        optimize(graph, machine(), assumptions=ALLOW.with_(tile_rows=2), tp=4, sequence_parallelism="force")
+        solve(graph, machine(), assumptions=ALLOW.with_(tile_rows=2), tp=4, sequence_parallelism="force")
 
 
 def test_tokens_may_be_split_unless_it_is_the_programs_of_the_paper() -> None:

@@ -14,7 +14,7 @@ from dfopt.documents.phase import Segment
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, expand
 from dfopt.workloads.blocks.compressed import group_pairs
 from dfopt.workloads.stack import StackParameters, counts
@@ -115,7 +115,7 @@ def test_streams_are_read_mixed_and_written(phase: dict[str, Any]) -> None:
     assert kernels["Streams"].dram_bytes == 3 * 3 * HIDDEN * 2 + 3 * HIDDEN * tokens * 2
     read = {name: {t.src for t in graphs[1].tensors if t.dst == name} for name in ("Streams_1", "Add_1")}
     assert read == {"Streams_1": {"Residual_In", "Mix_1"}, "Add_1": {"O_Proj", "Residual_In"}}
-    result = optimize(graphs[1], load_system("sn10-8-ring"), tp=2, pp=2, dp=2, time_limit=20, sensitivity=False)
+    result = solve(graphs[1], load_system("sn10-8-ring"), tp=2, pp=2, dp=2, time_limit=20, sensitivity=False)
     assert result.status == "optimal"
 
 

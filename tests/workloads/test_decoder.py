@@ -18,7 +18,7 @@ from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, legal_schemes, operands, shard_extents, split_share, weight_elements, weight_share
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, as_stack, parameter_count
 
@@ -365,7 +365,7 @@ def test_every_model_counts_what_is_published(name: str) -> None:
 )
 def test_a_model_solves(name: str, change: dict[str, Any]) -> None:
     graph, system = load_graph(name, **change), load_system("sn10-8-ring")
-    result = optimize(graph, system, tp=8, assumptions=MEGATRON)
+    result = solve(graph, system, tp=8, assumptions=MEGATRON)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
     work = graph.repeat * graph.batch * sum(flop(kernel) for kernel in graph.kernels)

@@ -17,7 +17,7 @@ from dfopt.documents.tokens import Tokens
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, streamed_rows
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters
 
@@ -175,7 +175,7 @@ def ratios(chosen: Assumptions, overhead: bool) -> list[float]:
     for tp, batch, context, measured_ms in ROWS[::3]:
         copies = 8 // tp
         graph = load_graph("llama-3.1-8b", phase="decode", context=context, microbatch=batch, batch=batch * copies)
-        result = optimize(graph, machine, assumptions=chosen, tp=tp, pp=1, dp=copies, sensitivity=False)
+        result = solve(graph, machine, assumptions=chosen, tp=tp, pp=1, dp=copies, sensitivity=False)
         assert result.status == "optimal"
         found.append(result.step_time_s * 1e3 / measured_ms)
     return found
@@ -198,7 +198,7 @@ def test_the_last_tokens_of_prompts_cut_no_stream_short() -> None:
     assert streamed_rows(graph) == 2048
     step = load_graph("llama-3.1-8b", phase="decode", context=2048, microbatch=64, batch=64)
     assert streamed_rows(step) == 64
-    assert optimize(graph, load_system("h100-8"), tp=8, sensitivity=False).status == "optimal"
+    assert solve(graph, load_system("h100-8"), tp=8, sensitivity=False).status == "optimal"
 
 
 @pytest.mark.parametrize(

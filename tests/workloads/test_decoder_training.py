@@ -15,7 +15,7 @@ from dfopt.documents.zoo import find, zoo
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, operands, weight_elements
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
 from dfopt.workloads import WORKLOADS, load_graph
@@ -233,7 +233,7 @@ def test_a_loss_of_several_kernels_moves_its_bytes_for_every_logit() -> None:
     assert changed == [("Loss", 44.0 * SMALL["vocab"] * SMALL["seq"])]
     system = load_system("h100-8")
     assert system.chip.dram is not None
-    times = {tp: [optimize(graph, system, assumptions=MEGATRON, tp=tp, pp=1, dp=8 // tp).score.partitions
+    times = {tp: [solve(graph, system, assumptions=MEGATRON, tp=tp, pp=1, dp=8 // tp).score.partitions
                   for graph in (once, many)] for tp in (1, 8)}  # fmt: skip
     for tp, (before, after) in times.items():
         moved = [sum(part.dram_bytes for part in parts) for parts in (before, after)]
@@ -249,7 +249,7 @@ def test_a_loss_in_fp32_holds_its_bytes_for_every_logit_of_a_chip() -> None:
     logits = 104 * SMALL["seq"]
     for tp in (1, 8):
         asked = {"assumptions": MEGATRON, "tp": tp, "pp": 1, "dp": 8 // tp, "sensitivity": False}
-        results = [optimize(graph, load_system("h100-8"), **asked) for graph in (fused, apart)]
+        results = [solve(graph, load_system("h100-8"), **asked) for graph in (fused, apart)]
         before, after = (result.score.memory[0] for result in results)  # type: ignore[index]
         assert after.working_b - before.working_b == pytest.approx(12 * logits / tp)
         told = [left_out(result) for result in results]
@@ -380,7 +380,7 @@ def test_a_training_step_solves(
     name: str, change: dict[str, Any], plan: dict[str, int], collectives: dict[str, int] | None
 ) -> None:
     graph, system = load_graph(name, mode="training", **change), load_system("sn10-8-ring")
-    result = optimize(graph, system, assumptions=MEGATRON, **plan)
+    result = solve(graph, system, assumptions=MEGATRON, **plan)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
     work = graph.repeat * graph.batch / graph.microbatch * sum(flop(kernel) for kernel in graph.kernels)

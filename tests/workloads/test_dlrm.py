@@ -17,7 +17,7 @@ from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.dlrm import DlrmParameters, Tables
 
@@ -315,7 +315,7 @@ def test_the_model_of_mlperf() -> None:
 )
 def test_a_model_solves(name: str, change: dict[str, Any], plan: dict[str, int]) -> None:
     graph, system = load_graph(name, **change), load_system("sn10-8-ring")
-    result = optimize(graph, system, sensitivity=False, **plan)
+    result = solve(graph, system, sensitivity=False, **plan)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
     work = sum(map(flop, graph.kernels)) * graph.batch / graph.microbatch

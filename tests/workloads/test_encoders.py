@@ -12,7 +12,7 @@ from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import expand, load_graph
 from dfopt.workloads.stack import StackParameters, counts
 
@@ -80,7 +80,7 @@ def test_an_encoder_keeps_nothing_and_solves(change: dict[str, Any]) -> None:
     graph, system = drawn(**change), load_system("sn10-8-ring")
     assert not [kernel for kernel in graph.kernels if kernel.states]
     for chosen in (Assumptions(sequence_parallelism="none"), Assumptions()):
-        result = optimize(graph, system, assumptions=chosen, tp=2, pp=2, dp=2, sensitivity=False)
+        result = solve(graph, system, assumptions=chosen, tp=2, pp=2, dp=2, sensitivity=False)
         assert result.gap == 0
         again = evaluate(result.mapping, graph, system, result.assumptions)
         assert again.step_time_s == pytest.approx(result.step_time_s, rel=1e-9)

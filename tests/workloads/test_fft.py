@@ -16,7 +16,7 @@ from dfopt.documents.graph import Kernel
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.fft import FftParameters
 
@@ -108,7 +108,7 @@ def test_a_length_that_is_no_square_is_cut_to_one_as_in_dfmodel() -> None:
 @pytest.mark.parametrize("radix", [None, 32])
 def test_it_solves(radix: int | None) -> None:
     graph, system = build(length=2**30, radix=radix), load_system("sn10-8-ring")
-    result = optimize(graph, system, tp=8)
+    result = solve(graph, system, tp=8)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
     assert result.score.collectives == {"all_to_all.forward": 1}

@@ -11,7 +11,7 @@ from strategies import graphs, share
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
 from dfopt.physics import ops
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import load_graph
 from dfopt.workloads.fold import Run, find_run, fold, with_entrances
 from dfopt.workloads.unroll import unroll
@@ -153,6 +153,6 @@ def test_a_folded_graph_takes_the_time_of_the_drawn_one(tp: int) -> None:
     for one in (fold(joined, run), joined):
         pinned = {kernel.name: "k" if kernel.name == "head" else "m" for kernel in one.kernels} if tp > 1 else {}
         many = one.model_copy(update={"batch": 8 // tp})
-        result = optimize(many, "sn10-8-ring", tp=tp, pp=1, assumptions=chosen, pin_sharding=pinned)
+        result = solve(many, "sn10-8-ring", tp=tp, pp=1, assumptions=chosen, pin_sharding=pinned)
         found.append(result.step_time_s)
     assert found[0] == pytest.approx(found[1], rel=1e-9)

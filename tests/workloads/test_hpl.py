@@ -14,7 +14,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
 
 build = WORKLOADS["hpl"]
@@ -138,7 +138,7 @@ def test_the_first_steps_only() -> None:
 @pytest.mark.parametrize("encoding", ["exact", "dfmodel"])
 def test_it_solves(encoding: str) -> None:
     graph, system = build(n=8000, block=1000, encoding=encoding), load_system("sn10-8-torus")
-    result = optimize(graph, system, tp=8)
+    result = solve(graph, system, tp=8)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
     assert result.score.step_time_s >= sum(map(flop, graph.kernels)) / (8 * system.chip.peak_flops)

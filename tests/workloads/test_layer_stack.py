@@ -18,7 +18,7 @@ from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, legal_schemes, weight_elements
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, expand
 from dfopt.workloads.stack import StackParameters, counts
 from dfopt.workloads.unroll import unroll
@@ -398,7 +398,7 @@ def test_every_mixer_solves_in_every_phase(mixer: str) -> None:
     system = load_system("sn10-8-ring")
     for phase in ({"phase": "prefill"}, {"phase": "decode", "context": 30}):
         graph = build(**one(MIXERS[mixer], mlp(48), microbatch=2, batch=8, ends=False), **phase)
-        result = optimize(graph, system, tp=2, pp=1, dp=4, time_limit=10, sensitivity=False)
+        result = solve(graph, system, tp=2, pp=1, dp=4, time_limit=10, sensitivity=False)
         assert result.gap == 0
         again = evaluate(result.mapping, graph, system, result.assumptions)
         assert again.step_time_s == pytest.approx(result.step_time_s, rel=1e-9)
@@ -520,7 +520,7 @@ def test_kinds_take_the_time_of_their_layers() -> None:
     alone = load_system("h100-8").model_copy(update={"network": ()})
     graph = build(**MIXED, phase="decode", context=30)
     chosen = Assumptions(execution="kernel_by_kernel")
-    folded, whole = (optimize(one, alone, assumptions=chosen, sensitivity=False) for one in (graph, unroll(graph)))
+    folded, whole = (solve(one, alone, assumptions=chosen, sensitivity=False) for one in (graph, unroll(graph)))
     assert folded.step_time_s == pytest.approx(whole.step_time_s, rel=1e-9)
 
 
@@ -537,7 +537,7 @@ def test_what_is_drawn_of_a_model_is_what_was_published(name: str) -> None:
 @pytest.mark.parametrize("name", ["gemma-3-27b", "qwen3.5-27b", "nemotron-3-nano", "deepseek-v2-lite"])
 def test_models_of_several_kinds_solve(name: str) -> None:
     graph = build(**MODELS[name].model | {"seq": 1}, phase="decode", context=4096, microbatch=16, batch=16)
-    result = optimize(graph, load_system("h100-8"), tp=8, sensitivity=False)
+    result = solve(graph, load_system("h100-8"), tp=8, sensitivity=False)
     assert result.status == "optimal"
     active = counts(StackParameters(**MODELS[name].model, seq=64)).active
     assert result.step_time_s >= active * 2 / (8 * 3.35e12)  # what one token reads, at the rate of the memory
@@ -584,7 +584,7 @@ def test_modules_stand_behind_the_head_and_read_its_matrix_again() -> None:
     assert read["Predict_Logits"] == 100 * HIDDEN * 2
     system = load_system("sn10-8-ring")
     found, without = (
-        optimize(build(**p, phase="decode", predict=more), system, tp=2, pp=1, dp=4, sensitivity=False)
+        solve(build(**p, phase="decode", predict=more), system, tp=2, pp=1, dp=4, sensitivity=False)
         for more in (True, False)
     )
     assert found.status == without.status == "optimal" and found.step_time_s > without.step_time_s

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
-from dfopt.search import optimize
+from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.lstm import LstmParameters, counts
 
@@ -110,7 +110,7 @@ def test_the_model_of_the_paper() -> None:
 
 def test_layers_are_spread_over_chips_and_judged() -> None:
     graph = build(hidden=512, layers=2, vocab=4096, seq=8, microbatch=8, batch=64, mode="training")
-    found = optimize(graph, load_system("sn10-8-ring"), tp=2, dp=4, time_limit=20)
+    found = solve(graph, load_system("sn10-8-ring"), tp=2, dp=4, time_limit=20)
     assert found.score.step_time_s > 0 and found.score.violations == ()
     drawn = sum(flop(kernel) * graph.times_of(kernel) for kernel in graph.kernels)
     assert found.score.flop_per_step == pytest.approx(drawn * graph.batch / graph.microbatch)

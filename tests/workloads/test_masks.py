@@ -15,7 +15,6 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.physics.library import as_computed
-from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -122,7 +121,7 @@ def test_what_is_computed_is_the_graph_that_is_optimized(world: World, execution
     for graph, masked in ((world.graph, "fused"), (as_computed(world.graph, rules), "skipped")):
         chosen = rules.with_(masked_scores=masked)
         try:
-            seen.append(optimize(graph, world.system, assumptions=chosen, sensitivity=False).value)
+            seen.append(df.solve(graph, world.system, assumptions=chosen, sensitivity=False).value)
         except Infeasible:
             seen.append(None)
     assert seen[0] == (seen[1] if seen[1] is None else pytest.approx(seen[1], rel=1e-9))

@@ -20,7 +20,6 @@ from dfopt.documents.tokens import Tokens
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, streamed_rows, weight_elements
-from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS
 from dfopt.workloads.stack import StackParameters, variants
 
@@ -203,8 +202,8 @@ def test_the_search_tries_the_forms_of_all_segments() -> None:
     p = one(LATENT, None, phase="mixed", segments="1x12@0,2x1@40", ends=False, batch=4)
     graphs = [build(**p), *(build(**p, **more) for more in variants(StackParameters(**p)))]
     system, fixed = load_system("sn10-8-ring"), {"tp": 2, "dp": 4, "sensitivity": False, "assumptions": APART}
-    alone = [optimize(graph, system, **fixed).value for graph in graphs]
-    found = optimize(graphs[0], system, variants=graphs[1:], **fixed)
+    alone = [df.solve(graph, system, **fixed).value for graph in graphs]
+    found = df.solve(graphs[0], system, variants=graphs[1:], **fixed)
     assert (found.status, found.value) == ("optimal", pytest.approx(min(alone), rel=1e-9))
 
 
@@ -215,7 +214,7 @@ def test_the_search_tries_the_forms_of_all_segments() -> None:
 def test_the_judge_agrees_on_every_mixer(mixer: str, *, fuses: bool) -> None:
     system, chosen = load_system("sn10-8-ring"), df.Assumptions() if fuses else APART
     graph = build(**one(EVERY[mixer], None, batch=4, ends=False), phase="mixed", segments="1x6@4,2x1@9")
-    result = optimize(graph, system, tp=2, pp=1, dp=4, sensitivity=False, assumptions=chosen)
+    result = df.solve(graph, system, tp=2, pp=1, dp=4, sensitivity=False, assumptions=chosen)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.value, rel=1e-9)
     assert result.gap == 0
