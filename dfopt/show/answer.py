@@ -35,7 +35,7 @@ _LINE: Final = 68  # characters beside the name of a row in 80 columns
 _TWO_LINES: Final = 2 * _LINE - 10  # that fit wherever the first one is broken
 _LEAST_GAIN: Final = 5e-4  # of a step, below which a resource is not worth naming
 _PARTS: Final = {
-    "memory": "DRAM", "sram": "SRAM", "exchange": "expert and context exchange", "tensor_parallel": "tensor parallel",
+    "memory": "DRAM", "sram": "SRAM", "exchange": "all-to-all and other exchange", "tensor_parallel": "tensor parallel",
     "pipeline_parallel": "pipeline sends", "data_parallel": "data parallel",
     "recomputed_communication": "recomputed communication",
 }  # fmt: skip
@@ -74,10 +74,12 @@ def headline(answer: Answer) -> tuple[str, str]:
     """What was asked, and of which machine: two lines."""
     graph, system = answer.graph, answer.system
     phase = PHASES.get(phase_of(graph), phase_of(graph))
-    chips = f"{system.chips:,} x {system.chip.name}" if system.chips > 1 else system.chip.name
     dims = " x ".join(f"{dim.name} {dim.size}" for dim in system.network if dim.size > 1)
     where = f"{system.name}: {dims}" if dims else system.name
-    return f"{graph.name}, {phase}: {batch_words(graph)}, {short_types(graph)}", f"on {chips} ({where})"
+    return (
+        f"{graph.name}, {phase}: {batch_words(graph)}, {short_types(graph)}",
+        f"on {system.chips:,} x {system.chip.name} ({where})",
+    )
 
 
 def summary(answer: Answer, other: Score | None = None) -> list[tuple[str, str]]:
@@ -185,10 +187,8 @@ def _speed(answer: Answer) -> str:
     rate = produced or (keeps.samples_per_s if unit == "sample" else keeps.tokens_per_s)
     words += [f"{brief(rate)} {unit}s/s", *[f"{brief(rate / chips)} per chip"] * (chips > 1)]
     words += [] if produced is None else [f"{brief(produced / graph.batch)} per user"]
-    useful = keeps.model_flop_utilization
-    words.append(
-        f"MFU {brief(100 * useful)} %" if useful is not None else f"{brief(100 * keeps.utilization)} % of peak"
-    )
+    useful = keeps.model_flop_utilization  # none without matrix products
+    words.append(f"MFU {brief(100 * useful)} %" if useful else f"{brief(100 * keeps.utilization)} % of peak")
     return ", ".join(words)
 
 

@@ -32,13 +32,13 @@ def batch_words(graph: Graph) -> str:
         each = tokens_of(graph).processed / graph.microbatch
         plural = "s" * (graph.batch > 1)
         return f"{graph.batch:,} " + (f"sequence{plural} x {each:,.10g} tokens" if graph.tokens else f"sample{plural}")
-    several = len(segments) > 1
+    of_all = 1 if len(segments) > 1 else turns
     parts = [
-        f"{(count if several else turns * count):,} sequence{'' if several and count == 1 else 's'} x {new:,} token"
-        + ("" if new == 1 else "s") + (f" behind {cached:,} cached" if cached else "")
+        f"{of_all * count:,} sequence{'s' * (of_all * count > 1)} x {new:,} token{'s' * (new > 1)}"
+        + (f" behind {cached:,} cached" if cached else "")
         for (count, new), cached in segments.items()
-    ]  # fmt: skip
-    return f"{turns:,} x ({', '.join(parts)})" if several else parts[0]
+    ]
+    return f"{turns:,} x ({', '.join(parts)})" if len(segments) > 1 else parts[0]
 
 
 def _types(graph: Graph) -> str:

@@ -17,6 +17,7 @@ from dfopt.documents.tokens import phase_of, sequences_of
 from dfopt.machines.calibrations import calibration_of
 from dfopt.machines.stacks import load_stack, with_stack
 from dfopt.show import accuracy
+from dfopt.show.answer import headline, summary
 from dfopt.show.asked import asked_facts, batch_words
 from dfopt.show.details import answer_report
 from dfopt.show.grid import print_to
@@ -48,6 +49,19 @@ def test_an_answer_begins_with_what_was_asked(phase: str) -> None:
     parameters, words, sequences = PHASES[phase]
     graph = df.load_graph("llama-3.2-1b", **parameters)
     assert phase_of(graph) == phase and batch_words(graph) == words and sequences_of(graph) == sequences
+
+
+def test_one_sequence_on_one_chip_is_singular() -> None:
+    graph = df.load_graph("gpt2", phase="decode", batch=1, context=100)
+    assert batch_words(graph) == "1 sequence x 1 token behind 100 cached"
+    answer = df.solve(graph, "sn50-1", sensitivity=False)
+    assert headline(answer)[1] == "on 1 x SambaNova SN50 RDU (sn50-1)"
+
+
+def test_without_matrix_products_the_share_of_peak_counts_all_operations() -> None:
+    answer = df.solve("fft-1t", "sn30-1024-2dtorus", pp=1, sensitivity=False)
+    rows = dict(summary(answer))
+    assert rows["step"].endswith("0.00655 % of peak") and "all-to-all" in rows["time"]
 
 
 def test_layers_with_a_window_do_not_hide_what_is_cached() -> None:

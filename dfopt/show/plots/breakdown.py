@@ -23,7 +23,7 @@ PARTS: Final = {  # by the field of a breakdown; work is blue, communication gre
     "recompute": Look("recompute", PALETTE["yellow"], "////"),
     "optimizer": Look("optimizer", PALETTE["purple"], ".."),
     "tensor_parallel": Look("tensor parallel", PALETTE["green"], "||||"),
-    "exchange": Look("expert and context exchange", PALETTE["green"], "xxxx"),
+    "exchange": Look("all-to-all and other exchange", PALETTE["green"], "xxxx"),
     "recomputed_communication": Look("recomputed communication", PALETTE["green"], "////"),
     "pipeline_parallel": Look("pipeline sends", PALETTE["orange"], "----"),
     "data_parallel": Look("data parallel", PALETTE["vermillion"], "++++"),
