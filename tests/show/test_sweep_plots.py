@@ -93,6 +93,19 @@ def test_a_heat_map_has_every_cell_and_its_mean() -> None:
     assert any(one.get_ylabel() == "utilization (% of peak)" for one in ax.figure.axes)
 
 
+@pytest.mark.parametrize("count", [4, 9])
+def test_labels_of_narrow_columns_do_not_overlap(count: int) -> None:
+    name = "sn30-1024-torus-2d-hbm-pcie"
+    rows = [{"graph": "g", "system": name, "batch": 2**i, "utilization": 0.05 * (i + 1)} for i in range(count)]
+    with df.plot.width(420):
+        ax = df.plot.heat_map(pd.DataFrame(rows).assign(status="optimal"), x="batch", y="system")
+        assert overlapping(ax) == []
+        between = ax.get_window_extent().width / count
+    for label in ax.get_xticklabels() if count > 4 else ():
+        height = label.get_fontsize() / 72 * ax.figure.dpi
+        assert between * math.sin(math.radians(label.get_rotation())) > height
+
+
 def test_axes_are_chosen_and_the_system_left_out_where_parts_tell_it() -> None:
     assert varying(ROWS) == ["graph", "chip", "memory", "topology"]
     ax = df.plot.heat_map(ROWS)

@@ -50,7 +50,7 @@ def memory(result: Result, ax: Axes | None = None) -> Axes:
     left, rows = max(len(rows) - _MOST, 0), [rows[row] for row in sorted(fullest_first[:_MOST])]
     limits = {name: tier.capacity for name, tier in tiers.items() if tier.capacity}
     most = max(sum(parts.values()) for *_, parts in rows)
-    near = most > _NEAR * max(limits.values(), default=0.0)  # else a bar would be too short to see
+    near = most > _NEAR * max(limits.values(), default=0.0) or not most  # else a bar would be too short to see
     largest = max(most, *(limits.values() if near else ()), 1.0)
     size, unit = next((pair for pair in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if largest >= pair[0]), (1.0, "bytes"))
     sizes, label = dict.fromkeys(tiers, size), f"bytes of a chip ({unit})"

@@ -143,16 +143,15 @@ def _draw(
     wanted = _size(columns, lines)[0]
     cell = 0.58 - (wanted - inches(wanted)) / len(columns)  # inches
     for (row, column), one in means.items():
-        if math.isfinite(one) and cell < 0.32:
-            continue  # no room for numbers
         if math.isfinite(one):
-            words = _brief(one, largest)
+            words = _brief(one, largest) * (cell >= 0.32)  # else there is no room for numbers
             ax.text(column, row, words, ha="center", va="center", fontsize=6.5, color=on(colours(shades(one))))
         else:
             looks: dict[str, Any] = {"facecolor": GREY, "hatch": "////", "edgecolor": "white", "linewidth": 0}
             ax.add_patch(mpl.patches.Rectangle((column - 0.5, row - 0.5), 1, 1, **looks))
     upright = sum(map(len, columns)) * 0.075 > cell * len(columns)
     turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if upright else {}
+    turned = {"rotation": 90} if upright and cell < 0.25 else turned
     ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(lines)), lines)
     ax.tick_params(length=0)
