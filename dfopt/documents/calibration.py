@@ -117,8 +117,8 @@ class Calibration(Document):
         Fitted share of the link bandwidth for each network dim, by name.
     factors : e.g. {node: {all_reduce: {bandwidth_share: 0.8}}}
         Fitted figures of single collectives, by network dim and kind of collective. Kinds are ``all_reduce``,
-        ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``broadcast`` and ``point_to_point``. None: ``network`` says
-        it all.
+        ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``broadcast`` and ``point_to_point``. None: the share of a
+        dim in ``network`` holds for all collectives.
     fitted
         Numbers that were fitted, with the range that the fit allowed.
     taken_over

@@ -25,7 +25,8 @@ class Space(Part):
     log10_total : no unit, e.g. 30.3
         Number of mappings in the whole space, as a power of ten.
     exact : e.g. true
-        Whether the counts are exact. False: they are lower limits, since an exact count would take too long.
+        Whether the numbers of plans and mappings are exact. False: they are lower limits, since an
+        exact count would take too long.
     """
 
     plans: int

@@ -112,7 +112,7 @@ class SramLevel(Part):
     bank : e.g. 64 kB
         Capacity of one bank of the level.
     overhead : e.g. 0.2
-        Share of the area of the level that holds neither bits nor links.
+        Share of the area of an on-chip memory that holds neither bits nor links, such as its decoders.
     link_area_mm2 : mm2, e.g. 0.001
         Area of the link from one bank to one cluster.
     shared : e.g. true

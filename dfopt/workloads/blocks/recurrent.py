@@ -199,7 +199,7 @@ class KimiDeltaAttention(Recurrent):
     value_dim : features, e.g. 128
         Features of the value of one head.
     decay_rank : features, e.g. 128
-        Features between the two projections of the decay.
+        Features between the two low-rank projections that compute the decay of the state.
     gate_rank : features, e.g. 128
         Features between the two projections of the gate.
     chunk : tokens, e.g. 64
