@@ -31,9 +31,7 @@ def test_the_best_shardings_are_those_of_brute_force(world: World, top: int) -> 
     if chosen.empty_partitions == "forbid" and chosen.execution != "kernel_by_kernel":
         asked["p_max"] = 2
     try:
-        result = optimizer.solve(
-            world.graph, world.system, assumptions=chosen, top=top, distinct="sharding", **asked
-        )
+        result = optimizer.solve(world.graph, world.system, assumptions=chosen, top=top, distinct="sharding", **asked)
     except Infeasible:
         assume(False)
     listed = {record.plan for record in result.plans}  # in the best order of dims only

@@ -119,9 +119,7 @@ def test_two_levels_check(case: tuple[World, dict[str, str]], free: bool) -> Non
     world, place = case
     asked = {"offload": tuple(place)} if free else {"place": place}
     try:
-        result = optimizer.solve(
-            world.graph, world.system, assumptions=world.assumptions, zero=(0, 1), mp=1, **asked
-        )
+        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1), mp=1, **asked)
     except (Infeasible, PlanError):
         return
     found = verify(result)
