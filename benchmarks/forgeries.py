@@ -35,6 +35,7 @@ from dfopt.documents.store import line_of, read_records
 from dfopt.errors import DfoptError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
+from dfopt.search.claims import SAME
 from dfopt.search.verify import verdict, verify
 from dfopt.studies.checking import check_store
 
@@ -85,8 +86,8 @@ def _of_number(number: float, rng: random.Random) -> Iterator[tuple[str, Any]]:
         yield from (("up", number + rng.choice((1, 2, 1000))), ("down", number - 1))
         return
     factor = rng.choice((1.001, 1.5, 1e30))
-    yield "up", number * factor if number else 0.25
-    yield "down", number / rng.choice((1.001, 1.5)) if number else -0.25
+    yield "up", number * factor if abs(number) > SAME else 0.25
+    yield "down", number / rng.choice((1.001, 1.5)) if abs(number) > SAME else -0.25
 
 
 def _of_text(text: str, others: Sequence[str], rng: random.Random) -> Iterator[tuple[str, Any]]:
