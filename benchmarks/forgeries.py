@@ -151,12 +151,8 @@ def forged(data: Any, edit: Edit) -> Any:
     return made
 
 
-def covered(path: Path_, how: str, listed: Sequence[str]) -> str:
+def covered(path: Path_, listed: Sequence[str]) -> str:
     """The field, among those that a check says it did not check, that a place is in: fields, then a colon, then why."""
-    if how == "entries swapped":
-        order = re.compile(rf"the order of [^:]*{re.escape(field(path))}(?![\w.\[])")
-        if found := next(filter(order.search, listed), None):
-            return found.partition(": ")[0]
     names = [
         re.sub(r"\[\d+\]", "[*]", name.strip())
         for line in listed
@@ -239,7 +235,7 @@ def outcome(case: Case, edit: Edit) -> str:
         return "caught"
     except Exception as error:  # as it would end the command
         return f"crash ({type(error).__name__}: {error})"
-    name = covered(edit.path, edit.how, listed)
+    name = covered(edit.path, listed)
     return f"listed {name}" if name else "passed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal, Self
@@ -15,6 +16,8 @@ from dfopt.documents.packed import packed, unpacked
 from dfopt.documents.plan import Plan
 from dfopt.errors import shown
 
+OPEN = "limit", "not_reached"
+"""The statuses of plans that may still be better."""
 PlanStatus = Literal[
     "solved", "pruned_by_bound", "pruned_per_level", "infeasible", "infeasible_per_level", "limit", "not_reached"
 ]
@@ -135,6 +138,12 @@ class PlanRecord(Part):
 
     def model_post_init(self, context: Any, /) -> None:  # there may be a hundred thousand
         self._intern()
+
+    @property
+    def order(self) -> tuple[float, str, str, int, str]:
+        """What the records of a result are sorted by: the bound first, and last where nothing fits."""
+        bound = math.inf if self.bound is None else self.bound
+        return bound, self.plan.model_dump_json(), self.variant or "", self.tile_count or 0, self.note
 
     @model_validator(mode="before")
     @classmethod
@@ -284,6 +293,11 @@ class Alternative(_Valued):
     variant: str | None = None
     value: float
     mapping: Mapping
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """What the next best mappings are sorted by: the value first."""
+        return self.value, self.mapping.model_dump_json()
 
 
 class Sensitivity(_Valued):

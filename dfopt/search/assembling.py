@@ -213,10 +213,11 @@ def assemble(
     gaps, status, next_best = standing(value, records, apart, kept)
     if interrupted and status == "limit_with_solution":
         status = "interrupted_with_solution"
-    others = (
+    others = [
         Alternative(microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping)
         for one in solved[1:]
-    )
+    ]
+    others.sort(key=lambda other: other.order)
     proof = proof_of((graph, *variants), system, records, apart, assumptions, best.p_max, gaps["gap"], asked)
     return Result(
         status=status, value=value, **gaps, utilization=best.score.utilization, plan=best.plan, mapping=best.mapping,

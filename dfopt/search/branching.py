@@ -306,8 +306,8 @@ class Search:
         # where the sharding is not proven to be the best of its level, nothing is proven per level
         proven = outcome.bound if variant.sharding_proven else 0.0
         if isinstance(outcome, Pruned):
-            status = "pruned_per_level" if variant.sharding_proven else "limit"
-            self._note(plan, variant, status=status, level_bound=proven, note=outcome.note, solves=outcome.records)
+            status, note = ("pruned_per_level", "") if variant.sharding_proven else ("limit", outcome.note)
+            self._note(plan, variant, status=status, level_bound=proven, note=note, solves=outcome.records)
             return
         if outcome.interrupted:
             self.stop()

@@ -6,13 +6,14 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import PlanRecord
+from dfopt.documents.plan_records import OPEN, PlanRecord
 from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
@@ -62,6 +63,7 @@ class Plans:
     def __init__(self, result: Result, value: float, deadline: float) -> None:
         self.result, self.value, self.deadline = result, value, deadline
         self.joint = result.assumptions.sharding_objective == "joint"
+        self.traced = result.trace is not None  # else an earlier version wrote it
         self.problems: list[str] = []
         self.unchecked: list[str] = []
         self.undecided: list[str] = []  # plans of which it was not shown that nothing fits
@@ -84,8 +86,7 @@ class Plans:
         self.records: list[PlanRecord] = []
         self._has_records(result.plans)
         self.since = set[_Key]()  # plans of today that an earlier result does not list
-        spaces: list[Space] = []
-        asked = []
+        spaces, cuts, asked = list[Space](), list[Space](), []  # all mappings; of fusions only cuts of one order
         graphs, plans = enumerate(result.apart or ()), enumerate(result.unlisted or ())
         self.apart = {(record.microbatch, record.variant): (number, record) for number, record in graphs}
         self.unlisted = {(each.microbatch, each.variant): (number, each) for number, each in plans}
@@ -133,7 +134,10 @@ class Plans:
             for plan in legal:
                 self._placed(setting, plan, placing, hiding, lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
-            spaces.append(search_space(setting, listed, lattices, len(placing.menu) or 1, result.request))
+            counted = partial(search_space, setting, listed, placements=len(placing.menu) or 1, asked=result.request)
+            spaces.append(counted(lattices=lattices))
+            if result.space is not None and spaces[-1].exact and not result.space.exact:
+                cuts.append(counted(lattices={}))
         for number, _ in self.apart.values():
             self.problems.append(f"$.apart[{number}]: of none of the graphs here")
         for number, _ in self.unlisted.values():
@@ -147,7 +151,7 @@ class Plans:
         if len(spaces) < len(asked):
             self.unchecked.append("$.space: there was no time to count all mappings")
         else:
-            self._space(spaces)
+            self._space(spaces, cuts)
         self._winner()
 
     @property
@@ -215,6 +219,8 @@ class Plans:
         for number, record in self._take(key):
             if record.status != "infeasible":
                 self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
+            elif self.traced:  # earlier versions had other words
+                self._wrong(number, "note", record.note, one.reason)
 
     def _with_other_layers(self, graph: Graph, legal: list[Plan]) -> list[Plan]:
         """Today's plans, and plans of the result that differ from those in the layers of their stages only.
@@ -293,6 +299,7 @@ class Plans:
             self._wrong(number, "status", record.status, "what holds for all shardings")
         elif record.status.startswith("infeasible"):
             self._nothing_fits(number, record, low)
+        self._reason(number, record, low)
         if (record.bound is None) != (record.status == "infeasible"):
             self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")
         # beyond the claimed value nothing needs to be shown
@@ -307,6 +314,9 @@ class Plans:
                     self._wrong(number, name, claimed, f"only {found!r} could be shown")
         if low.whole and record.level_bound != record.bound:
             self._wrong(number, "level_bound", record.level_bound, record.bound)
+        elif self.traced and record.bound is not None and low.every is not None and record.bound != record.level_bound:
+            least = low.every if record.value is None else min(low.every, record.value)
+            self.problems += differences(f"$.plans[{number}].bound", least, record.bound)
         beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
         if beaten is not None and beaten < self.kept.to_beat(record) * (1 - PROOF):
             self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
@@ -331,8 +341,22 @@ class Plans:
         elif record.status == "infeasible" and not low.whole:
             self._wrong(number, "status", record.status, "another sharding may fit")
 
+    def _reason(self, number: int, record: PlanRecord, low: Low) -> None:
+        """Hold the reason of a record against its status: of what is settled there is none, but why nothing fits."""
+        listed = number < len(self.result.plans)
+        name = "$.plans[*].note" if listed else "$.unlisted[*].groups[*].note"
+        if record.status in OPEN:
+            self._unsure(f"{name}: why a plan is open")
+        elif record.status.startswith("infeasible"):
+            if record.note != (low.why if listed else ""):
+                self._unsure(f"{name}: why a plan is infeasible, which was shown for another reason")
+        elif record.note and self.traced:
+            self._wrong(number, "note", record.note, "")
+
     def _unproven(self, what: str) -> None:
-        text = f"$.plans: {what}"
+        self._unsure(f"$.plans: {what}")
+
+    def _unsure(self, text: str) -> None:
         if text not in self.unchecked:
             self.unchecked.append(text)
 
@@ -354,7 +378,7 @@ class Plans:
                 f"$.p_max: the file says {result.p_max}, the mapping uses {used}, at most {asked or most} were allowed"
             )
 
-    def _space(self, spaces: list[Space]) -> None:
+    def _space(self, spaces: list[Space], cuts: list[Space]) -> None:
         if self.result.space is None:
             self.unchecked.append("$.space: how many mappings there are is not in the file")
         if self.result.space is None or not spaces:
@@ -365,5 +389,10 @@ class Plans:
         always = ("plans", "log10_shardings", "log10_stages", "tile_counts")
         names = mine if exact or self.result.assumptions.execution != "dataflow" else always
         self.problems += [d for name in names for d in differences(f"$.space.{name}", mine[name], claimed[name])]
-        if not exact and mine != claimed:
+        # were the fusions of any one graph not listed, there would seem to be fewer
+        fewer = [together([*spaces[:at], cut, *spaces[at + 1 :]]) for at, cut in enumerate(cuts) if found.exact]
+        total = mine["log10_total"]
+        if fewer and total == claimed["log10_total"] and all(total > one.log10_total for one in fewer):
+            self.problems += differences("$.space.exact", True, False)
+        elif not exact and mine != claimed:
             self.unchecked.append("$.space.log10_fusions, $.space.log10_total, $.space.exact: not counted exactly")

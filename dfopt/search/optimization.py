@@ -114,8 +114,10 @@ def search(
         together(spaces),
     )
     question = resolved.question.named() if resolved.question.graph is not None else None
+    few = in_few_words(searches, of_each) if kind is JointSearch else {}
     changes = {
-        **(in_few_words(searches, of_each) if kind is JointSearch else {}),
+        **few,
+        "plans": tuple(sorted(few.get("plans", result.plans), key=lambda record: record.order)),
         "proof": result.proof + ("" if shown is None else f"; {shown.note}"),
         "heat": shown,
         "missing": tuple(later.missing) or None,

@@ -15,6 +15,7 @@ from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
 RESOURCES: Final = "compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"
+MOST_S: Final = 2.0  # for one of them
 
 
 def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sensitivity, ...]:
@@ -30,7 +31,7 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
                 pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
                 top=1,
             ),
-            deadline=time.perf_counter() + min(2.0, options.left() / (len(resources) - number)),
+            deadline=time.perf_counter() + min(MOST_S, options.left() / (len(resources) - number)),
             progress=None,
         )
         search = Search(Setting(graph, changed, assumptions), budget)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import PlanGroup, PlanRecord, UnlistedPlans
+from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
 from dfopt.search.branching import Search
 from dfopt.setting.plans import Rejected
 
@@ -18,7 +18,6 @@ __all__ = ["expanded", "in_few_words"]
 _LISTED = 200  # records that a result has at most before some are written together
 _NEAREST = 40  # records that stay, of the plans with the least bounds
 _EXCLUDED = "pruned_by_bound"
-_OPEN = ("limit", "not_reached")
 
 
 def in_few_words(searches: Sequence[Search], records: Sequence[Sequence[PlanRecord]]) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def in_few_words(searches: Sequence[Search], records: Sequence[Sequence[PlanReco
             if place is None or several[record.plan] > 1 or not _says_status(record):
                 stay.add(id(record))
             elif id(record) not in stay:
-                note = record.note if record.status in _OPEN else ""
+                note = record.note if record.status in OPEN else ""
                 groups[place] = PlanGroup(status=record.status, note=note)
         if any(groups):
             unlisted.append(UnlistedPlans.of(search.setting.graph, groups))
@@ -60,7 +59,7 @@ def expanded(
     ValueError
         If these are not the plans that were written.
     """
-    bounds = {_EXCLUDED: to_beat, **dict.fromkeys(_OPEN, bound)}
+    bounds = {_EXCLUDED: to_beat, **dict.fromkeys(OPEN, bound)}
     for (plan, reason), group in zip(_in_order(legal, rejected), plans.group_of_each, strict=True):
         if group is not None:
             low = bounds.get(group.status)
@@ -92,4 +91,4 @@ def _says_status(record: PlanRecord) -> bool:
     """Whether a record says no more of its plan than a status, and a bound that holds for all shardings."""
     says = record.tile_count, record.value, *record.solves, *record.agreed
     bounded = record.status == "infeasible" or record.level_bound == record.bound
-    return bounded and set(says) <= {None} and record.status in (_EXCLUDED, "infeasible", *_OPEN)
+    return bounded and set(says) <= {None} and record.status in (_EXCLUDED, "infeasible", *OPEN)

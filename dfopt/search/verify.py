@@ -27,20 +27,19 @@ from dfopt.search.kept import Kept
 from dfopt.search.naming import names_of
 from dfopt.search.options import Options
 from dfopt.search.proving import PROOF
-from dfopt.search.sensitivity import RESOURCES, more_of, sensitivities
+from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
 NOT_CHECKED = (
-    "$.seconds, $.trace, $.plans[*].solves, $.plans[*].agreed, $.plans[*].note, $.unlisted[*].groups[*].note, the"
-    " order of $.plans and of equal $.alternatives: how the search went, from which nothing follows",
+    "$.seconds, $.trace, $.plans[*].solves: how the search went, from which nothing follows",
     "$.provenance: which versions ran; its digests, solver and seed are compared",
     "$.plans[*].value: of plans whose mappings are not in the file",
     "$.plans[*].bound, $.plans[*].level_bound: above the last mapping that is kept, beyond which nothing is claimed",
 )
 """Fields that no check can hold against anything, and why."""
 
-_LEAST_S, _TIMES, _MOST_S = 60.0, 4.0, 3600.0
+_LEAST_S, _TIMES, _LONGEST_S = 60.0, 4.0, 3600.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def seconds_for(spent: float) -> float:
 
     Bounds take about as long to show again as they took to find, on a machine as busy as that one was.
     """
-    return min(max(_LEAST_S, _TIMES * spent), _MOST_S)
+    return min(max(_LEAST_S, _TIMES * spent), _LONGEST_S)
 
 
 def verify(result: Result, time_limit: float | None = None) -> Verification:
@@ -127,6 +126,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
     unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *unsure, *short]
     unchecked += [f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)"] * shown.late
+    unchecked += ["$.plans[*].agreed: hints for a check"] * any(record.agreed for record in result.plans)
     unchecked += ["$.proof: the words of an earlier version"] * said_before
     unchecked += ["$.fixed: the file does not say it, as those of earlier versions"] * (result.fixed is None)
     interrupted, heated = result.status == "interrupted_with_solution", result.heat is not None
@@ -230,7 +230,12 @@ def _other_inputs(result: Result) -> Iterator[str]:
 
 def _contents(result: Result) -> list[str]:
     """What the file says about itself: the matrices, and heat where it was asked for."""
-    wrong = []
+    # what keeps the trace of its search has what results of earlier versions lack, and an order
+    order = [record.order for record in result.plans]
+    later = ("fixed", "space") if result.trace is not None else ()
+    wrong = [f"$.{name}: found none beside $.trace" for name in later if getattr(result, name) is None]
+    if result.trace is not None and order != sorted(order):
+        wrong.append("$.plans: found another order than that of their bounds")
     heated = result.request.heat == "aware" and not any(what.startswith("heat") for what in result.missing or ())
     if (result.heat is not None) != heated or (result.heat is not None and result.system.stack is None):
         wrong.append(
@@ -277,12 +282,14 @@ def judged_again(
 
 def _alternatives(result: Result) -> list[str]:
     """What is wrong with the next best mappings: each is judged again, and is another than those before it."""
-    wrong, before = [], result.value
+    wrong, before, order = [], result.value, [other.order for other in result.alternatives or ()]
     drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
     by = result.request.distinct_in
     seen = {different(result.mapping, result.graph.variant, by)}
     if len(result.alternatives or ()) >= result.request.top:
         wrong.append(f"$.alternatives: {result.request.top} mappings were asked for, with the best one")
+    if result.trace is not None and order != sorted(order):
+        wrong.append("$.alternatives: found another order than that of their values")
     for i, other in enumerate(result.alternatives or ()):
         where = f"$.alternatives[{i}]"
         graph = drawn.get((other.microbatch, other.variant))
@@ -331,6 +338,8 @@ def _sensitivities(result: Result, value: float, deadline: float) -> tuple[list[
             unchecked.append(f"$.sensitivity[*].value: that no mapping is better with more {claim.resource}")
         elif claim.value < found.value * (1 - PROOF) or (claim.proven and claim.value > found.value * (1 + PROOF)):
             problems.append(f"{where}.value: the file says {claim.value!r}, recomputed {found.value!r}")
+        elif not claim.proven and result.seconds < min(MOST_S, asked.time_limit / 10):  # no time was short
+            problems.append(f"{where}.proven: the file says False, recomputed True")
         elif not claim.proven:
             unchecked.append(f"$.sensitivity[*].proven: more was shown of {claim.resource} than the file says")
     if lacking := [resource for resource in again if resource not in claimed]:
