@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -108,6 +109,11 @@ class DesignBox(Part):
     high: dict[str, float]
     bound: float | None
     stage: str | None = None
+
+    @property
+    def order(self) -> tuple[float, int, tuple[float, ...]]:
+        """What the boxes of an exploration are sorted by: the bound first, and last where there is no design."""
+        return math.inf if self.bound is None else self.bound, self.design, tuple(self.low.values())
 
 
 class OtherDesign(Part):
@@ -245,6 +251,16 @@ class Exploration(Sealed):
         """Digest of what was asked."""
         asked = (*self.designs, self.graph, self.assumptions, self.request)
         return digest_of({str(n): document.model_dump(mode="json") for n, document in enumerate(asked)})
+
+    @property
+    def widest_gap(self) -> float:
+        """How much, relatively, another design may be better than the last one that was asked for."""
+        gap = max(0.0, 1 - self.bound / self.value) if self.value > 0 else 0.0
+        last = self.value if self.request.top == 1 else math.inf
+        if self.others and len(self.others) == self.request.top - 1:
+            last = self.others[-1].value
+        rest = math.inf if self.others_bound is None else self.others_bound
+        return max(gap, 0.0 if rest >= last else 1 - rest / last)
 
     status: ExplorationStatus
     value: float

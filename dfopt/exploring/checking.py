@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from dfopt.documents.exploration import DesignBox, EnergyRange, Exploration, WithoutHeat
-from dfopt.documents.mapping import Mapping
+from dfopt.documents.exploration import BudgetSensitivity, DesignBox, EnergyRange, Exploration, OtherDesign, WithoutHeat
+from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
@@ -20,7 +20,7 @@ from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
 from dfopt.search.proving import PROOF
-from dfopt.search.verify import verify
+from dfopt.search.verify import judged_again, verify
 
 __all__ = ["check_exploration", "problems_of"]
 
@@ -82,6 +82,9 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
 def _unchecked(explored: Exploration) -> Iterator[str]:
     """Fields that no check holds against anything, and why."""
     yield "$.effort: what the search took leaves no trace"
+    yield "$.boxes[*].bound: above the last design that is kept, where a lower one holds as well"
+    if explored.status not in ("optimal", "gap_reached"):
+        yield "$.status: what ended the search"
     if any(box.stage is not None for box in explored.boxes):
         yield "$.boxes[*].stage: of an earlier version, from which nothing follows"
     if explored.asked is None:
@@ -124,6 +127,10 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.seal", "does not fit the contents: the file was edited"
     if made.asked is not None and made.asked != made.asked_digest():
         yield "$.asked", "does not fit designs, graph, assumptions and request"
+    if made.result.trace is not None and made.asked is None:
+        yield "$.asked", "found none beside $.result.trace"
+    if made.result.trace is not None and (order := [box.order for box in made.boxes]) != sorted(order):
+        yield "$.boxes", "found another order than that of their bounds"
     if made.version != made.result.provenance.dfopt:
         yield "$.version", f"found {made.version!r}, the result says {made.result.provenance.dfopt!r}"
     budgets = [each.budget for each in made.sensitivity]
@@ -136,13 +143,11 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     gap = max(0.0, 1 - made.bound / made.value) if made.value > 0 else 0.0
     if not math.isclose(made.gap, gap, rel_tol=SAME, abs_tol=1e-12):
         yield "$.gap", f"found {made.gap!r}, expected {gap!r}"
-    last = made.value if made.request.top == 1 else math.inf
-    if made.others and len(made.others) == made.request.top - 1:
-        last = made.others[-1].value
-    rest = math.inf if made.others_bound is None else made.others_bound
-    gap = max(gap, 0.0 if rest >= last else 1 - rest / last)
+    gap = made.widest_gap
     if made.status == "optimal" and gap > PROOF:
         yield "$.status", f"found optimal, but the gap is {gap:.3g}"
+    if made.status != "optimal" and gap == 0.0:
+        yield "$.status", f"found {made.status}, but nothing is left to show"
     if made.status == "gap_reached" and gap > made.request.gap + PROOF:
         yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
     values = [made.value, *(other.value for other in made.others)]
@@ -206,7 +211,7 @@ def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[
     for number, other in enumerate(made.others):
         where = f"$.others[{number}]"
         place = _place(workload.spaces, other.design, {f"{where}.best": other.best})
-        _valued(workload, place, where, other.mapping, other.value)
+        _valued(made, workload, place, where, other)
     system = workload.system(best)
     if system is None or system != made.result.system:
         return [("$.result.system", "is not what the best design is derived to be")]
@@ -216,14 +221,15 @@ def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[
     return [("$.result", problem) for problem in found.problems] or list(_sensitive(made, workload))
 
 
-def _valued(workload: Workload, box: Box, where: str, mapping: Mapping, value: float) -> None:
-    """Hold the value of a mapping, which calls its graph and its system by their names, against the judge's."""
-    system = workload.system(box)
-    if system is not None and (mapping.graph, mapping.system) != (workload.graph.name, system.name):
-        why = f"found {mapping.graph!r} on {mapping.system!r}, expected {workload.graph.name!r} on {system.name!r}"
-        raise _Wrong(f"{where}.mapping", why)
-    if not math.isclose(value, again := workload.judged(box, mapping), rel_tol=SAME):
-        raise _Wrong(f"{where}.value", f"found {value!r}, the judge says {again!r}")
+def _valued(made: Exploration, workload: Workload, box: Box, where: str, said: OtherDesign | BudgetSensitivity) -> None:
+    """Hold a mapping and its value against what is priced and judged again."""
+    if (system := workload.system(box)) is not None:
+        setting, today = workload.setting(system), not made.result.proof.startswith(OF_EARLIER)
+        _, wrong = judged_again(f"{where}.mapping", said.mapping, setting, made.result.request, today)
+        if wrong:
+            raise _Wrong(*wrong[0].split(": ", 1))
+    if not math.isclose(said.value, again := workload.judged(box, said.mapping), rel_tol=SAME):
+        raise _Wrong(f"{where}.value", f"found {said.value!r}, the judge says {again!r}")
 
 
 def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
@@ -236,7 +242,7 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
             continue
         space = Decisions(design)
         alone = Workload((space,), made.graph, made.assumptions, workload.request, made.request.objective)
-        _valued(alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim.mapping, claim.value)
+        _valued(made, alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim)
 
 
 def _without_heat(made: Exploration, said: WithoutHeat, workload: Heated) -> list[tuple[str, str]] | None:

@@ -187,7 +187,7 @@ def _explored(
         others_bound=others_bound(
             [(leaf.box, leaf.bound) for leaf in found.leaves], [choice.box for _, choice in found.kept]
         ),
-        boxes=tuple(_box(workload, leaf) for leaf in found.leaves),
+        boxes=tuple(sorted((_box(workload, leaf) for leaf in found.leaves), key=lambda box: box.order)),
         sensitivity=more,
         effort=Effort(
             designs=workload.designs,
@@ -212,7 +212,8 @@ def _explored(
         ),
         version=dfopt.__version__,
     )
-    return explored.model_copy(update={"asked": explored.asked_digest()}).sealed()
+    status = found.ending if explored.widest_gap else "optimal"  # whatever ended it, nothing was left to show
+    return explored.model_copy(update={"status": status, "asked": explored.asked_digest()}).sealed()
 
 
 def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:

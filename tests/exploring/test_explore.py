@@ -76,6 +76,12 @@ def test_the_best_few_are_those_of_every_design_looked_at() -> None:
             r"\$.others_bound: found|\$.status: found optimal",
         ),
         (forged(made, "others", 0, "best", value=made.best), r"\$.others: found a design that is named twice"),
+        (
+            forged(
+                made, "others", 0, "mapping", "kernels", value=made.to_data()["others"][0]["mapping"]["kernels"][::-1]
+            ),
+            r"\$.others\[0\].mapping.kernels\[0\].name: the file says",
+        ),
     ):
         with pytest.raises(DocumentError, match=says):
             check_exploration(changed, "it")
@@ -151,6 +157,9 @@ def test_forged_claims_are_caught(made: Exploration) -> None:
     other = {**made.best, "dram": 4.0 - made.best["dram"] if made.best["dram"] != 2 else 1.0}
     for changed, says in (
         (forged(made, "gap", value=0.5), r"\$.gap: found 0.5, expected"),
+        (forged(made, "status", value="time_limit"), r"\$.status: found time_limit, but nothing is left to show"),
+        (forged(made, "boxes", value=made.to_data()["boxes"][::-1]), r"\$.boxes: found another order"),
+        (made.model_copy(update={"asked": None}).sealed(), r"\$.asked: found none"),
         (forged(made, "bound", value=made.bound / 2), r"\$.bound: found"),
         (forged(made, "value", value=made.value * 0.9), r"\$.value: found"),
         (forged(made, "boxes", value=made.to_data()["boxes"][1:]), r"\$.boxes: hold \d+ designs"),
