@@ -83,10 +83,19 @@ def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRec
 
 
 def left_open(record: Excluded, kept: Kept, why: str) -> Excluded:
-    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished."""
+    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished.
+
+    Under the sharding of a plan it claims no more than excludes it, or than what holds for every mapping.
+    """
     name = {"pruned_by_bound": "bound", "pruned_per_level": "level_bound"}.get(record.status)
-    if name is None or getattr(record, name) >= kept.to_beat(record) * (1 - _ROUNDED):
+    if name is None:
         return record
+    claimed, beat = getattr(record, name), kept.to_beat(record)
+    if claimed >= beat * (1 - _ROUNDED):
+        most = claimed if name == "bound" else min(claimed, beat)
+        return (
+            record.model_copy(update={"level_bound": most}) if getattr(record, "level_bound", most) > most else record
+        )
     return record.model_copy(update={"status": "limit", "note": record.note or why})
 
 

@@ -145,9 +145,9 @@ class Plans:
         for (plan, _), records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         if self.undecided:
-            self._unproven(f"that nothing fits under {_some(self.undecided)}, only that nothing is faster")
+            self._unsure(f"$.plans: that nothing fits under {_some(self.undecided)}, only that nothing is faster")
         if self.short:
-            self._unproven(f"bounds of {_some(self.short)}, which there was no time to show")
+            self._unsure(f"$.plans: bounds of {_some(self.short)}, which there was no time to show")
         if len(spaces) < len(asked):
             self.unchecked.append("$.space: there was no time to count all mappings")
         else:
@@ -320,6 +320,10 @@ class Plans:
         beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
         if beaten is not None and beaten < self.kept.to_beat(record) * (1 - PROOF):
             self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
+        elif beaten is not None and self.traced and self.result.heat is None:
+            least = max(record.bound or 0.0, self.kept.to_beat(record))
+            if abs((record.level_bound or 0.0) - least) > 2 * PROOF * least:
+                self._wrong(number, "level_bound", record.level_bound, least)
         if record.status == "solved" and record.value is None:
             self._wrong(number, "value", None, "a value of every plan that was solved")
         if record.value is not None:
@@ -343,8 +347,7 @@ class Plans:
 
     def _reason(self, number: int, record: PlanRecord, low: Low) -> None:
         """Hold the reason of a record against its status: of what is settled there is none, but why nothing fits."""
-        listed = number < len(self.result.plans)
-        name = "$.plans[*].note" if listed else "$.unlisted[*].groups[*].note"
+        name = "$.plans[*].note" if (listed := number < len(self.result.plans)) else "$.unlisted[*].groups[*].note"
         if record.status in OPEN:
             self._unsure(f"{name}: why a plan is open")
         elif record.status.startswith("infeasible"):
@@ -352,9 +355,6 @@ class Plans:
                 self._unsure(f"{name}: why a plan is infeasible, which was shown for another reason")
         elif record.note and self.traced:
             self._wrong(number, "note", record.note, "")
-
-    def _unproven(self, what: str) -> None:
-        self._unsure(f"$.plans: {what}")
 
     def _unsure(self, text: str) -> None:
         if text not in self.unchecked:

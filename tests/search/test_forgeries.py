@@ -142,6 +142,7 @@ FORGERIES: dict[str, Callable[[Data], None]] = {
     "plans in another order": lambda data: data["plans"].insert(0, data["plans"].pop()),
     "a reason of a plan that is excluded": of_record("pruned_by_bound", note="time limit"),
     "a bound that no sharding has": of_record("pruned_per_level", bound=0.99),
+    "a higher bound under a sharding": of_record("pruned_per_level", level_bound=1.5),
     "more compute is not proven": deep("sensitivity", 0, "proven", to=False),
 }
 
