@@ -138,10 +138,8 @@ class Plans:
             spaces.append(counted(lattices=lattices))
             if result.space is not None and spaces[-1].exact and not result.space.exact:
                 cuts.append(counted(lattices={}))
-        for number, _ in self.apart.values():
-            self.problems.append(f"$.apart[{number}]: of none of the graphs here")
-        for number, _ in self.unlisted.values():
-            self.problems.append(f"$.unlisted[{number}]: of none of the graphs here")
+        for name in ("apart", "unlisted"):
+            self.problems += [f"$.{name}[{at}]: of none of the graphs here" for at, _ in getattr(self, name).values()]
         for (plan, _), records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         if self.undecided:
@@ -317,13 +315,7 @@ class Plans:
         elif self.traced and record.bound is not None and low.every is not None and record.bound != record.level_bound:
             least = low.every if record.value is None else min(low.every, record.value)
             self.problems += differences(f"$.plans[{number}].bound", least, record.bound)
-        beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
-        if beaten is not None and beaten < self.kept.to_beat(record) * (1 - PROOF):
-            self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
-        elif beaten is not None and self.traced and self.result.heat is None:
-            least = max(record.bound or 0.0, self.kept.to_beat(record))
-            if abs((record.level_bound or 0.0) - least) > 2 * PROOF * least:
-                self._wrong(number, "level_bound", record.level_bound, least)
+        self._excluded(number, record)
         if record.status == "solved" and record.value is None:
             self._wrong(number, "value", None, "a value of every plan that was solved")
         if record.value is not None:
@@ -332,6 +324,16 @@ class Plans:
             gap = None if record.level_bound is None else (record.value - record.level_bound) / record.value
             if gap is None or record.gap is None or abs(record.gap - gap) > SAME:
                 self._wrong(number, "gap", record.gap, gap)
+
+    def _excluded(self, number: int, record: PlanRecord) -> None:
+        """Hold what excludes a plan against what others have to beat."""
+        beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
+        if beaten is not None and beaten < self.kept.to_beat(record) * (1 - PROOF):
+            self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
+        elif beaten is not None and self.traced and self.result.heat is None:
+            least = max(record.bound or 0.0, self.kept.to_beat(record))
+            if abs((record.level_bound or 0.0) - least) > 2 * PROOF * least:
+                self._wrong(number, "level_bound", record.level_bound, least)
 
     def _nothing_fits(self, number: int, record: PlanRecord, low: Low) -> None:
         """Hold "infeasible" against a plan of which not all was shown to be."""
