@@ -183,6 +183,11 @@ class GraphRecord(Part):
     bound: float
     note: str = ""
 
+    @property
+    def order(self) -> tuple[float, int, str]:
+        """What the graphs of a result without a list of plans are sorted by: the bound first."""
+        return self.bound, self.microbatch, self.variant or ""
+
 
 class PlanGroup(Part):
     """Plans of one graph of which the search says the same.
@@ -221,6 +226,11 @@ class UnlistedPlans(Part):
     variant: str | None = None
     groups: tuple[PlanGroup, ...]
     members: str
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """What they are sorted by."""
+        return self.microbatch, self.variant or ""
 
     @model_validator(mode="after")
     def _has_members(self) -> Self:

@@ -129,7 +129,7 @@ class Plans:
                 lows[plan] = plan_low(result, plan, bounds, memo, self.options, max(most, value), frozenset(empty))
             lattices = lattices or lattices_of(memo)
             kinds = {graph.kind_of(kernel) for kernel in graph.kernels}
-            if result.space is not None and result.space.exact and not kinds <= set(lattices):  # plans' bounds did
+            if result.space is not None and not kinds <= set(lattices):  # plans' bounds did
                 lattices = all_down_sets(setting, legal, self.options)
             for plan in legal:
                 self._placed(setting, plan, placing, hiding, lows)

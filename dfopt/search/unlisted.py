@@ -46,7 +46,7 @@ def in_few_words(searches: Sequence[Search], records: Sequence[Sequence[PlanReco
         if any(groups):
             unlisted.append(UnlistedPlans.of(search.setting.graph, groups))
     kept = tuple(record for each in records for record in each if id(record) in stay)
-    return {"plans": kept, "unlisted": tuple(unlisted) or None}
+    return {"plans": kept, "unlisted": tuple(sorted(unlisted, key=lambda each: each.order)) or None}
 
 
 def expanded(

@@ -231,11 +231,11 @@ def _other_inputs(result: Result) -> Iterator[str]:
 def _contents(result: Result) -> list[str]:
     """What the file says about itself: the matrices, and heat where it was asked for."""
     # what keeps the trace of its search has what results of earlier versions lack, and an order
-    order = [record.order for record in result.plans]
     later = ("fixed", "space") if result.trace is not None else ()
     wrong = [f"$.{name}: found none beside $.trace" for name in later if getattr(result, name) is None]
-    if result.trace is not None and order != sorted(order):
-        wrong.append("$.plans: found another order than that of their bounds")
+    for name in ("plans", "apart", "unlisted", "alternatives") if result.trace is not None else ():
+        order = [each.order for each in getattr(result, name) or ()]
+        wrong += [f"$.{name}: found another order than that of sizes, bounds or values"] * (order != sorted(order))
     heated = result.request.heat == "aware" and not any(what.startswith("heat") for what in result.missing or ())
     if (result.heat is not None) != heated or (result.heat is not None and result.system.stack is None):
         wrong.append(
@@ -282,14 +282,12 @@ def judged_again(
 
 def _alternatives(result: Result) -> list[str]:
     """What is wrong with the next best mappings: each is judged again, and is another than those before it."""
-    wrong, before, order = [], result.value, [other.order for other in result.alternatives or ()]
+    wrong, before = [], result.value
     drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
     by = result.request.distinct_in
     seen = {different(result.mapping, result.graph.variant, by)}
     if len(result.alternatives or ()) >= result.request.top:
         wrong.append(f"$.alternatives: {result.request.top} mappings were asked for, with the best one")
-    if result.trace is not None and order != sorted(order):
-        wrong.append("$.alternatives: found another order than that of their values")
     for i, other in enumerate(result.alternatives or ()):
         where = f"$.alternatives[{i}]"
         graph = drawn.get((other.microbatch, other.variant))

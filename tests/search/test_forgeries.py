@@ -179,6 +179,13 @@ def test_the_space_is_counted_again_where_bounds_on_plans_prove_all(name: str) -
     assert [problem.split(":")[0] for problem in found.problems] == [f"$.space.{SPACE[name]}"]
 
 
+def test_graphs_that_were_given_up_together_have_an_order() -> None:
+    data = json.loads(json.dumps(df.optimize("gpt2-small", "sn10-8-torus", gap=0.3).to_data()))
+    assert len(data["apart"]) > 1
+    data["apart"].reverse()
+    assert [one.split(":")[0] for one in verify(Result.from_data(data).sealed()).problems] == ["$.apart"]
+
+
 LISTED: dict[str, tuple[Callable[[Data], None], str]] = {
     "found in no time": (edit(seconds=0.001), "$.seconds"),
     "with another program": (deep("provenance", "highs", to="0.1"), "$.provenance"),
