@@ -142,6 +142,7 @@ FORGERIES: dict[str, Callable[[Data], None]] = {
     "plans in another order": lambda data: data["plans"].insert(0, data["plans"].pop()),
     "a reason of a plan that is excluded": of_record("pruned_by_bound", note="time limit"),
     "a bound that no sharding has": of_record("pruned_per_level", bound=0.99),
+    "no bound under a sharding": of_record("pruned_per_level", level_bound=None),
     "a higher bound under a sharding": of_record("pruned_per_level", level_bound=1.5),
     "more compute is not proven": deep("sensitivity", 0, "proven", to=False),
 }
@@ -184,6 +185,18 @@ def test_graphs_that_were_given_up_together_have_an_order() -> None:
     assert len(data["apart"]) > 1
     data["apart"].reverse()
     assert [one.split(":")[0] for one in verify(Result.from_data(data).sealed()).problems] == ["$.apart"]
+
+
+@pytest.mark.parametrize("change", [{"log10_total": 1.001}, {"log10_fusions": 0.999}, {"exact": True}])
+def test_a_space_that_is_not_counted_exactly_is_counted_in_the_same_ways(change: Data) -> None:
+    """With more down-sets than are counted, as here, there is one way only."""
+    asked: Data = {"phase": "training", "batch": 16, "microbatch": 1, "tp": 2, "recompute": "none"}
+    data = json.loads(json.dumps(df.solve("llama-68m", "sn10-8-ring", **asked).to_data()))
+    assert not data["space"]["exact"] and verify(Result.from_data(data)).ok
+    for name, to in change.items():
+        data["space"][name] = to if isinstance(to, bool) else data["space"][name] * to
+    found = verify(Result.from_data(data).sealed())
+    assert [one.split(":")[0] for one in found.problems] == [f"$.space.{name}" for name in change]
 
 
 LISTED: dict[str, tuple[Callable[[Data], None], str]] = {
