@@ -92,7 +92,7 @@ def left_open(record: Excluded, kept: Kept, why: str) -> Excluded:
         return record
     claimed, beat = getattr(record, name), kept.to_beat(record)
     if claimed >= beat * (1 - _ROUNDED):
-        most = claimed if name == "bound" else min(claimed, beat)
+        most = max(record.bound or 0.0, min(claimed, beat))
         return (
             record.model_copy(update={"level_bound": most}) if getattr(record, "level_bound", most) > most else record
         )

@@ -235,6 +235,14 @@ def test_the_honest_one_is_verified() -> None:
     assert found.level_gap == 0.0 and found.gap is not None and 0.004 < found.gap < 0.0041
 
 
+def test_plans_that_are_excluded_twice_claim_what_holds_for_every_mapping() -> None:
+    """Under their sharding while the best was not known yet; then it was below what any mapping of them takes."""
+    levels = df.Assumptions(sharding_objective="seconds")
+    result = df.solve("gpt2-small", "sn10-8-ring", assumptions=levels)
+    assert any(r.bound is not None and r.bound > result.value and "per_level" in r.status for r in result.plans)
+    assert verify(result).ok, verify(result).problems
+
+
 def test_a_plan_without_a_choice_is_optimal() -> None:
     """Of one chip per kernel there is one sharding: the proof is of every mapping."""
     result = df.optimize("gpt2-small", "sn10-8-ring", pp=8, microbatch=1)
