@@ -221,15 +221,17 @@ def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[
     return [("$.result", problem) for problem in found.problems] or list(_sensitive(made, workload))
 
 
-def _valued(made: Exploration, workload: Workload, box: Box, where: str, said: OtherDesign | BudgetSensitivity) -> None:
+def _valued(
+    made: Exploration, workload: Workload, box: Box, where: str, claim: OtherDesign | BudgetSensitivity
+) -> None:
     """Hold a mapping and its value against what is priced and judged again."""
     if (system := workload.system(box)) is not None:
         setting, today = workload.setting(system), not made.result.proof.startswith(OF_EARLIER)
-        _, wrong = judged_again(f"{where}.mapping", said.mapping, setting, made.result.request, today)
+        _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, made.result.request, today)
         if wrong:
             raise _Wrong(*wrong[0].split(": ", 1))
-    if not math.isclose(said.value, again := workload.judged(box, said.mapping), rel_tol=SAME):
-        raise _Wrong(f"{where}.value", f"found {said.value!r}, the judge says {again!r}")
+    if not math.isclose(claim.value, again := workload.judged(box, claim.mapping), rel_tol=SAME):
+        raise _Wrong(f"{where}.value", f"found {claim.value!r}, the judge says {again!r}")
 
 
 def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ from dfopt.documents.exploration import (
     EnergyRange,
     Exploration,
     ExplorationRequest,
+    ExplorationStatus,
     HeatMode,
     ObjectiveName,
     OtherDesign,
@@ -212,8 +213,12 @@ def _explored(
         ),
         version=dfopt.__version__,
     )
-    status = found.ending if explored.widest_gap else "optimal"  # whatever ended it, nothing was left to show
-    return explored.model_copy(update={"status": status, "asked": explored.asked_digest()}).sealed()
+    return explored.model_copy(update={"status": _shown(explored), "asked": explored.asked_digest()}).sealed()
+
+
+def _shown(explored: Exploration) -> ExplorationStatus:
+    """What ended an exploration, or that nothing was left to show then."""
+    return explored.status if explored.widest_gap else "optimal"
 
 
 def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
