@@ -136,7 +136,8 @@ def _type(annotation: Any) -> str:
 def _composed(annotation: Any) -> str:
     origin, parts = get_origin(annotation), get_args(annotation)
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
-        needed = (field for field in fields_of(annotation) if not field.default)
+        needs = getattr(annotation, "EXAMPLE", ())  # one of several forms, where each field may be left out
+        needed = (field for field in fields_of(annotation) if not field.default or field.name in needs)
         return f"{{{', '.join(f'{field.name}: {field.example}' for field in needed)}}}"
     inner = next(filter(None, map(_composed, reversed(parts))), "")
     if inner and origin is dict:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.design_choices import DesignChoices
+from dfopt.documents.design_sizes import DesignSizes
 from dfopt.documents.design_template import Template
 from dfopt.documents.technology import Area, Technology
 from dfopt.errors import Issue, SystemSpecError, repeated
@@ -85,8 +86,8 @@ class DesignShares(Part):
         of chosen size as much as it needs.
     """
 
-    area: Shares
-    power: Shares
+    area: Shares = Field(default_factory=dict)
+    power: Shares = Field(default_factory=dict)
     perimeter: Shares = Field(default_factory=dict)
 
 
@@ -100,7 +101,10 @@ class Design(Named):
     budgets : e.g. {chip_area_mm2: 800, package_area_mm2: 2500, power: 700 W}
         Area, power and edge that the chip with its package may take.
     shares : e.g. {area: {core: 0.5, dram: rest}, power: {core: 0.6}}
-        Share of each budget that every component gets. A component without a share gets nothing.
+        Share of each budget that every component gets. A component without a share gets nothing. A
+        design with ``sizes`` has no shares.
+    sizes : e.g. {dram_layers: 8, buffer: 256 KiB, buffer_port: 256 B}
+        Size of each component, for a technology with DRAM ``layers`` on the chip. None: ``shares`` divides the budgets.
     profile : e.g. default
         Rules by which the chip is derived. ``default``: those of dfopt. ``deepflow``: those of the DeepFlow program,
         which allow shares above 1.
@@ -118,10 +122,12 @@ class Design(Named):
     """
 
     SCHEMA: ClassVar[str] = "dfopt/design/1"
+    EXAMPLE: ClassVar = ("shares",)
 
     technology: Technology
     budgets: DesignBudgets
-    shares: DesignShares
+    shares: DesignShares = DesignShares()
+    sizes: DesignSizes | None = None
     profile: Literal["default", "deepflow"] = "default"
     template: Template | None = None
     choices: DesignChoices | None = None
@@ -134,7 +140,10 @@ class Design(Named):
     @property
     def searched(self) -> tuple[str, ...]:
         """What is to be searched: sizes of components, and after them the budget of power as ``power``."""
-        return (*self.chosen, *((POWER,) if self.choices and self.choices.power else ()))
+        if self.choices is None:
+            return self.chosen
+        listed = (*self.choices.listed, *self.choices.rate) if self.sizes is not None else ()
+        return (*self.chosen, *listed, *((POWER,) if self.choices.power else ()))
 
     def shares_of(self, budget: Budget) -> dict[str, float]:
         """The shares of one budget as numbers.
@@ -151,7 +160,12 @@ class Design(Named):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
-        for where, message, remedy in (*_wrong_choices(self), *_wrong_template(self), *_wrong_dies(self)):
+        for where, message, remedy in (
+            *_wrong_sizes(self),
+            *_wrong_choices(self),
+            *_wrong_template(self),
+            *_wrong_dies(self),
+        ):
             raise problem(message, remedy, where)
         square = 4 * math.sqrt(self.budgets.chip_area_mm2)
         if self.budgets.edge < square * (1 - SLACK):
@@ -215,8 +229,12 @@ def _wrong_choices(design: Design) -> Iterator[tuple[str, str, str]]:
         yield "$.choices.power", found, "rename the SRAM level"
     if design.searched and design.profile != "default":
         yield "$.profile", "found deepflow beside shares that are auto, expected default", "leave it out"
+    listed = design.choices.listed if design.choices and design.sizes is None else ()
+    for name in listed:
+        yield f"$.choices.{name}", "found sizes of DRAM layers beside shares, expected none", "give the design sizes"
+    sized = design.choices.rate if design.choices and design.sizes is not None else ()
     for name in design.choices.components if design.choices else ():
-        if name not in design.chosen:
+        if name not in design.chosen and name not in sized:
             message = f"found sizes of {name}, expected those of components whose share of the area is auto"
             yield "$.choices", message, f"set $.shares.area.{name} to auto"
     for name in design.choices.capacity if design.choices else ():
@@ -250,10 +268,29 @@ def _wrong_dies(design: Design) -> Iterator[tuple[str, str, str]]:
         yield "$.budgets.dies", f"found {budgets.dies}, expected 1: the profile deepflow knows no dies", "leave it out"
 
 
+def _wrong_sizes(design: Design) -> Iterator[tuple[str, str, str]]:
+    """Where shares and sizes do not go with each other, or sizes not with the technology."""
+    technology, sizes, shared = design.technology, design.sizes, bool(design.shares.area or design.shares.power)
+    if (sizes is None) == (not shared):
+        given = "neither shares nor sizes" if sizes is None else "both shares and sizes"
+        yield "$.sizes", f"found {given}, expected one of them", "shares divide the budgets; sizes are those of parts"
+    if (technology.layers is None) != (sizes is None):
+        has = "stacks of DRAM beside the chip" if technology.layers is None else "layers of DRAM on the chip"
+        needs = "shares" if technology.layers is None else "sizes"
+        yield "$.technology", f"found {technology.name} with {has}, expected {needs}", "take the one that goes with it"
+    if sizes is None:
+        return
+    if technology.core.buffer is None:
+        yield "$.technology.core.buffer", "found none, expected the buffer that sizes choose", "describe its area"
+    for role in sizes.rate:
+        if role not in technology.links:
+            yield f"$.sizes.rate.{role}", *unknown(technology)
+
+
 def _wrong_template(design: Design) -> Iterator[tuple[str, str, str]]:
     if design.template is None:
         return
-    levels = [level.name for level in design.technology.sram]
+    levels = design.technology.memories
     if design.template.sram not in levels:
         message = f"found {design.template.sram!r}, expected an SRAM level of technology {design.technology.name}"
         yield "$.template.sram", message, f"it has {', '.join(levels) or 'none'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +13,9 @@ from dfopt.units import Bandwidth, Bytes, Watts
 
 MOST_STEPS = 10_000
 MOST_STACKS = 1000
+LISTED = ("dram_layers", "connected_layers", "buffer", "buffer_port")
+Counts = Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1, max_length=64)]
+Sizes = Annotated[tuple[Annotated[Bytes, Field(gt=0)], ...], Field(min_length=1, max_length=1000)]
 
 
 class _Steps(Part):
@@ -129,9 +133,20 @@ class DesignChoices(Part):
     capacity : e.g. {L2: {least: 10 MB, most: 100 MB, step: 10 MB}}
         Capacities of SRAM levels that the search tries, by the name of the level.
     rate : e.g. {between_packages: {least: 100 GB/s, most: 900 GB/s, step: 100 GB/s}}
-        Rates of links that the search tries, by their role: ``in_package``, ``between_packages`` and ``between_dies``.
+        Rates of links that the search tries, by their role: ``in_package``, ``between_packages``, ``between_nodes`` and
+        ``between_dies``.
     power : e.g. {least: 300 W, most: 700 W, step: 100 W}
         Power budgets that the search tries. None: only the budget of the design.
+    dram_layers : layers, e.g. [2, 4, 6, 8]
+        Numbers of DRAM dies on the logic die that the search tries, rising. None: that of ``sizes``.
+    connected_layers : layers, e.g. [2, 4, 6, 8]
+        Numbers of connected DRAM dies that the search tries, rising; of more than there are dies there is no design.
+        None: that of ``sizes``, or all dies where it has none.
+    buffer : e.g. [128 KiB, 256 KiB, 512 KiB]
+        Capacities of the buffer of a unit that the search tries, rising. None: that of ``sizes``.
+    buffer_port : e.g. [128 B, 256 B]
+        Data that the buffer of a unit moves in a cycle, each value that the search tries, rising. None: that of
+        ``sizes``.
 
     Examples
     --------
@@ -144,6 +159,23 @@ class DesignChoices(Part):
     rate: dict[LinkRole, RateSteps] = Field(default_factory=dict)
 
     power: PowerSteps | None = None
+    dram_layers: Counts | None = None
+    connected_layers: Counts | None = None
+    buffer: Sizes | None = None
+    buffer_port: Sizes | None = None
+
+    @property
+    def listed(self) -> dict[str, tuple[float, ...]]:
+        """What is chosen of the sizes of a stacked chip, in the order of the search."""
+        by_name = {name: getattr(self, name) for name in LISTED}
+        return {name: tuple(map(float, values)) for name, values in by_name.items() if values is not None}
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        for name, values in self.listed.items():
+            if any(more <= less for less, more in pairwise(values)):
+                raise problem(f"found {list(values)}, expected rising values", "list each once", f"$.{name}")
+        return self
 
     @property
     def components(self) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.dram_layers import DramLayers
 from dfopt.documents.dtypes import Arithmetic
 from dfopt.documents.wafer import Packaging, Wafer
 from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts
 from dfopt.units import format as show_unit
 
-LinkRole = Literal["in_package", "between_packages", "between_dies"]
+LinkRole = Literal["in_package", "between_packages", "between_nodes", "between_dies"]
 Area = Annotated[float, Field(gt=0, le=1e7)]
 BitArea = Annotated[float, Field(gt=0, le=1.0)]
 BitPower = Annotated[float, Field(ge=0, le=1.0)]
@@ -60,6 +61,24 @@ class Supply(Part):
         return self
 
 
+class UnitBuffer(Part):
+    """The memory of one unit of compute, in terms of its size and of the port through which the unit reads it.
+
+    Attributes
+    ----------
+    bit_area_mm2 : mm2/bit, e.g. 0.0000003
+        Area of one bit of the buffer.
+    port_area_mm2 : mm2 per B/cycle, e.g. 0.001
+        Area of the port of the buffer for each byte that it moves in a cycle.
+    energy : e.g. 0.2 pJ/bit
+        Energy of one byte that is read or written.
+    """
+
+    bit_area_mm2: BitArea
+    port_area_mm2: float = Field(ge=0, le=1e6)
+    energy: JoulesPerByte = Field(gt=0)
+
+
 class CoreUnit(Part):
     """One unit of compute, such as a tensor core; a chip is as many as fit.
 
@@ -83,6 +102,9 @@ class CoreUnit(Part):
         Number of units that share one port to the memories.
     utilization : e.g. 0.9
         Share of the peak rate that the units sustain.
+    buffer : e.g. {bit_area_mm2: 0.0000003, port_area_mm2: 0.001, energy: 0.2 pJ/bit}
+        Memory of its own that each unit has, whose size and port a design with ``sizes`` chooses. None: the units have
+        none.
     """
 
     area_mm2: Area
@@ -94,6 +116,7 @@ class CoreUnit(Part):
     supply: Supply
     units_per_cluster: int = Field(ge=1, le=10**6)
     utilization: Share = 1.0
+    buffer: UnitBuffer | None = None
 
 
 class SramLevel(Part):
@@ -232,10 +255,12 @@ class Technology(Named):
     sram : e.g. [{name: L2, bit_area_mm2: 0.00000005, energy: 0.1 pJ/bit, static_w_per_bit: 0.000000001, bank: 64 kB}]
         Levels of on-chip memory, from the cores outwards.
     dram
-        Stacks of DRAM of the chip, and their controllers on the chip.
+        Stacks of DRAM of the chip, and their controllers on the chip. None: ``layers`` describes the DRAM.
+    layers
+        DRAM dies that are bonded onto the logic die, layer by layer. None: ``dram`` describes the DRAM.
     links
-        Links between dies, inside a package and between packages, by their role. Roles are ``in_package``,
-        ``between_packages`` and ``between_dies``.
+        Links between dies, inside a package, between packages and between nodes, by their role. Roles are
+        ``in_package``, ``between_packages``, ``between_nodes`` and ``between_dies``.
     wafer : e.g. {usd: 9346, defects_per_cm2: 0.09}
         Wafer from which dies are cut. None: dies have no price.
     package : e.g. {usd_per_mm2: 0.005, area_factor: 4}
@@ -243,10 +268,12 @@ class Technology(Named):
     """
 
     SCHEMA: ClassVar[str] = "dfopt/technology/1"
+    EXAMPLE: ClassVar = ("dram",)
 
     core: CoreUnit
     sram: tuple[SramLevel, ...] = Field(default=(), max_length=8)
-    dram: DramStacks
+    dram: DramStacks | None = None
+    layers: DramLayers | None = None
     links: dict[LinkRole, ChipLinks] = Field(default_factory=dict)
     wafer: Wafer | None = None
     package: Packaging | None = None
@@ -254,7 +281,26 @@ class Technology(Named):
     @property
     def components(self) -> tuple[str, ...]:
         """What has a share of the budgets."""
-        return ("core", *(level.name for level in self.sram), "dram", *self.links)
+        return ("core", *(level.name for level in self.sram), *(("dram",) if self.dram else ()), *self.links)
+
+    @property
+    def stacks(self) -> DramStacks:
+        """The stacks of DRAM, where the chip has no layers instead."""
+        assert self.dram is not None  # the validators of designs see to it
+        return self.dram
+
+    @property
+    def memories(self) -> tuple[str, ...]:
+        """What mappings can use as the SRAM of a chip."""
+        return (*(level.name for level in self.sram), *(("buffer",) if self.core.buffer else ()))
+
+    @model_validator(mode="after")
+    def _has_one_dram(self) -> Self:
+        if (self.dram is None) == (self.layers is None):
+            given = "neither dram nor layers" if self.dram is None else "both dram and layers"
+            remedy = "dram: stacks with controllers on the chip; layers: dies on the chip"
+            raise problem(f"found {given}, expected one of them", remedy, "$.dram")
+        return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

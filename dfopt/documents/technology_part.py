@@ -7,10 +7,11 @@ from typing import ClassVar, Final
 from pydantic import Field
 
 from dfopt.documents.base import Named
+from dfopt.documents.dram_layers import DramLayers
 from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, LinkRole, SramLevel
 from dfopt.documents.wafer import Packaging, Wafer
 
-SECTIONS: Final = ("core", "sram", "dram", "links", "wafer", "package")
+SECTIONS: Final = ("core", "sram", "dram", "layers", "links", "wafer", "package")
 
 
 class TechnologyPart(Named):
@@ -24,9 +25,12 @@ class TechnologyPart(Named):
         Levels of on-chip memory, from the cores outwards. None: the part has no such section.
     dram
         Stacks of DRAM of the chip, and their controllers on the chip. None: the part has no such section.
+    layers
+        DRAM dies that are bonded onto the logic die, layer by layer. None: the part has no such section.
     links
-        Links between dies, inside a package and between packages, by their role. Roles are ``in_package``,
-        ``between_packages`` and ``between_dies``. None: the part has no such section.
+        Links between dies, inside a package, between packages and between nodes, by their role. Roles are
+        ``in_package``, ``between_packages``, ``between_nodes`` and ``between_dies``. None: the part has no such
+        section.
     wafer : e.g. {usd: 9346, defects_per_cm2: 0.09}
         Wafer from which dies are cut. None: the part has no such section.
     package : e.g. {usd_per_mm2: 0.005, area_factor: 4}
@@ -43,6 +47,7 @@ class TechnologyPart(Named):
     core: CoreUnit | None = None
     sram: tuple[SramLevel, ...] | None = Field(default=None, max_length=8)
     dram: DramStacks | None = None
+    layers: DramLayers | None = None
     links: dict[LinkRole, ChipLinks] | None = None
     wafer: Wafer | None = None
     package: Packaging | None = None

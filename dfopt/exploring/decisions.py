@@ -21,8 +21,8 @@ from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
 from dfopt.technology.arithmetic import Numbers
-from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
-from dfopt.technology.derive import DEGREE, Derived, joined
+from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
+from dfopt.technology.derive import Derived, joined
 from dfopt.technology.dies import seam_mm
 from dfopt.technology.rules import DEFAULT
 from dfopt.technology.voltage import speed
@@ -158,7 +158,7 @@ class Decisions:
         beside = (budgets.package_area_mm2 - budgets.chip_area_mm2) * (1 + ROUND)
         if edge + self._fixed("perimeter") > self._edge * (1 + ROUND):
             return None
-        if low.get("dram", 0.0) * technology.dram.stack_area_mm2 > beside:
+        if low.get("dram", 0.0) * technology.stacks.stack_area_mm2 > beside:
             return None
         core = self._cores(low, least, None)
         if core is None or core.units < 1:
@@ -347,7 +347,7 @@ class Decisions:
         return max(made, key=lambda one: float(one.rate))._replace(size=max(one.size for one in made))
 
     def _drams(self, low: float | None, high: float | None) -> list[Dram]:
-        part, of = self.design.technology.dram, self.design.budgets
+        part, of = self.design.technology.stacks, self.design.budgets
         beside = (of.package_area_mm2 - of.chip_area_mm2) * (1 + ROUND)
         if low is None or high is None:
             area, power, edge = (self._taken(budget, "dram", 0.0) for budget in ("area", "power", "perimeter"))

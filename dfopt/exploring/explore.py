@@ -292,7 +292,7 @@ def workload_of(
 def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Issue]:
     """What a design does not say of power or price."""
     technology = design.technology
-    has = {"wafer": technology.wafer, "package": technology.package, "dram.usd_per_gb": technology.dram.usd_per_gb}
+    has = {"wafer": technology.wafer, "package": technology.package, "dram.usd_per_gb": technology.stacks.usd_per_gb}
     for path in cost.missing if cost is not None else ():
         if path == "$.chip.price_usd" and unit == "_usd":
             for name in (name for name, given in has.items() if given is None):

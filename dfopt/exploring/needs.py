@@ -26,7 +26,7 @@ class Need(NamedTuple):
 def need_of(technology: Technology, name: str, size: float) -> Need:
     """What a size takes at nominal voltage, links from SRAM to clusters left out."""
     if name == "dram":
-        part = technology.dram
+        part = technology.stacks
         links = size * part.links_per_stack
         nominal = part.energy / 8 * links * part.frequency + part.static_w_per_bit * 8 * size * part.stack
         return Need(size * part.controller_area_mm2, nominal, links / part.links_per_mm)
@@ -63,7 +63,7 @@ def all_sizes(technology: Technology, budgets: DesignBudgets, edge_mm: float, na
     """Sizes of a component without choices: every number of stacks that fits, else even steps of all that fits."""
     area = budgets.chip_area_mm2
     if name == "dram":
-        part = technology.dram
+        part = technology.stacks
         by_edge = edge_mm * part.links_per_mm / part.links_per_stack
         beside = (budgets.package_area_mm2 - area) / part.stack_area_mm2
         most = math.floor(min(beside, area / part.controller_area_mm2, by_edge) * (1 + ROUND))

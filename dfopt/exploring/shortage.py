@@ -47,7 +47,7 @@ def smallest_package(workload: Workload) -> SmallestPackage | None:
 
 def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
     space = workload.spaces[which]
-    system, part = workload.system(space.whole._replace(which=which)), space.design.technology.dram
+    system, part = workload.system(space.whole._replace(which=which)), space.design.technology.stacks
     if system is None or "dram" not in space.sizes:
         return None
     request = workload.request.model_copy(update={"time_limit": workload.left})
@@ -79,7 +79,7 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
 def _with_stacks(design: Design, stacks: int) -> Design:
     """The design with so many stacks, and a package that has room for no more."""
     of, given = design.budgets, design.choices or DesignChoices()
-    package = of.chip_area_mm2 + stacks * design.technology.dram.stack_area_mm2
+    package = of.chip_area_mm2 + stacks * design.technology.stacks.stack_area_mm2
     choices = given.model_copy(update={"stacks": StackSteps(least=stacks, most=stacks)})
     budgets = of.model_copy(update={"package_area_mm2": max(package, of.package_area_mm2)})
     return design.model_copy(update={"budgets": budgets, "choices": choices})

@@ -118,7 +118,7 @@ def _at_ends(made: Exploration) -> list[RenderableType]:
     rows = []
     for name, one in (("low", ends.low), ("middle", made), ("high", ends.high)):
         of = one.designs[one.best_design].technology
-        energy, value = f"{of.dram.energy / 8e-12:.3g} pJ/bit", figure(one.value, objective)
+        energy, value = f"{of.stacks.energy / 8e-12:.3g} pJ/bit", figure(one.value, objective)
         sizes = [_size(one, key, size) for key, size in one.best.items()]
         rows.append([name, energy, value, f"{100 * one.gap:.2f} %", *([of.name] if one_of else []), *sizes])
     best = made.best_design, made.best
@@ -171,6 +171,10 @@ def _size(made: Exploration, name: str, size: float) -> str:
         return f"{size:.0f} stack{'' if size == 1 else 's'}"
     if name == POWER:
         return show_unit(size, "power")
+    if name in ("dram_layers", "connected_layers"):
+        return f"{size:.0f}"
+    if name == "buffer_port":
+        return f"{size:.4g} B/cycle"
     return show_unit(size, "bandwidth" if name in made.designs[0].technology.links else "bytes")
 
 

@@ -36,6 +36,8 @@ def chip_report(
         "sustained": "figure", "power": "figure",
     }  # fmt: skip
     limits: dict[str, Kind] = {"component": "word", "bound by": "text", "left over": "text"}
+    if design.sizes is not None:  # what components call stacks are layers here
+        parts = {**parts, "dram": {"layers" if key == "stacks" else key: value for key, value in parts["dram"].items()}}
     built = Grid("Components", columns, [_row(name, part) for name, part in parts.items()])
     bound = Grid("What binds them", limits, [[name, _bound(part), _left(part)] for name, part in parts.items()])
     return Group(Facts(facts), "", built, "", bound)
@@ -67,7 +69,7 @@ def _row(name: str, part: Mapping[str, Any]) -> list[str]:
         _built(part),
         _of(part.get("size"), "bytes"),
         _of(part.get("frequency") or None, "frequency"),
-        f"{part['voltage']:.3g} V" if part.get("frequency") else "-",
+        f"{part['voltage']:.3g} V" if part.get("frequency") and part["voltage"] else "-",
         _of(part["rate"] or None, "flop_rate" if "peak" in part else "bandwidth"),
         show_unit(part["power"], "power"),
     ]
@@ -78,8 +80,9 @@ def _of(value: float | None, dimension: Any) -> str:
 
 
 def _built(part: Mapping[str, Any]) -> str:
-    counted = [(part[key], key) for key in ("units", "clusters", "banks", "stacks", "links") if key in part]
-    return ", ".join(f"{count:.12g} {key if count != 1 else key[:-1]}" for count, key in counted)
+    counted = [(part[key], key) for key in ("units", "clusters", "banks", "stacks", "layers", "links") if key in part]
+    words = ((f"{count:.12g}" if float(count).is_integer() else f"{count:.4g}", key) for count, key in counted)
+    return ", ".join(f"{count} {key if count != '1' else key[:-1]}" for count, key in words)
 
 
 def _bound(part: Mapping[str, Any]) -> str:

@@ -12,13 +12,16 @@ from collections.abc import Iterator
 
 from dfopt.documents.design import Design
 from dfopt.documents.stack import Level, LogicEnergies, Stack
-from dfopt.documents.stack_dram import DramEnergies, DramStack
+from dfopt.documents.stack_dram import DramStack
 from dfopt.documents.stack_parts import Die, Leakage
 from dfopt.documents.technology import CoreUnit, LinkRole
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.components import Core, Dram
 from dfopt.technology.derive import Derived
+from dfopt.technology.dram_like import like_rate
 from dfopt.technology.floorplan import Interface, floorplan
+from dfopt.technology.layered import via_mm2
+from dfopt.technology.layered_stack import layered_dies, layered_dram
 from dfopt.technology.voltage import overdrive_at
 
 __all__ = ["derived_stack", "levels_of"]
@@ -49,8 +52,11 @@ def derived_stack(design: Design, chip: Derived, on: Stack) -> Stack:
     area = design.budgets.chip_area_mm2 * _MM2
     side_x = math.sqrt(area * on.side_x / on.side_y)
     side_y = area / side_x
-    dram = on.dram if on.dram_dies else _beside(design, chip.dram, on.dram)
-    dies = tuple(_logic(design, chip, die, side_x, side_y) if die.kind == "logic" else die for die in on.dies)
+    dies, dram = on.dies, on.dram if on.dram_dies else _beside(design, chip.dram, on.dram)
+    if (part := design.technology.layers) is not None and design.sizes is not None:
+        dies = layered_dies(on.dies, design.sizes.dram_layers, part.pitch)
+        dram = layered_dram(design, part, chip, on.dram)
+    dies = tuple(_logic(design, chip, die, side_x, side_y) if die.kind == "logic" else die for die in dies)
     changes = {
         "name": design.name,
         "description": f"{design.technology.name}, {design.budgets.chip_area_mm2:.6g} mm2, derived",
@@ -103,11 +109,15 @@ def _issues(design: Design, chip: Derived, on: Stack) -> Iterator[Issue]:
     if not chip.core.peak > 0:
         yield Issue("$.shares", "found a chip without cores, expected some", "give core more area and power")
     has = chip.dram.bandwidth > 0
-    if on.dram_dies:
+    if design.sizes is not None:
+        if not on.dram_dies:
+            found = f"found DRAM layers on the chip, expected a stack with DRAM dies: {on.name} has none"
+            yield Issue("$.sizes.dram_layers", found, "name a stack whose DRAM lies on the logic die")
+    elif on.dram_dies:
         have, need = design.budgets.chip_area_mm2, on.side_x * on.side_y / _MM2
         if has:
             found = f"found DRAM beside the chip, expected none: stack {on.name} has DRAM dies"
-            another = "" if design.technology.dram.on_die else ", or name a stack without DRAM dies"
+            another = "" if design.technology.stacks.on_die else ", or name a stack without DRAM dies"
             yield Issue("$.shares", found, f"take dram out of the shares{another}")
         if abs(have - need) > _SAME_AREA * need:
             found = f"found {have:.6g} mm2, expected the {need:.6g} mm2 of the dies of stack {on.name}"
@@ -115,7 +125,7 @@ def _issues(design: Design, chip: Derived, on: Stack) -> Iterator[Issue]:
     elif not has:
         found = f"found a chip without DRAM, expected some: stack {on.name} has no DRAM dies"
         yield Issue("$.shares", found, "give dram more area, power and perimeter, or name a stack that has")
-    elif design.technology.dram.on_die:
+    elif design.technology.stacks.on_die:
         found = f"found {design.technology.name}, whose DRAM is dies on the logic die: stack {on.name} has none"
         remedy = "name a technology with DRAM beside the chip, or a stack with DRAM dies and no dram in the shares"
         yield Issue("$.technology", found, remedy)
@@ -131,19 +141,15 @@ def _logic(design: Design, chip: Derived, die: Die, side_x: float, side_y: float
         area = float(made.banks) * (level.bank * 8 * level.bit_area_mm2 / (1 - level.overhead) + links)
         compute, shared = (compute, shared + area) if level.shared else (compute + area, shared)
     grid = min(max(math.isqrt(int(core.clusters)), 2), _COLUMNS)
-    dram = technology.dram
-    memory = Interface(
-        "dram",
-        float(chip.dram.stacks) * dram.controller_area_mm2 * _MM2,
-        float(chip.dram.links) / dram.links_per_mm * _MM,
-    )
     outward = tuple(
         Interface(role, float(wires.links) * part.area_mm2 * _MM2, float(wires.links) / part.links_per_mm * _MM)
         for role, part in technology.links.items()
         if role != "between_dies" and (wires := chip.links[role]).rate > 0
     )
+    if design.sizes is not None and design.sizes.network_die == "dram":
+        outward = ()
     try:
-        tiles = floorplan(side_x, side_y, compute, shared, grid, memory, outward)
+        tiles = floorplan(side_x, side_y, compute, shared, grid, _interface(design, chip), outward)
     except ValueError as error:
         issue = Issue("$.shares.area", f"{error} on the die for cores, expected some", "give dram and links less")
         raise SystemSpecError(design.name, [issue]) from error
@@ -151,6 +157,18 @@ def _logic(design: Design, chip: Derived, die: Die, side_x: float, side_y: float
     at, beta = (die.leakage.at, die.leakage.beta_per_k) if die.leakage is not None else (358.15, 0.0)
     leakage = Leakage(power=watts, at=at, beta_per_k=beta) if watts > 0 else None
     return die.model_copy(update={"floorplan": tiles, "leakage": leakage})
+
+
+def _interface(design: Design, chip: Derived) -> Interface:
+    """What the DRAM takes of the logic die: controllers of stacks beside it, or vias of the layers on it."""
+    if design.sizes is not None:
+        return Interface("dram", via_mm2(design.technology, design.sizes) * _MM2, 0.0)
+    part, made = design.technology.stacks, chip.dram
+    return Interface(
+        "dram",
+        float(made.stacks) * part.controller_area_mm2 * _MM2,
+        float(made.links) / part.links_per_mm * _MM,
+    )
 
 
 def leaking_w(chip: Derived, unit: CoreUnit) -> float:
@@ -183,33 +201,7 @@ def _energies(design: Design, chip: Derived) -> LogicEnergies:
 
 def _beside(design: Design, made: Dram, like: DramStack) -> DramStack:
     """DRAM beside the chip: channels like those of another stack, at the rate and with the energies of the design."""
-    channels = max(round(float(made.links) / like.io_bits), 1)
-    peak = float(made.rate) / design.technology.dram.utilization
-    # Commands on columns follow the clock of the links; what happens inside a bank takes its time.
-    clock = channels * like.burst / like.timings.tBL / peak
-    timings = like.timings
-    column = {name: getattr(timings, name) * clock for name in ("tCK", "tBL", "tCCD_S", "tCCD_L")}
-    old, part = like.energies, design.technology.dram
-    read = old.activate / like.row + old.read_burst / like.burst + old.io
-    flowing = old.background + old.refresh / timings.tREFI
-    flows = part.static_w_per_bit * 8 * float(made.size) / channels
-    energies = old.model_copy(
-        update={
-            # of a stack that says no energies the interface has all of it, and the background
-            **_scaled(old, ("activate", "read_burst", "write_burst", "io"), float(made.energy), read, "io"),
-            **_scaled(old, ("background", "refresh"), flows, flowing, "background"),
-        }
-    )
-    return like.model_copy(
-        update={
-            "channels": channels,
-            "capacity": float(made.size),
-            "timings": timings.model_copy(update=column),
-            "energies": energies,
-        }
-    )
-
-
-def _scaled(old: DramEnergies, names: tuple[str, ...], wanted: float, sum_: float, only: str) -> dict[str, float]:
-    """Energies in proportion, such that their sum is what is wanted."""
-    return {name: getattr(old, name) * wanted / sum_ for name in names} if sum_ > 0 else {only: wanted}
+    part, channels = design.technology.stacks, max(round(float(made.links) / like.io_bits), 1)
+    flowing = part.static_w_per_bit * 8 * float(made.size) / channels
+    dram = like_rate(like, channels, float(made.rate) / part.utilization, float(made.energy), flowing)
+    return dram.model_copy(update={"capacity": float(made.size)})

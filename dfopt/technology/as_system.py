@@ -13,7 +13,8 @@ from dfopt.documents.technology import LinkRole
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers
 from dfopt.technology.chip_price import price_of
-from dfopt.technology.derive import DEGREE, Derived, derive_design
+from dfopt.technology.components import DEGREE
+from dfopt.technology.derive import Derived, derive_design
 from dfopt.technology.operating import limit_names
 
 __all__ = ["derived_system", "system_of"]

@@ -77,7 +77,7 @@ def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: 
         return None
     area = chip_area_mm2 / dies * _MM2
     usd = float(die_price(area, wafer))
-    dram = technology.dram
+    dram = technology.stacks
     stack = None if dram.usd_per_gb is None else dram.usd_per_gb * dram.stack / _GB
     package = None
     if technology.package is not None and stack is not None:

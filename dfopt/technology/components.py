@@ -12,11 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, SramLevel
+from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, LinkRole, SramLevel
 from dfopt.technology.arithmetic import TINY, Numbers, arithmetic_of
 from dfopt.technology.operating import AREA, OFF, PACKAGE_AREA, PERIMETER, PORTS, POWER, V_MIN, operating
 from dfopt.technology.rules import Rules
 from dfopt.technology.voltage import power_share, speed
+
+DEGREE: Mapping[LinkRole, int] = {"in_package": 4, "between_packages": 1, "between_nodes": 1, "between_dies": 1}
+"""Neighbours of a chip: in a mesh inside a package, and in a ring direction between packages (DeepFlow, 566c192).
+
+Links between the dies of one chip are counted together.
+"""
 
 
 class Core(NamedTuple):
@@ -96,7 +102,7 @@ class Links(NamedTuple):
 def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core:
     """As many units as fit, and as fast as the power lets them be."""
     do = arithmetic_of(area, power)
-    fit = area // unit.area_mm2
+    fit = area // unit.area_mm2 if rules.whole_units else area / unit.area_mm2
     static = unit.static_power or 0.0 if rules.leakage else 0.0
     n, cut = fit, fit < 0
     if rules.fewer_units_at_v_min:
@@ -106,11 +112,12 @@ def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core
         )
         each = max(unit.power * slowest + static, TINY)
         # a single unit goes slower instead: there is no fewer
-        n = do.minimum(fit, do.maximum(do.floor(do.minimum(power / each, fit)), 1.0))
+        fed = do.minimum(power / each, fit)
+        n = do.minimum(fit, do.maximum(do.floor(fed) if rules.whole_units else fed, 1.0))
         cut = n < fit
     alive = power > n * static
     n = n * alive
-    clusters = n // unit.units_per_cluster
+    clusters = n // unit.units_per_cluster if rules.whole_units else n / unit.units_per_cluster
     nominal = unit.power * n
     leaks = static * n
     at = operating(power - leaks, nominal, unit.supply, unit.frequency, top=rules.core_v_max)

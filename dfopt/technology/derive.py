@@ -10,15 +10,10 @@ from dfopt.documents.design import SLACK, Design, no_links_between, too_much, un
 from dfopt.documents.technology import LinkRole, Technology
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
-from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
+from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
 from dfopt.technology.dies import across, seam_mm
+from dfopt.technology.layered import layered_chip
 from dfopt.technology.rules import DEFAULT, PROFILES, Rules
-
-DEGREE: Mapping[LinkRole, int] = {"in_package": 4, "between_packages": 1, "between_dies": 1}
-"""Neighbours of a chip: in a mesh inside a package, and in a ring direction between packages (DeepFlow, 566c192).
-
-Links between the dies of one chip are counted together.
-"""
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> 
             for level in technology.sram
         },
         dram=dram_of(
-            technology.dram,
+            technology.stacks,
             budgets.package_area - chip,
             areas("dram", 0.0) * chip,
             powers("dram", 0.0) * watts,
@@ -140,7 +135,10 @@ def joined(core: Core, sram: Mapping[str, Sram], dram: Dram, links: Mapping[Link
 
 
 def derive_design(design: Design) -> Derived:
-    """The chip of a design document, by the rules of its profile."""
+    """The chip of a design document: of its sizes, or of its shares by the rules of its profile."""
+    if design.sizes is not None:
+        core, buffer, dram, links = layered_chip(design)
+        return Derived(core, {"buffer": buffer}, dram, links)
     return derive(design.technology, Budgets.of(design), PROFILES[design.profile])
 
 

@@ -10,9 +10,9 @@ from dfopt.documents.technology import Supply
 from dfopt.technology.arithmetic import TINY, Numbers, arithmetic_of
 from dfopt.technology.voltage import overdrive, power_share, speed
 
-LIMITS = ("off", "area", "power", "perimeter", "V_min", "V_max", "ports", "package area", "dies")
+LIMITS = ("off", "area", "power", "perimeter", "V_min", "V_max", "ports", "package area", "dies", "layers", "buffers")
 """What may bind a component; ``off`` has no power."""
-OFF, AREA, POWER, PERIMETER, V_MIN, V_MAX, PORTS, PACKAGE_AREA, DIES = range(len(LIMITS))
+OFF, AREA, POWER, PERIMETER, V_MIN, V_MAX, PORTS, PACKAGE_AREA, DIES, LAYERS, BUFFERS = range(len(LIMITS))
 _NAMES = np.array(LIMITS)
 
 

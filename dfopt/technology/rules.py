@@ -29,6 +29,8 @@ class Rules:
         Shares of a budget sum to at most 1.
     peak_by_type
         Peak rates in every type that the technology has.
+    whole_units
+        Units of compute are built whole. Designs with sizes have a real number of them: then each mm2 has its price.
     """
 
     core_v_max: bool = True
@@ -39,9 +41,11 @@ class Rules:
     crossbars_where_shared: bool = True
     shares_within_budgets: bool = True
     peak_by_type: bool = True
+    whole_units: bool = True
 
 
 DEFAULT = Rules()
+REAL_UNITS = Rules(whole_units=False)
 DEEPFLOW = Rules(
     core_v_max=False,
     fewer_units_at_v_min=False,

@@ -37,8 +37,7 @@ from crossflow.pattern import searched
 from crossflow.traced import ROUNDED, Shares, Traced
 from crossflow.traffic import Numbers
 from dfopt.exploring.boxes import Searched, Stage, search_boxes
-from dfopt.technology.components import core_of, dram_of, links_of
-from dfopt.technology.derive import DEGREE
+from dfopt.technology.components import DEGREE, core_of, dram_of, links_of
 from dfopt.technology.operating import V_MAX, V_MIN
 from dfopt.technology.rules import DEEPFLOW
 
@@ -71,13 +70,13 @@ def supplies(problem: Traced, box: Box, powers: Point) -> list[Supply]:
     technology, area, edge = problem.technology, problem.chip_area, problem.edge
     core, dram, link, register = (share * problem.power for share in powers)
     cores = core_of(technology.core, area, core, DEEPFLOW)
-    memory = dram_of(technology.dram, problem.package_area - area, area, dram, box.high * edge)
+    memory = dram_of(technology.stacks, problem.package_area - area, area, dram, box.high * edge)
     part = technology.links["in_package"]
     links = links_of(part, area, link, (1 - box.low) * edge, DEGREE["in_package"], DEEPFLOW)
-    leakage = technology.dram.static_w_per_bit * 8 * memory.size
+    leakage = technology.stacks.static_w_per_bit * 8 * memory.size
     circuits = (
         (cores, technology.core.supply.threshold_v, core),
-        (memory, technology.dram.supply.threshold_v, dram - leakage),
+        (memory, technology.stacks.supply.threshold_v, dram - leakage),
         (links, part.supply.threshold_v, link),
     )
     found = [

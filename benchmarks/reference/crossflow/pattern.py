@@ -28,7 +28,7 @@ def design(problem: Traced, free: Sequence[float]) -> Shares | None:
     The cores have what is left of both; DRAM the controllers that it needs, and the perimeter for all of its links;
     links to other chips the rest of the perimeter, and the area for as many as fit there.
     """
-    dram = problem.technology.dram
+    dram = problem.technology.stacks
     wired = problem.stacks * dram.links_per_stack / dram.links_per_mm / problem.edge * (1 + ROUNDED)
     links = problem.technology.links["in_package"]
     fit = (1 - wired) * problem.edge * links.links_per_mm

@@ -75,12 +75,12 @@ class Traced:
     @property
     def stacks(self) -> int:
         """Stacks that hold the workload; as many fit beside the chip."""
-        return math.ceil(footprint(self.model, self.chips) / self.technology.dram.stack)
+        return math.ceil(footprint(self.model, self.chips) / self.technology.stacks.stack)
 
     @property
     def chip_area(self) -> float:
         """In mm2."""
-        return self.package_area - self.stacks * self.technology.dram.stack_area_mm2
+        return self.package_area - self.stacks * self.technology.stacks.stack_area_mm2
 
     @property
     def edge(self) -> float:
@@ -90,7 +90,7 @@ class Traced:
     @property
     def controllers(self) -> float:
         """The least share of the chip's area for DRAM with which it holds the workload."""
-        return self.stacks * self.technology.dram.controller_area_mm2 / self.chip_area * (1 + ROUNDED)
+        return self.stacks * self.technology.stacks.controller_area_mm2 / self.chip_area * (1 + ROUNDED)
 
     def derived(self, shares: Shares) -> Derived:
         """The chip of a design, by the rules of the program."""

@@ -1,0 +1,274 @@
+"""The chip of a design with sizes: units of compute on what DRAM layers, buffers and network leave of the logic die.
+
+The area law, with T layers of which C are connected, S bytes of buffer and L bytes per cycle of port for each unit, and
+a rate R of each role of links::
+
+    left  = die - T layer - C connection - sum over roles (R area per rate)      mm2; no R of a network on a DRAM die
+    units = left / (unit + 8 S bit + L port)                                     a real number
+
+The DRAM gives a chip no more than three rates allow::
+
+    layers   C rate of a layer
+    ports    units L f / 2            a byte from the DRAM is written into a buffer and read from it
+    buffers  units S / (round trip x buffering)                                  Little's law
+
+The forms of the last two are those of DeepStack (arXiv:2604.04750; github.com/tile-ai/DeepStack, 8ed05cc4), whose own
+areas are not published. The term of each layer beside that of each connected one is ours: without it no law of this
+form gives the numbers of units that are published.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dfopt.documents.design import Design
+from dfopt.documents.design_sizes import DesignSizes
+from dfopt.documents.dram_layers import DramLayers
+from dfopt.documents.technology import ChipLinks, CoreUnit, LinkRole, Technology, UnitBuffer
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.arithmetic import Numbers, arithmetic_of
+from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of
+from dfopt.technology.operating import AREA, BUFFERS, LAYERS, PORTS
+from dfopt.technology.rules import REAL_UNITS
+from dfopt.technology.voltage import speed
+
+__all__ = ["AreaLaw", "Point", "layered_chip", "least_drawn", "network_mm2", "usable", "via_mm2"]
+
+
+Components = tuple[Core, Sram, Dram, dict[LinkRole, Links]]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The sizes of one chip, or of many: each number may be an array."""
+
+    layers: Numbers
+    connected: Numbers
+    buffer: Numbers
+    port: Numbers
+    network_mm2: Numbers = 0.0
+
+    @classmethod
+    def of(cls, sizes: DesignSizes, technology: Technology) -> Point:
+        """Those of a design; a network on a DRAM die takes nothing of the logic die."""
+        network = sum(network_mm2(technology.links[role], rate) for role, rate in sizes.rate.items())
+        on_logic = network if sizes.network_die == "logic" else 0.0
+        return cls(sizes.dram_layers, sizes.connected, sizes.buffer, sizes.buffer_port, on_logic)
+
+
+@dataclass(frozen=True, slots=True)
+class AreaLaw:
+    """Units of compute on a logic die, and the bandwidth that they can use: see the top of the file.
+
+    Examples
+    --------
+    >>> law = AreaLaw(die=100.0, unit=6.0, bit=3e-7, port=1e-3, layer=3.0, connection=2.0)
+    >>> at = Point(layers=4, connected=4, buffer=256 * 2**10, port=256, network_mm2=4.0)
+    >>> round(law.units(at), 3), round(law.units(at) * law.unit_mm2(at), 9)
+    (11.038, 76.0)
+    """
+
+    die: float
+    unit: float
+    bit: float
+    port: float
+    layer: float
+    connection: float
+
+    @classmethod
+    def of(cls, technology: Technology, die_mm2: float) -> AreaLaw:
+        """That of a technology on a logic die of some mm2."""
+        layers, buffer = _parts(technology)
+        return cls(
+            die_mm2, technology.core.area_mm2, buffer.bit_area_mm2, buffer.port_area_mm2, layers.area_mm2,
+            layers.connection_mm2,
+        )  # fmt: skip
+
+    def unit_mm2(self, at: Point) -> Numbers:
+        """Area of a unit with its buffer."""
+        return self.unit + at.buffer * 8 * self.bit + at.port * self.port
+
+    def left_mm2(self, at: Point) -> Numbers:
+        """What layers and network leave of the die; below 0 where they do not fit."""
+        return self.die - at.layers * self.layer - at.connected * self.connection - at.network_mm2
+
+    def units(self, at: Point) -> Numbers:
+        """Units that fit, a real number."""
+        left = self.left_mm2(at)
+        return arithmetic_of(left).maximum(left, 0.0) / self.unit_mm2(at)
+
+
+def usable(part: DramLayers, at: Point, units: Numbers, frequency: Numbers) -> tuple[Numbers, Numbers]:
+    """Bytes per second that a chip can use of its layers, and which limit that is.
+
+    Examples
+    --------
+    >>> from dfopt.technology.operating import limit_names
+    >>> layers = DramLayers(
+    ...     capacity=2e9, area_mm2=3.0, ports=8, port_bits=128, frequency=1.6e9, pitch=1e-5, keep_out=17.0,
+    ...     round_trip=250e-9, buffering=2.0, energy=32e-12,
+    ... )
+    >>> for port, buffer in ((1024, 512 * 2**10), (128, 512 * 2**10), (1024, 16 * 2**10)):
+    ...     rate, limit = usable(layers, Point(4, 4, buffer, port), 8.0, 0.9e9)
+    ...     print(round(rate / 1e9, 1), limit_names(limit))
+    819.2 layers
+    460.8 ports
+    262.1 buffers
+    """
+    own = at.connected * part.rate
+    through = units * at.port * frequency / 2
+    waiting = units * at.buffer / (part.round_trip * part.buffering)
+    do = arithmetic_of(own, through, waiting)
+    least = do.minimum(do.minimum(own, through), waiting)
+    return least, do.where(least >= own, LAYERS, do.where(least >= through, PORTS, BUFFERS))
+
+
+def layered_chip(taking: Design, giving: Design | None = None) -> Components:
+    """The components of a design with sizes: cores, their buffers, DRAM and links.
+
+    DRAM and links run at their nominal rates, and have the power that this takes; cores have what is left of the
+    budget, and their clock follows from it.
+
+    Parameters
+    ----------
+    taking
+        The design.
+    giving
+        For a bound on many designs: components have its sizes and its budget of power, but take the area and the power
+        of those of ``taking``. Units do not leak then, and ports have the highest clock that there can be.
+
+    Raises
+    ------
+    SystemSpecError
+        If layers and network leave no area, or DRAM and links no power.
+    """
+    technology, sizes, budgets = taking.technology, taking.sizes, (giving or taking).budgets
+    given = (giving or taking).sizes
+    assert sizes is not None and given is not None
+    (part, buffer), least, most = _parts(technology), Point.of(sizes, technology), Point.of(given, technology)
+    law = AreaLaw.of(technology, budgets.chip_area_mm2)
+    links = {role: _links(wire, given.rate.get(role, 0.0), role) for role, wire in technology.links.items()}
+    left, watts = law.left_mm2(least), budgets.power - _beside_w(technology, sizes)
+    if left <= 0:
+        taken = f"found layers and network of {budgets.chip_area_mm2 - left:.6g} mm2"
+        message = f"{taken}, expected less than the {budgets.chip_area_mm2:.6g} mm2 of the logic die"
+        raise SystemSpecError(taking.name, [Issue("$.sizes", message, "take fewer layers or lower rates")])
+    if watts <= 0:
+        drawn = f"found DRAM and links of {budgets.power - watts:.6g} W"
+        message = f"{drawn}, expected less than the {budgets.power:.6g} W of the chip"
+        raise SystemSpecError(taking.name, [Issue("$.budgets.power", message, "raise it, or take fewer layers")])
+    unit = technology.core.model_copy(
+        update={"area_mm2": law.unit_mm2(least), **({"static_power": None} if giving is not None else {})}
+    )
+    core = core_of(unit, left, watts, REAL_UNITS)
+    clock = core.frequency if giving is None else _fastest(unit)
+    rate, bound = usable(part, most, core.units, clock)
+    flowing = part.static_power * given.dram_layers
+    return core, _buffer(buffer, most, core, clock), _dram(part, most, rate, bound, flowing), links
+
+
+def _beside_w(technology: Technology, sizes: DesignSizes) -> float:
+    """Power of DRAM and links at the most that layers and links can move."""
+    part, _ = _parts(technology)
+    links: float = sum(_links(technology.links[role], rate, role).power for role, rate in sizes.rate.items())
+    return sizes.dram_layers * part.static_power + sizes.connected * part.rate * part.energy + links
+
+
+def least_drawn(low: Design, high: Design) -> tuple[float, float, dict[LinkRole, Links]]:
+    """Watts of cores and of DRAM, and links, that no design between two others draws less than.
+
+    The fewest units draw least, and so do layers without traffic and the slowest links.
+    """
+    technology, sizes = low.technology, low.sizes
+    assert sizes is not None
+    part, _ = _parts(technology)
+    links = {role: _links(wire, sizes.rate.get(role, 0.0), role) for role, wire in technology.links.items()}
+    try:
+        cores = float(layered_chip(high, low)[0].power)
+    except SystemSpecError:  # such a design there is not; others may have hardly any units
+        cores = 0.0
+    return cores, part.static_power * sizes.dram_layers, links
+
+
+def _fastest(unit: CoreUnit) -> float:
+    """A clock that the units never exceed."""
+    supply = unit.supply
+    if supply.max_v is None:
+        return math.inf
+    above = supply.max_v - supply.threshold_v
+    clock: float = unit.frequency * speed(above, supply.nominal_v, supply.threshold_v)
+    return clock
+
+
+def via_mm2(technology: Technology, sizes: DesignSizes) -> float:
+    """Area of the logic die that the layers of a design take."""
+    layers, _ = _parts(technology)
+    return sizes.dram_layers * layers.area_mm2 + sizes.connected * layers.connection_mm2
+
+
+def _parts(technology: Technology) -> tuple[DramLayers, UnitBuffer]:
+    layers, buffer = technology.layers, technology.core.buffer
+    assert layers is not None and buffer is not None  # the validators of designs see to it
+    return layers, buffer
+
+
+def network_mm2(wire: ChipLinks, rate: Numbers) -> Numbers:
+    """Area that links of a role take for so many bytes per second in one direction."""
+    return rate * 8 / (wire.frequency * wire.utilization) * wire.area_mm2
+
+
+def _buffer(buffer: UnitBuffer, at: Point, core: Core, clock: Numbers) -> Sram:
+    bandwidth = core.units * at.port * clock
+    return Sram(
+        banks=core.units,
+        size=core.units * at.buffer,
+        bandwidth=bandwidth,
+        rate=bandwidth,
+        energy=buffer.energy,
+        static_power=0.0,
+        power=0.0,
+        power_left=0.0,
+        area_left=0.0,
+        bound=PORTS,
+    )
+
+
+def _dram(part: DramLayers, at: Point, rate: Numbers, bound: Numbers, flowing: float) -> Dram:
+    return Dram(
+        stacks=at.layers,
+        links=at.connected * part.ports * part.port_bits,
+        size=at.layers * part.capacity,
+        voltage=0.0,
+        frequency=part.frequency,
+        bandwidth=at.connected * part.rate,
+        rate=rate,
+        energy=part.energy,
+        power=flowing + rate * part.energy,
+        power_left=0.0,
+        area_left=0.0,
+        package_area_left=0.0,
+        edge_left=0.0,
+        count_bound=AREA,
+        link_bound=AREA,
+        bound=bound,
+    )
+
+
+def _links(part: ChipLinks, rate: float, role: LinkRole) -> Links:
+    """Links of a role that move so many bytes per second in one direction, at their nominal rate."""
+    count = rate * 8 / (part.frequency * part.utilization)
+    return Links(
+        links=count,
+        voltage=part.supply.nominal_v,
+        frequency=part.frequency,
+        rate=rate / DEGREE[role],
+        energy=part.energy,
+        power=rate / part.utilization * part.energy,
+        power_left=0.0,
+        area_left=0.0,
+        edge_left=0.0,
+        count_bound=AREA,
+        bound=AREA,
+        latency=part.latency or 0.0,
+    )
