@@ -30,8 +30,8 @@ from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible
-from dfopt.exploring.decisions import Box
 from dfopt.exploring.explore import explore, in_technologies, workload_of
+from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.heat.most_power import most_power
 from dfopt.technology.stack_models import heat_of, power_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = ["Leaf", "Problem", "Progress", "Searched", "Stage", "search_boxes"]
 Box = TypeVar("Box")
 Choice = TypeVar("Choice")
 Choice_co = TypeVar("Choice_co", covariant=True)
+_ROUND = 1e-12
 _TOGETHER = 4  # boxes that a stage is told of ahead: a few, as what the first ones show may close the others
 Ending = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
 
@@ -294,7 +296,7 @@ class _Search(Generic[Box, Choice]):
         ending: Ending = stopped or "optimal"
         if stopped is None and not self.kept:
             ending = "empty"
-        elif stopped is None and any(leaf.bound < min(self.last, leaf.value or np.inf) for leaf in self.leaves):
+        elif stopped is None and any(_below(leaf.bound, min(self.last, leaf.value or np.inf)) for leaf in self.leaves):
             more = np.isfinite(self.last) and bound < self.cutoff * (1 - 1e-9)
             ending = "exhausted" if more else "gap_reached"
         return Searched(
@@ -308,3 +310,8 @@ class _Search(Generic[Box, Choice]):
             bounded=dict(zip((stage.name for stage in self.problem.stages), self.bounded, strict=True)),
             seconds=time.perf_counter() - self.began,
         )
+
+
+def _below(bound: float, value: float) -> bool:
+    """Whether a bound is below a value by more than the rounding of the sums that both are."""
+    return bound < value and not math.isclose(bound, value, rel_tol=_ROUND)

@@ -11,11 +11,12 @@ from itertools import combinations
 from dfopt.documents.exploration import BudgetSensitivity, DesignBox, EnergyRange, Exploration, OtherDesign, WithoutHeat
 from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
-from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
 from dfopt.exploring.heated import Heated, seconds_on_stack, without_heat
+from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import BUDGETS, raised
+from dfopt.exploring.space import Box, Space
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
@@ -159,7 +160,7 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.value", f"found {made.value!r}, the result says {value!r}"
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"
-    spaces = [Decisions(design) for design in made.designs]
+    spaces = [space_of(design) for design in made.designs]
     yield from _others(made)
     designs = sum(one.count for one in spaces)
     places = [_place_of_box(spaces, number, box) for number, box in enumerate(made.boxes)]
@@ -185,7 +186,7 @@ def _others(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.others_bound", f"found {made.others_bound!r}, the least of the other boxes is {bound!r}"
 
 
-def _place(spaces: Sequence[Decisions], design: int, ends: dict[str, dict[str, float]]) -> Box:
+def _place(spaces: Sequence[Space], design: int, ends: dict[str, dict[str, float]]) -> Box:
     """The positions of the sizes of a box, of which both ends are given, or of a design, each with where it stands."""
     for where, end in ends.items():
         if design >= len(spaces):
@@ -200,7 +201,7 @@ def _place(spaces: Sequence[Decisions], design: int, ends: dict[str, dict[str, f
     return Box(places[0], places[-1], design)
 
 
-def _place_of_box(spaces: Sequence[Decisions], number: int, box: DesignBox) -> Box:
+def _place_of_box(spaces: Sequence[Space], number: int, box: DesignBox) -> Box:
     where = f"$.boxes[{number}]"
     return _place(spaces, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
 
@@ -242,7 +243,7 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
         if not math.isclose(claim.more, more, rel_tol=SAME):
             yield f"{where}.more", f"found {claim.more!r}, expected {more!r}"
             continue
-        space = Decisions(design)
+        space = space_of(design)
         alone = Workload((space,), made.graph, made.assumptions, workload.request, made.request.objective)
         _valued(made, alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim)
 

@@ -14,12 +14,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from dfopt.documents.design import POWER, Budget, Design
 from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
+from dfopt.exploring.space import Box, Sizes, Space
 from dfopt.technology.arithmetic import Numbers
 from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
 from dfopt.technology.derive import Derived, joined
@@ -27,26 +27,11 @@ from dfopt.technology.dies import seam_mm
 from dfopt.technology.rules import DEFAULT
 from dfopt.technology.voltage import speed
 
-__all__ = ["Box", "Decisions"]
-
-Sizes = tuple[int, ...]
-
-
-class Box(NamedTuple):
-    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.searched``, of one of several designs."""
-
-    low: Sizes
-    high: Sizes
-    which: int = 0
-
-    @property
-    def single(self) -> bool:
-        """Whether this is one design."""
-        return self.low == self.high
+__all__ = ["Decisions"]
 
 
 @dataclass(frozen=True)
-class Decisions:
+class Decisions(Space):
     """The designs that a document with ``auto`` shares stands for.
 
     Examples
@@ -79,8 +64,6 @@ class Decisions:
     (16.0, 4.0, 182.0)
     """
 
-    design: Design
-
     def __post_init__(self) -> None:
         issues = [
             Issue(f"$.shares.area.{name}", "found auto, but not even one fits the budgets", "raise the budgets")
@@ -104,24 +87,6 @@ class Decisions:
             for name, steps in given.items()
         }
         return {**found, POWER: choices.power.values} if choices and choices.power else found
-
-    @property
-    def count(self) -> int:
-        """How many designs there are, those that do not fit the budgets among them."""
-        return math.prod(len(sizes) for sizes in self.sizes.values())
-
-    @property
-    def whole(self) -> Box:
-        """All designs."""
-        return Box((0,) * len(self.sizes), tuple(len(sizes) - 1 for sizes in self.sizes.values()))
-
-    def one(self, positions: Sizes) -> Box:
-        """One design."""
-        return Box(positions, positions)
-
-    def named(self, positions: Sizes) -> dict[str, float]:
-        """The sizes at some positions, by component."""
-        return {name: sizes[at] for (name, sizes), at in zip(self.sizes.items(), positions, strict=True)}
 
     def chip(self, box: Box) -> Derived | None:
         """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
@@ -206,20 +171,6 @@ class Decisions:
             dram=corner.dram._replace(power=min((one.power for one in stacks), default=0.0)),
             links={role: self._links(role, low.get(role)) for role in self.design.technology.links},
         )
-
-    def halves(self, box: Box) -> list[tuple[Box, Box]]:
-        """The box in two halves, along each component of which it holds several sizes, the longest side first.
-
-        Lengths are in parts of all sizes of the component.
-        """
-        found = []
-        for at, (low, high, sizes) in enumerate(zip(box.low, box.high, self.sizes.values(), strict=True)):
-            if low < high:
-                middle = (low + high) // 2
-                below = box._replace(high=(*box.high[:at], middle, *box.high[at + 1 :]))
-                above = box._replace(low=(*box.low[:at], middle + 1, *box.low[at + 1 :]))
-                found.append(((high - low) / len(sizes), at, (below, above)))
-        return [halves for _, _, halves in sorted(found, key=lambda one: (-one[0], one[1]))]
 
     # what components take
 

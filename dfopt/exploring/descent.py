@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dfopt.exploring.decisions import Box
+from dfopt.exploring.space import Box
 
 __all__ = ["downhill", "smallest"]
 

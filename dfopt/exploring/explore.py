@@ -32,11 +32,12 @@ from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
-from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.heated import Heated, without_heat
+from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
+from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
@@ -278,7 +279,7 @@ def workload_of(
         raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
     if heat is not None and objective != "time":
         raise PlanError(f"objective: found {objective} beside heat, expected time")
-    spaces = tuple(Decisions(design) for design in designs)
+    spaces = tuple(space_of(design) for design in designs)
     if on is not None and heat is not None:
         return Heated(spaces, drawn, chosen, Request(seed=seed), on=on, heat=heat)
     made = Workload(spaces, drawn, chosen, Request(seed=seed), objective)
@@ -305,7 +306,11 @@ def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Iss
 
 
 def _issues(design: Design) -> Iterator[Issue]:
-    if not design.searched:
+    if not design.searched and design.sizes is not None:
+        message = "found no choices, expected lists of sizes to choose from"
+        remedy = "add choices: {dram_layers: [2, 4, 8]}, or map onto this design: dfopt solve"
+        yield Issue("$.choices", message, remedy)
+    elif not design.searched:
         message = "found no share that is auto, expected at least one to choose"
         yield Issue("$.shares.area", message, "set one to auto, or map onto this design: dfopt solve")
     if design.template is None:

@@ -33,7 +33,7 @@ from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage, search_boxes
-from dfopt.exploring.decisions import Box
+from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, together
 from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import Joules, least_interval_of
@@ -108,6 +108,12 @@ class Heated(Workload):
 
     def __post_init__(self) -> None:
         self.memory = memory_of(self.on) if self.on.dram_dies else None
+
+    @property
+    def roots(self) -> Sequence[Box]:
+        """All designs, in boxes of one number of dies: prices of heat are those of a stack."""
+        boxes = [box._replace(which=which) for which, space in enumerate(self.spaces) for box in space.by_dies]
+        return self.within or boxes
 
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
@@ -336,7 +342,7 @@ class Heated(Workload):
         decisions = self.spaces[box.which]
         if self._one_floorplan(box):
             return self.stack(decisions.one(box.low)._replace(which=box.which))
-        key = decisions.whole._replace(which=box.which)
+        key = decisions.alike(box)._replace(which=box.which)
         if key not in self._stacks:
             one = next(at for at in (box.low, box.high) if decisions.chip(decisions.one(at)) is not None)
             stack = self.stack(decisions.one(one)._replace(which=box.which))

@@ -9,7 +9,8 @@ from typing import Final
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import BudgetName, BudgetSensitivity
 from dfopt.exploring.boxes import search_boxes
-from dfopt.exploring.decisions import Box, Decisions
+from dfopt.exploring.layer_space import space_of
+from dfopt.exploring.space import Box, Space
 from dfopt.exploring.workload import Workload
 
 __all__ = ["BUDGETS", "budget_sensitivities", "raised"]
@@ -54,7 +55,7 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
     sizes, found = workload.spaces[best.which].named(best.low), []
     for budget in BUDGETS:
         design, more = raised(workload.spaces[best.which].design, budget)
-        space = Decisions(design)
+        space = space_of(design)
         near = Workload(
             (space,),
             workload.graph,
@@ -74,7 +75,7 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
     return tuple(found)
 
 
-def _near(space: Decisions, sizes: dict[str, float]) -> Box:
+def _near(space: Space, sizes: dict[str, float]) -> Box:
     """The sizes of a space that are near given ones: some of them, and at least the next ones on each side."""
     low, high = [], []
     for name, size in sizes.items():

@@ -9,7 +9,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.design_choices import MOST_STACKS, DesignChoices, StackSteps
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.exploring.boxes import search_boxes
-from dfopt.exploring.decisions import Decisions
+from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.workload import Workload
 from dfopt.search import solve
 from dfopt.search.shortage import LeastHeld
@@ -47,9 +47,9 @@ def smallest_package(workload: Workload) -> SmallestPackage | None:
 
 def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
     space = workload.spaces[which]
-    system, part = workload.system(space.whole._replace(which=which)), space.design.technology.stacks
-    if system is None or "dram" not in space.sizes:
+    if "dram" not in space.sizes or (system := workload.system(space.whole._replace(which=which))) is None:
         return None
+    part = space.design.technology.stacks
     request = workload.request.model_copy(update={"time_limit": workload.left})
     try:
         solve(workload.graph, system, request, assumptions=workload.assumptions)
@@ -64,7 +64,7 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
     for stacks in range(least, min(least + _TRIED, MOST_STACKS)):
         design = _with_stacks(space.design, stacks)
         alone = Workload(
-            (Decisions(design),), workload.graph, workload.assumptions, workload.request, deadline=workload.deadline
+            (space_of(design),), workload.graph, workload.assumptions, workload.request, deadline=workload.deadline
         )
         found = search_boxes(alone, gap=1.0, time_limit=workload.left)  # the first that there is
         if found.choice is not None:

@@ -32,8 +32,8 @@ from dfopt.documents.store import Store
 from dfopt.documents.system import Dram, System
 from dfopt.errors import DfoptError, PlanError, SolverFailure, SystemSpecError
 from dfopt.exploring.boxes import Stage
-from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.descent import downhill, smallest
+from dfopt.exploring.space import Box, Space
 from dfopt.judge import evaluate
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.physics.merits import MERITS, Merit
@@ -65,7 +65,7 @@ class Choice:
 class Workload:
     """The problem for `dfopt.exploring.boxes.search_boxes`."""
 
-    spaces: tuple[Decisions, ...]  # of one design in several technologies
+    spaces: tuple[Space, ...]  # of one design in several technologies
     graph: Graph
     assumptions: Assumptions
     request: Request

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dfopt.documents.design import Design
 from dfopt.errors import DfoptError, SystemSpecError
-from dfopt.exploring.decisions import Box, Decisions
+from dfopt.exploring.decisions import Decisions
+from dfopt.exploring.space import Box
 from dfopt.technology.derive import Derived
 
 

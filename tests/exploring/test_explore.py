@@ -22,8 +22,8 @@ from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring import boxes
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.decisions import Box
 from dfopt.exploring.explore import explore, workload_of
+from dfopt.exploring.space import Box
 from dfopt.search.options import Progress
 
 

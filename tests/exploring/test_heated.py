@@ -19,9 +19,9 @@ from dfopt.documents.stack import Stack
 from dfopt.errors import DocumentError, PlanError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.decisions import Box
 from dfopt.exploring.explore import explore, workload_of
 from dfopt.exploring.heated import Heated, seconds_on_stack
+from dfopt.exploring.space import Box
 from dfopt.heat.least_interval import Joules, LeastInterval
 from dfopt.technology.leaking import Feedback, leaking
 from dfopt.technology.stack_models import heat_of, power_of

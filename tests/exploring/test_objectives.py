@@ -17,8 +17,8 @@ from dfopt.documents.exploration import ObjectiveName
 from dfopt.documents.score import Score
 from dfopt.errors import DocumentError, Infeasible, PlanError, SystemSpecError
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.decisions import Box
 from dfopt.exploring.explore import explore, workload_of
+from dfopt.exploring.space import Box
 from dfopt.physics.merits import MERITS
 
 # Cores stop at their highest voltage before they take all power, so designs differ in power; some are out of SRAM.

@@ -1,0 +1,108 @@
+"""Designs whose sizes are lists: DRAM layers, how many are connected, buffers with their ports, rates, and power.
+
+Whatever is larger takes area or power from the units of compute and is never worse itself. So the best corner of a box
+has the largest size of each component and the units that the smallest sizes leave; what it can use of its DRAM follows
+from both. Its clock is that of its units under the largest budget of power, where nothing leaks but what all leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from dfopt.documents.design import POWER, Design
+from dfopt.errors import SystemSpecError
+from dfopt.exploring.decisions import Decisions
+from dfopt.exploring.space import Box, Sizes, Space
+from dfopt.technology.derive import Derived, derive_design
+from dfopt.technology.layered import layered_chip, least_drawn
+
+__all__ = ["LayerSpace", "space_of"]
+
+
+class LayerSpace(Space):
+    """The designs that a document with ``sizes`` and choices of them stands for.
+
+    Examples
+    --------
+    >>> from dfopt.machines.designs import load_design
+    >>> data = load_design("stacked-256").to_data()
+    >>> space = LayerSpace(Design.from_data({**data, "choices": {"dram_layers": [2, 4, 8], "buffer": ["1 MiB"]}}))
+    >>> space.count, round(space.chip(space.whole).core.units, 2), round(space.chip(space.one((2, 0))).core.units, 2)
+    (3, 7.07, 5.22)
+    """
+
+    @cached_property
+    def sizes(self) -> Mapping[str, tuple[float, ...]]:
+        """Every size that is to be chosen, the smallest first."""
+        choices = self.design.choices
+        if choices is None:
+            return {}
+        rates = {str(role): steps.values for role, steps in choices.rate.items()}
+        return {**choices.listed, **rates, **({POWER: choices.power.values} if choices.power else {})}
+
+    def one_design(self, positions: Sizes) -> Design:
+        """The document with the sizes of one design."""
+        return self._with(self.named(positions))
+
+    def _with(self, sizes: Mapping[str, float]) -> Design:
+        of, budgets = self.design.sizes, self.design.budgets
+        assert of is not None  # what makes it a space of layers
+        rates = {role: sizes.get(role, rate) for role, rate in of.rate.items()}
+        rates |= {role: sizes[role] for role in self.design.technology.links if role in sizes}
+        counts = {name: int(sizes[name]) for name in ("dram_layers", "connected_layers") if name in sizes}
+        lengths = {name: sizes[name] for name in ("buffer", "buffer_port") if name in sizes}
+        return self.design.model_copy(
+            update={
+                "sizes": of.model_copy(update={**counts, **lengths, "rate": rates}),
+                "budgets": budgets.model_copy(update={"power": sizes.get(POWER, budgets.power)}),
+                "choices": None,
+            }
+        )
+
+    def alike(self, box: Box) -> Box:
+        """All designs with the layers of those of a box."""
+        return self._with_layers(box.low, box.high)
+
+    @property
+    def by_dies(self) -> list[Box]:
+        """A box for each number of layers."""
+        count = len(self.sizes.get("dram_layers", (0.0,)))
+        return [self._with_layers((layers,) * len(self.sizes), (layers,) * len(self.sizes)) for layers in range(count)]
+
+    def _with_layers(self, low: Sizes, high: Sizes) -> Box:
+        """All designs with numbers of layers at these positions."""
+        chosen = [name == "dram_layers" for name in self.sizes]
+
+        def end(at: Sizes, otherwise: Sizes) -> Sizes:
+            return tuple(a if is_layers else b for is_layers, a, b in zip(chosen, at, otherwise, strict=True))
+
+        return Box(end(low, self.whole.low), end(high, self.whole.high))
+
+    def chip(self, box: Box) -> Derived | None:
+        """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
+        low, high = (self._with(self.named(at)) for at in (box.low, box.high))
+        assert low.sizes is not None and high.sizes is not None
+        if low.sizes.connected > high.sizes.dram_layers:
+            return None
+        try:
+            if box.single:
+                return derive_design(low)
+            core, buffer, dram, links = layered_chip(low, high)
+        except SystemSpecError:
+            return None
+        return Derived(core, {"buffer": buffer}, dram, links)
+
+    def least(self, box: Box, corner: Derived) -> Derived:
+        """The best corner, but drawing no more than any design of the box, and with the slowest links."""
+        if box.single:
+            return corner
+        cores, layers, links = least_drawn(*(self._with(self.named(at)) for at in (box.low, box.high)))
+        core, dram = corner.core._replace(power=cores), corner.dram._replace(power=layers)
+        return replace(corner, core=core, dram=dram, links=links)
+
+
+def space_of(design: Design) -> Space:
+    """The space of a design: by its sizes, or by its shares of budgets."""
+    return LayerSpace(design) if design.sizes is not None else Decisions(design)

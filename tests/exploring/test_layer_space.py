@@ -1,0 +1,141 @@
+"""Designs with DRAM layers: no design beats the corner of its box, and the best is that of all of them solved alone."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dfopt as df
+from dfopt.documents.design import Design
+from dfopt.errors import DocumentError, Infeasible, SystemSpecError
+from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.layer_space import LayerSpace
+from dfopt.exploring.space import Box
+from dfopt.library import as_design
+from dfopt.technology.derive import Derived
+
+ALL: dict[str, Any] = {
+    "dram_layers": [1, 3, 8, 14],
+    "connected_layers": [1, 3, 8],
+    "buffer": ["64 KiB", "512 KiB"],
+    "buffer_port": ["128 B", "1 KiB"],
+    "rate": {"in_package": {"least": "100 GB/s", "most": "900 GB/s", "step": "400 GB/s"}},
+    "power": {"least": "30 W", "most": "150 W", "step": "60 W"},
+}
+SOME = {"dram_layers": [3, 10], "connected_layers": [2, 3, 10]}
+
+
+def design(choices: dict[str, Any], **technology: Any) -> Design:
+    """The design of the zoo on one torus of four, with choices and other figures of its units."""
+    data = as_design("stacked-256").to_data()
+    data["technology"]["core"] |= technology
+    data["template"]["network"] = data["template"]["network"][:1]
+    return Design.from_data({**data, "choices": choices}, "it")
+
+
+def figures(chip: Derived) -> list[float]:
+    """What more of is never worse."""
+    links = [float(part.rate) for part in chip.links.values()]
+    own = [chip.core.peak, chip.sram["buffer"].size, chip.sram["buffer"].rate, chip.dram.rate, chip.dram.size]
+    return [*map(float, own), *links]
+
+
+cores = st.fixed_dictionaries(
+    {
+        "static_power": st.sampled_from([None, "1 W", "6 W"]),
+        "supply": st.sampled_from(
+            [
+                {"nominal_v": 0.75, "threshold_v": 0.25, "margin_v": 0.2, "max_v": 0.75},
+                {"nominal_v": 0.75, "threshold_v": 0.25, "margin_v": 0.2},
+            ]
+        ),
+    }
+)
+
+
+@given(cores, st.data())
+def test_no_design_of_a_box_beats_its_corner_or_draws_less(core: dict[str, Any], data: st.DataObject) -> None:
+    space = LayerSpace(design(ALL, **core))
+    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2))) for sizes in space.sizes.values()]
+    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    corner = space.chip(box)
+    inside = [space.chip(space.one(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
+    made = [chip for chip in inside if chip is not None]
+    if corner is None:
+        assert not made
+        return
+    least = space.least(box, corner)
+    for chip in made:
+        assert all(own <= best * (1 + 1e-9) for own, best in zip(figures(chip), figures(corner), strict=True))
+        assert float(chip.power) >= float(least.power) * (1 - 1e-9) or not chip.core.units  # no system
+        assert all(chip.links[role].rate >= wires.rate * (1 - 1e-9) for role, wires in least.links.items())
+
+
+def test_halves_hold_every_design_once() -> None:
+    space = LayerSpace(design(ALL))
+    boxes, singles = [*space.by_dies], []
+    assert len(boxes) == 4 and all(box.low[0] == box.high[0] for box in boxes)
+    while boxes:
+        box = boxes.pop()
+        parts = space.halves(box)
+        boxes += parts[len(boxes) % len(parts)] if parts else ()
+        singles += [] if parts else [box]
+    assert len(set(singles)) == len(singles) == space.count == 432
+
+
+def brute(graph: str, space: LayerSpace, on: str | None = None) -> dict[tuple[int, ...], float]:
+    """The step time of every design by itself; those that hold nothing, or are too hot, are left out."""
+    found = {}
+    for at in itertools.product(*(range(len(sizes)) for sizes in space.sizes.values())):
+        if (sizes := space.named(at))["connected_layers"] > sizes["dram_layers"]:
+            continue
+        try:
+            chip = df.derive(space.one_design(at), on or "hybrid-vault")
+            system = chip.system if on is None else chip.system.model_copy(update={"stack": chip.stack})
+            score = df.solve(graph, system).score
+        except (SystemSpecError, DocumentError, Infeasible):
+            continue
+        if on is None:
+            found[at] = score.step_time_s
+        elif score.physical is not None and not score.physical.limits_broken and not score.physical.runaway:
+            found[at] = score.physical.step_time_s
+    return found
+
+
+def test_the_best_is_that_of_every_design_alone() -> None:
+    space = LayerSpace(design(SOME))
+    alone = brute("gpt2-small", space)
+    made = df.explore("gpt2-small", space.design, gap=0.0, sensitivity=False)
+    assert made.status == "optimal" and made.value == pytest.approx(min(alone.values()), rel=1e-9)
+    assert max(alone.values()) > 1.1 * made.value  # the choice matters
+    assert made.effort.designs == 6 and made.effort.solves < 6
+    assert "verified optimal" in check_exploration(made, "it")
+
+
+def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
+    space = LayerSpace(design({"dram_layers": [2, 8], "connected_layers": [2, 8]}))
+    alone = brute("gpt2-small", space, "hybrid-vault")
+    made = df.explore("gpt2-small", space.design, gap=0.0, stack="hybrid-vault", heat="throttle", time_limit=120)
+    assert made.value == pytest.approx(min(alone.values()), rel=1e-9)
+    assert made.gap < 0.05  # the bound knows the peak of the DRAM alone
+    layers = made.best["dram_layers"]
+    assert made.result.system.stack is not None and len(made.result.system.stack.dram_dies) == layers
+    assert "verified" in check_exploration(made, "it", 120)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "words"),
+    [
+        ("stacked-256", {}, r"\$.choices: found no choices, expected lists of sizes"),
+        ("stacked-256", {"buffer": ["2 KiB", "1 KiB"]}, r"\$.choices.buffer: found .* expected rising values"),
+        ("stacked-256", {"stacks": {"most": 2}}, r"\$.choices: found sizes of dram, expected those of components"),
+        ("reticle-2026", {"dram_layers": [1]}, r"\$.choices.dram_layers: found sizes of DRAM layers beside shares"),
+    ],
+)
+def test_choices_that_cannot_be_are_refused(name: str, choices: dict[str, Any], words: str) -> None:
+    with pytest.raises((DocumentError, SystemSpecError), match=words):
+        df.explore("gpt2-small", Design.from_data({**as_design(name).to_data(), "choices": choices}, "it"))
