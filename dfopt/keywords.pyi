@@ -105,7 +105,7 @@ class Asked(Parameters, total=False):
     zero_replicas: int | Sequence[int] | Literal["all"] | None
     recompute_layers: int | None
     sequence_parallelism: Literal["none", "allow", "force"] | None
-    tp_comm_overlap: Literal["none", "ring", "pipe", "any"] | None
+    tp_comm_overlap: Literal["none", "ring", "pipe", "waves", "any"] | None
     gradient_overlap: Literal["none", "backward", "any"] | None
     param_gather_overlap: Literal["none", "forward", "any"] | None
     p2p_overlap: Literal["none", "interleaved", "any"] | None

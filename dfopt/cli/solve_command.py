@@ -97,7 +97,7 @@ def solve(
         zero (0|1|2|3[,...]|all)
         zero_replicas (N[,N...]|all)
         sequence_parallelism (none|allow|force)
-        tp_comm_overlap (none|ring|pipe|any)
+        tp_comm_overlap (none|ring|pipe|waves|any)
         gradient_overlap (none|backward|any)
         param_gather_overlap (none|forward|any)
         p2p_overlap (none|interleaved|any)

@@ -18,6 +18,7 @@ from dfopt.errors import NotInZoo, close_matches
 from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
 Overlap = Literal["auto", "perfect", "none", "compute_memory"]
+TensorOverlap = Literal["ring", "pipe", "pipe_twice", "waves"]
 
 CHANGED = " (changed)"
 """Behind the name of a profile of which fields were changed."""
@@ -122,7 +123,8 @@ class Assumptions(Document):
     tensor_overlap : e.g. ring
         Overlap of tensor-parallel collectives with the matrix products next to them. ``ring``: tile by tile while the
         product computes. ``pipe``: the same after waiting for the first tile. ``pipe_twice``: waiting for it twice, as
-        Calculon counts. None: no overlap.
+        Calculon counts. ``waves``: a fused kernel sends each wave of output tiles while the next one computes. None: no
+        overlap.
     collective_work : e.g. every
         Work of a chip for a collective in addition to network time. ``every``: it adds the reduced data, and reads and
         writes the tensor. ``first``: the same, but recomputed communication costs network time only. ``first_adds``: as
@@ -220,7 +222,7 @@ class Assumptions(Document):
     gradient_overlap: Literal["backward", "calculon", "calculon_or_none"] | None = None
     parameter_overlap: Literal["forward"] | None = None
     backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = None
-    tensor_overlap: Literal["ring", "pipe", "pipe_twice"] | None = None
+    tensor_overlap: TensorOverlap | None = None
     collective_work: Literal["every", "first", "first_adds"] | None = None
     operand_traffic: Literal["own", "own_tiled"] | None = None
     optimizer_step: Literal["adam", "adam_once"] | None = None
@@ -274,6 +276,11 @@ class Assumptions(Document):
     def by_layer(self) -> bool:
         """Whether everything that a layer needs to train is counted at once, as Calculon does."""
         return self.training_memory == "calculon" and self.gradients == "exact"
+
+    @property
+    def by_tiles(self) -> bool:
+        """Whether products hide collectives tile by tile, so that chips hold no more than a tile of what is sent."""
+        return self.tensor_overlap not in (None, "waves")
 
     def hiding(self, way: str | None) -> Assumptions:
         """The same where products hide collectives in some way, or not at all; as they say if none is given.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from dfopt.documents.assumptions import TensorOverlap
 from dfopt.documents.axes import AXES, Dims, Share, Splits, groups, keys
 from dfopt.documents.base import Document
 from dfopt.documents.hybrid import Hybrid
@@ -77,7 +78,7 @@ class Plan(Document, OnAxes):
     tensor_overlap : e.g. ring
         Overlap of tensor-parallel collectives with the matrix products next to them, in place of the assumption of this
         name. ``none``: no overlap. ``ring``: tile by tile. ``pipe``: after waiting for the first tile. ``pipe_twice``:
-        waiting twice, as Calculon counts. None: as the assumption says.
+        waiting twice, as Calculon counts. ``waves``: wave by wave of output tiles. None: as the assumption says.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -96,7 +97,7 @@ class Plan(Document, OnAxes):
 
     hybrid: Hybrid | None = None
     recomputed: int | None = Field(default=None, ge=1)
-    tensor_overlap: Literal["none", "ring", "pipe", "pipe_twice"] | None = None
+    tensor_overlap: Literal["none"] | TensorOverlap | None = None
 
     @cached_property
     def axes(self) -> tuple[Share, ...]:

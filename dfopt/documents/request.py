@@ -112,8 +112,8 @@ class Request(OnAxes):
         say.
     tensor_overlap : e.g. any
         Overlap of tensor-parallel collectives with the matrix products next to them. ``none``: no overlap. ``ring``:
-        tile by tile. ``pipe``: after waiting for the first tile. ``any``: the fastest of these. None: as the
-        assumptions say.
+        tile by tile. ``pipe``: after waiting for the first tile. ``waves``: wave by wave of the output tiles of a
+        fused kernel. ``any``: the fastest of none, ring and pipe. None: as the assumptions say.
     gradient_overlap : e.g. backward
         Overlap of the gradient reduction with the backward pass. ``none``: the reduction follows the step.
         ``backward``: the replicas add up each layer's gradients while earlier layers compute. ``any``: the faster of
@@ -190,7 +190,7 @@ class Request(OnAxes):
     zero_replicas: tuple[Annotated[int, Field(ge=1)], ...] | Literal["all"] | None = None
     recomputed: int | None = Field(default=None, ge=1)
     sequence_parallelism: Literal["none", "allow", "force"] | None = None
-    tensor_overlap: Literal["none", "ring", "pipe", "any"] | None = None
+    tensor_overlap: Literal["none", "ring", "pipe", "waves", "any"] | None = None
     gradient_overlap: Literal["none", "backward", "any"] | None = None
     parameter_overlap: Literal["none", "forward", "any"] | None = None
     point_to_point_overlap: Literal["none", "interleaved", "any"] | None = None

@@ -47,7 +47,7 @@ class Decisions:
     chips: int
     tensor: int
     sequence_parallel: bool
-    tensor_overlap: bool
+    tensor_overlap: str
     gradient_overlap: bool
     parameter_overlap: bool
     sends_behind: bool
@@ -196,7 +196,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         chips=plan.shards * plan.members * plan.stages * plan.copies,
         tensor=plan.shards,
         sequence_parallel=by_tokens,
-        tensor_overlap=plan.shards > 1 and way is not None,
+        tensor_overlap=(way or "") if plan.shards > 1 else "",
         gradient_overlap=result.hides_gradients,
         parameter_overlap=hides_weights(result.assumptions, graph, plan),
         sends_behind=plan.stages > 1 and result.assumptions.hides_hops_in(plan.interleave),

@@ -136,6 +136,8 @@ def _virtual(d: Decisions) -> Arguments:
 
 
 def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
+    if d.tensor_overlap == "waves":
+        return Lacks("its kernels send tile by tile, and not wave by wave")
     if d.tensor_overlap and not d.sequence_parallel:
         return Lacks("only what is gathered and scattered with --sequence-parallel is hidden")
     return {"tp-comm-overlap": True} if d.tensor_overlap else {}

@@ -7,17 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
 
 from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, optimizer_words, reduced_word, weight_word, word
 from dfopt.physics import beside, communications, copies, ops, pipeline, tiled
 from dfopt.physics.collectives import Collective
-from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
+from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds, bytes_sent, communication_seconds
 
 Price = Callable[[Collective, float, tuple[str, ...]], float]
-_NO_BYTES: Final = 1e-30  # none at all would be no communication
 
 
 def price_list(case: Case) -> Price:
@@ -33,7 +31,7 @@ def price_list(case: Case) -> Price:
 
 def without_bytes(price: Price) -> Price:
     """Seconds of the same communications if links had any bandwidth: of next to no bytes, which is their latency."""
-    return lambda kind, volume, dims: price(kind, min(volume, _NO_BYTES), dims)
+    return lambda kind, volume, dims: price(kind, min(volume, NO_BYTES), dims)
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def gathered_and_kept(case: Case, stage: int) -> list[float]:
     assume, found = case.assume, list[float]()
     if assume.backward_gathers not in ("kept", "kept_calculon") or not assume.splits_tokens:
         return found
-    told = case.plan.tensor_overlap is None and assume.tensor_overlap is None  # a search weighs none of it
+    told = case.plan.tensor_overlap is None and not assume.by_tiles  # a search weighs none of it
     for fan in case.fans if case.trains and case.plan.shards > 1 and told else ():
         source = case.kernels[fan.src]
         if fan.home[0] != stage or not source.forward or _gathered_late(case, fan):
@@ -161,18 +159,23 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
 def between_shards_s(case: Case, one: Paid, price: Price) -> float:
     """What a communication of the tensor-parallel group adds to the work, on network and chip, less what hides."""
     sent, source = price(one.kind, one.whole, case.plan.shard_dims), case.kernels[one.src].kernel
-    chip, assume = case.system.chip, case.assume
+    chip, assume, on_chip = case.system.chip, case.assume, 0.0
     if sent > 0 and assume.collective_work is not None:
         chips = math.prod(map(case.chips_along, case.plan.shard_dims))
         elements, again = one.whole / made_word(case.graph, source), one.late or source.pass_ == "recompute"
-        sent += beside.collective_s(one.kind, one.whole, elements, chips, chip, assume, again)
+        on_chip = beside.collective_s(one.kind, one.whole, elements, chips, chip, assume, again)
     if sent <= 0 or assume.tensor_overlap is None:
-        return sent
+        return sent + on_chip
     products = [(case.kernels[number].kernel, case.kernels[number].peak) for number in one.behind]
     hiding_s = tiled.spread_s(products, case.plan.shards, chip, assume)
     system, called = grid.walked(case.system, case.plan)
     usage = tiled.usage_of(system, [called.get(dim, dim) for dim in case.plan.shard_dims])
-    return tiled.beside_s(one.kind, sent, hiding_s, case.plan.shards, usage, assume)
+    waves, latency = 1, 0.0
+    if assume.tensor_overlap == "waves":
+        waves = tiled.waves_of([kernel for kernel, _ in products], case.plan.shards, chip)
+        latency = without_bytes(price)(one.kind, one.whole, case.plan.shard_dims)
+    hidden_by = tiled.Products(hiding_s, case.plan.shards, usage, waves)
+    return tiled.beside_s(one.kind, tiled.Sent(sent, latency, on_chip), hidden_by, assume)
 
 
 def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:

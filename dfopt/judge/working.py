@@ -73,7 +73,7 @@ def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], 
     passes = ("recompute", "forward") if checkpoints else ("recompute",)  # the input of the layer at work once more
     found += [fan.chip for fan in mine if case.kernels[fan.src].kernel.pass_ in passes]
     found += kept(case, here, "forward") if checkpoints else []
-    asked, tiled = (case.plan.shards, case.assume.sharding_rules), case.assume.tensor_overlap is not None
+    asked, tiled = (case.plan.shards, case.assume.sharding_rules), case.assume.by_tiles
     gradients = [activation_gradients(case.graph, one.kernel, one.sharding, *asked, tiled=tiled) for one in here]
     for one in here:
         buffers = collective_buffers(case.graph, one.kernel, one.sharding, *asked, tiled=tiled)

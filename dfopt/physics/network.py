@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import NetworkDim, System
 from dfopt.physics.collectives import NOTHING, Affine, Collective, CollectiveModel, Dim, Factor, Topology, affine_cost
 from dfopt.physics.collectives_dfmodel import Messages
 from dfopt.physics.identity import Same
+
+NO_BYTES: Final = 1e-30
+"""Of a communication that takes its latency alone; none at all would be no communication."""
 
 
 def dim_of(dim: NetworkDim) -> Dim:

@@ -14,12 +14,23 @@ them ``N - F``; if not they are slowed down by ``u N``. The two meet, so what a 
 Non-decreasing in ``N``; and ``F`` with it is non-decreasing in ``F``. ``F`` is that of the products' work spread evenly
 over the chips, whatever schemes they have: then it is a figure of the communication alone, and prices of pairs of
 schemes stay what they are.
+
+**Waves.** A kernel that is fused with its collective computes its output tiles in ``w`` waves, as many tiles at once as
+the chip has units, and sends each wave while the next one computes (DeepStack, arXiv:2604.04750; TileLink and Flux are
+such kernels). With a latency of ``h`` and ``L = N - h`` for the bytes the whole takes
+
+    F / w  +  max((w - 1) / w F, h + (w - 1) / w L)  +  h + L / w
+
+that is its first wave, those that overlap, and the message of the last one. It is non-decreasing in ``F``, ``h`` and
+``L``. Nothing overlaps in a single wave. What a chip does itself for the collective (`dfopt.physics.beside`), such as
+to add up what it has got, comes after all of it has arrived, so it is not hidden.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Kernel
@@ -28,32 +39,82 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.efficiency import efficiency_share
 
-__all__ = ["beside_s", "spread_s", "usage_of"]
+__all__ = ["Products", "Sent", "beside_s", "spread_s", "usage_of", "waves_of"]
 
 _TILED: Final = (
     Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE, Collective.ALL_TO_ALL,
 )  # fmt: skip
 _WIDE: Final = 1e15  # extents of a product that is spread evenly: no condition on thin shards applies
+_FIRST: Final = {"ring": 0, "pipe": 1, "pipe_twice": 2}  # tiles that are waited for
+_WAVE: Final = (256, 128)  # features and tokens of an output tile; the largest of CUTLASS's kernels for an H100
 
 
-def beside_s(
-    kind: Collective, network_s: float, compute_s: float, tiles: int, usage: float, assumptions: Assumptions
-) -> float:
+class Sent(NamedTuple):
+    """Seconds of a communication: on the network, those of them that no bandwidth shortens, and on the chip itself."""
+
+    network_s: float
+    latency_s: float = 0.0
+    chip_s: float = 0.0
+
+
+class Products(NamedTuple):
+    """Products that hide a communication.
+
+    ``compute_s``: seconds that they compute; ``tiles``: chips that share them; ``usage``: share of a processor that
+    sees to the communication; ``waves``: waves of output tiles in which they compute.
+    """
+
+    compute_s: float
+    tiles: int
+    usage: float = 0.0
+    waves: int = 1
+
+
+def beside_s(kind: Collective, sent: Sent, products: Products, assumptions: Assumptions) -> float:
     """What a communication adds to the work of the products that hide it; all of it where there are none.
 
     Examples
     --------
     >>> def cost(way, network_s):
     ...     chosen = Assumptions(tensor_overlap=way)
-    ...     return round(beside_s(Collective.ALL_GATHER, network_s, 6.0, 4, 0.1, chosen), 12)
+    ...     products = Products(compute_s=6.0, tiles=4, usage=0.1, waves=3)
+    ...     return round(beside_s(Collective.ALL_GATHER, Sent(network_s, latency_s=1.0), products, chosen), 12)
     >>> cost(None, 4.0), cost("ring", 4.0), cost("ring", 8.0), cost("pipe", 4.0), cost("pipe_twice", 4.0)
     (4.0, 0.3, 1.5, 1.3, 2.3)
+    >>> cost("waves", 4.0), cost("waves", 10.0)
+    (2.0, 7.0)
     """
-    way = assumptions.tensor_overlap
-    if way is None or compute_s <= 0 or tiles == 1 or kind not in _TILED:
-        return network_s
-    first = {"ring": 0, "pipe": 1, "pipe_twice": 2}[way]
-    return ((tiles - 1) * max(usage * network_s, network_s - compute_s) + first * network_s) / tiles
+    way, whole_s = assumptions.tensor_overlap, sent.network_s + sent.chip_s
+    if way is None or products.compute_s <= 0 or products.tiles == 1 or kind not in _TILED:
+        return whole_s
+    if way != "waves":
+        shown_s = max(products.usage * whole_s, whole_s - products.compute_s)
+        return ((products.tiles - 1) * shown_s + _FIRST[way] * whole_s) / products.tiles
+    if products.waves == 1:
+        return whole_s
+    link_s, last = sent.network_s - sent.latency_s, 1 / products.waves
+    shown_s = max(0.0, sent.latency_s + (1 - last) * (link_s - products.compute_s))
+    return shown_s + sent.latency_s + last * link_s + sent.chip_s
+
+
+def waves_of(products: Sequence[Kernel], chips: int, chip: Chip) -> int:
+    """Waves of output tiles in which a chip computes its part of products, one after another.
+
+    Examples
+    --------
+    A product of 1,376 features for 8,192 tokens on each of 8 chips with 132 units has 6 x 64 tiles: 3 waves.
+
+    >>> from dfopt.documents.system import Dram, Sram
+    >>> gpu = Chip(name="c", tiles=132, peak=1e15, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e12))
+    >>> waves_of([Kernel(name="a", op="gemm", m=8 * 1376, k=4096, n=8192)], 8, gpu)
+    3
+    """
+    waves, (features, tokens) = 0, _WAVE
+    for kernel in products:
+        if kernel.op != "elementwise":
+            tiles = math.ceil(kernel.m / features) * math.ceil(kernel.n / tokens) * kernel.outer
+            waves += math.ceil(tiles / (chips * chip.tiles))
+    return max(waves, 1)
 
 
 def spread_s(products: Sequence[tuple[Kernel, float]], chips: int, chip: Chip, assumptions: Assumptions) -> float:

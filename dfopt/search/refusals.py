@@ -96,7 +96,7 @@ def _refused(setting: Setting, request: Request) -> dict[str, bool]:
         ),
         f"backward_gathers: found {way}, which no search weighs against the memory that it takes; expected layer, or"
         " none; a mapping can be scored with it (dfopt score)": (
-            way == "kept" or (way == "kept_calculon" and chosen.tensor_overlap is None)
+            way == "kept" or (way == "kept_calculon" and not chosen.by_tiles)
         ),
         f"operand_traffic: found {chosen.operand_traffic} beside heat: aware, which knows tensors only; use heat:"
         " ignore": chosen.operand_traffic is not None and aware,

@@ -29,10 +29,10 @@ from dfopt.physics.copies import exchanged
 from dfopt.physics.dtypes import rate
 from dfopt.physics.fill import Line, line_of
 from dfopt.physics.library import as_computed
-from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
+from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds, communication_seconds
 from dfopt.physics.operands import adding
 from dfopt.physics.pipeline import resolve
-from dfopt.physics.tiled import beside_s, spread_s, usage_of
+from dfopt.physics.tiled import Products, Sent, beside_s, spread_s, usage_of, waves_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages, stage_places
@@ -276,16 +276,20 @@ class Instance:
 
         On what a kernel makes; ``again``: a second time; ``behind``: kernels that may hide it.
         """
-        seconds, one = self.communication_s(kind, volume, self.plan.shard_dims), self.graph.kernels[kernel]
-        chosen, shards = self.assumptions, self.plan.shards
+        dims, one = self.plan.shard_dims, self.graph.kernels[kernel]
+        chosen, shards, seconds = self.assumptions, self.plan.shards, self.communication_s(kind, volume, dims)
         if kind is None or seconds <= 0 or (chosen.collective_work, chosen.tensor_overlap) == (None, None):
             return seconds
         elements, again = volume / self.graph.words.of_output(one), again or one.pass_ == "recompute"
-        seconds += collective_s(kind, volume, elements, shards, self.system.chip, chosen, again)
+        on_chip_s = collective_s(kind, volume, elements, shards, self.system.chip, chosen, again)
         if chosen.tensor_overlap is None:
-            return seconds
-        hiding_s = sum(map(self._spread_s, behind))
-        return beside_s(kind, seconds, hiding_s, shards, usage_of(self.system, self.plan.shard_dims), chosen)
+            return seconds + on_chip_s
+        waves, latency_s = 1, 0.0
+        if chosen.tensor_overlap == "waves":
+            waves = waves_of([self.graph.kernels[number] for number in behind], shards, self.system.chip)
+            latency_s = self.communication_s(kind, NO_BYTES, dims)
+        products = Products(sum(map(self._spread_s, behind)), shards, usage_of(self.system, dims), waves)
+        return beside_s(kind, Sent(seconds, latency_s, on_chip_s), products, chosen)
 
     def _spread_s(self, kernel: int) -> float:
         known, shards = self.setting.spread, self.plan.shards

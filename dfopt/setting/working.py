@@ -37,7 +37,7 @@ class Beside:
             share = ops.output_share(kernel, scheme, degree, rules)
             kept, working = kept * share, working * share
         if self.assumptions.by_layer:
-            given, tiled = (self.graph, kernel, scheme, degree, rules), self.assumptions.tensor_overlap is not None
+            given, tiled = (self.graph, kernel, scheme, degree, rules), self.assumptions.by_tiles
             working += activation_gradients(*given, tiled=tiled) + sum(collective_buffers(*given, tiled=tiled))
         return kept, working
 

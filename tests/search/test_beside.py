@@ -40,7 +40,7 @@ NEW: dict[str, Any] = {
     "backward_gathers": [None, "layer"],
     "collective_work": [None, "every", "first", "first_adds"],
     "optimizer_step": [None, "adam", "adam_once"],
-    "tensor_overlap": [None, "ring", "pipe"],
+    "tensor_overlap": [None, "ring", "pipe", "waves"],
 }
 PLAIN: dict[str, Any] = {"empty_partitions": "allow", "gradients": "exact", "trains": True}
 

@@ -120,7 +120,7 @@ def test_command_line_and_what_it_prints(tmp_path: Path) -> None:
     assert lines["gradients"].startswith("added up behind the backward pass: ")
     assert Result.load(tmp_path / "r.json").hides_gradients
     done = CliRunner().invoke(app, [*asked, "--tp-comm-overlap", "tree"])
-    assert done.exit_code == 2 and "--tp-comm-overlap: expected one of none, ring, pipe, any" in done.stderr
+    assert done.exit_code == 2 and "--tp-comm-overlap: expected one of none, ring, pipe, waves, any" in done.stderr
 
 
 def test_what_a_step_has_once_is_not_charged_to_what_plans_share() -> None:
