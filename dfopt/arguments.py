@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from dfopt.documents.scalars import parse_scalar
 from dfopt.errors import PlanError, UnitError
+
+if TYPE_CHECKING:
+    from dfopt.documents.exploration import DesignLimits
 
 
 def pairs(items: list[str] | None, option: str) -> dict[str, str]:
@@ -85,6 +88,41 @@ def ratio(option: str, words: str) -> float:
     if not 0 <= found <= 1:
         raise PlanError(f"{option}: expected a number from 0 to 1 such as 0.01, or 1%, found {words!r}")
     return found
+
+
+def design_limits(step: str | None, power: str | None, cost: float | None) -> DesignLimits | None:
+    """--step-limit, --power-limit and --cost-limit; none without any.
+
+    Examples
+    --------
+    >>> design_limits("50ms", None, 2e6).words
+    'step time at most 50 ms, price at most 2,000,000 USD'
+    """
+    from dfopt.documents.exploration import DesignLimits
+
+    limits = {
+        "step_time": _limit("--step-limit", step, "time"),
+        "power": _limit("--power-limit", power, "power"),
+        "price": cost,
+    }
+    if cost is not None and not cost > 0:
+        raise PlanError(f"--cost-limit: expected more than 0, found {cost:g}")
+    return DesignLimits(**limits) if any(most is not None for most in limits.values()) else None
+
+
+def _limit(option: str, words: str | None, dimension: Literal["time", "power"]) -> float | None:
+    """The most of a figure, in SI units."""
+    from dfopt.units import parse
+
+    if words is None:
+        return None
+    try:
+        most = parse(words, dimension)
+    except UnitError as error:
+        raise PlanError(f"{option}: {error}") from None
+    if not most > 0:
+        raise PlanError(f"{option}: expected more than 0, found {words!r}")
+    return most
 
 
 def count_or(option: str, word: str | None, name: str) -> Any:

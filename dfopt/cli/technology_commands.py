@@ -68,7 +68,8 @@ def derive(
 
 @app.command("explore")
 def explore_designs(
-    graph: str, design: str, technologies: str = "", objective: str = "time", stack: str | None = None,
+    graph: str, design: str, technologies: str = "", objective: str = "time", step_limit: str | None = None,
+    power_limit: str | None = None, cost_limit: float | None = None, stack: str | None = None,
     heat: str = "ignore", gap: str = "1%", time_limit: float = 60.0, output: Path | None = None,
     param: list[str] | None = None, assume: str | None = None, set_: list[str] | None = None, seed: int = 0,
     top: int = 1, sensitivity: bool = True, range_: bool = False, store: Path | None = None, jobs: int = 1,
@@ -95,6 +96,9 @@ def explore_designs(
     Options:
         technologies (NAME[,NAME...]): Technologies to try instead of that of the design, such as n5,n3+hbm4.
         objective (time|energy|cost|time*cost): Figure to minimize: of a step, or of the system; default: time.
+        step_limit (TIME): Longest time of a step that a design may have, such as 50ms; default: no limit.
+        power_limit (POWER): Highest power of the whole system, such as 20kW; default: no limit.
+        cost_limit (USD): Highest price of the whole system, such as 2000000; default: no limit.
 
     Output:
         output (-o FILE.json): File for the exploration, such as designs.json.
@@ -102,7 +106,7 @@ def explore_designs(
 
     Examples:
         dfopt explore gpt2-small my-design.yaml --time-limit 300
-        dfopt explore llama-3.1-8b my-design.yaml --objective time*cost --top 5
+        dfopt explore llama-3.1-8b my-design.yaml --objective cost --step-limit 50ms
         dfopt explore gpt2-small my-design.yaml --technologies n5,n3 --jobs 4
     """
     with shielded(final=True), errors(" before the first design was found", time_limit):
@@ -118,6 +122,7 @@ def explore_designs(
                 graph_of(graph, param),
                 design,
                 objective=arguments.choice("--objective", objective, tuple(MERITS)),
+                limits=arguments.design_limits(step_limit, power_limit, cost_limit),
                 stack=stack,
                 heat=_HEAT[arguments.choice("--heat", heat, tuple(_HEAT))],
                 technologies=[name for name in technologies.split(",") if name],

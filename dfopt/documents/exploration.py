@@ -15,12 +15,46 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.sealed import Sealed
 from dfopt.documents.stack import Stack
-from dfopt.units import Seconds
+from dfopt.units import Seconds, Watts
+from dfopt.units import format as show_unit
 
 ExplorationStatus = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted"]
 ObjectiveName = Literal["time", "energy", "cost", "time*cost"]
 HeatMode = Literal["throttle", "aware"]
 BudgetName = Literal["area", "package", "power", "edge"]
+
+
+class DesignLimits(Part):
+    """What a design with its best mapping must not exceed.
+
+    Attributes
+    ----------
+    step_time : e.g. 50 ms
+        Longest time of a step that the best mapping on a design may take. None: no limit.
+    power : e.g. 20 kW
+        Highest power of the whole system. None: no limit.
+    price : USD, e.g. 2000000
+        Highest price of the whole system. None: no limit.
+
+    Examples
+    --------
+    >>> DesignLimits(step_time=0.05, price=2e6).words
+    'step time at most 50 ms, price at most 2,000,000 USD'
+    """
+
+    step_time: Seconds | None = Field(default=None, gt=0)
+    power: Watts | None = Field(default=None, gt=0)
+    price: float | None = Field(default=None, gt=0)
+
+    @property
+    def words(self) -> str:
+        """The limits as people read them."""
+        figures = {
+            "step time": None if self.step_time is None else show_unit(self.step_time, "time"),
+            "power": None if self.power is None else show_unit(self.power, "power"),
+            "price": None if self.price is None else f"{self.price:,.0f} USD",
+        }
+        return ", ".join(f"{name} at most {text}" for name, text in figures.items() if text is not None)
 
 
 class ExplorationRequest(Part):
@@ -31,6 +65,8 @@ class ExplorationRequest(Part):
     objective : e.g. time
         Quantity that the best design minimizes. ``time``: the step time in s. ``energy``: power of the system x step
         time, in J. ``cost``: price of the system in USD. ``time*cost``: their product in USD s.
+    limits : e.g. {step_time: 50 ms}
+        Limits that the best design keeps with its mapping. None: no limits.
     heat : e.g. throttle
         Treatment of heat in the exploration. ``throttle``: map without heat, then lower the clock. ``aware``: choose
         partitions, clocks and pauses for the limits. None: heat does not count.
@@ -50,6 +86,7 @@ class ExplorationRequest(Part):
     """
 
     objective: ObjectiveName = "time"
+    limits: DesignLimits | None = None
     heat: HeatMode | None = None
     stack: Stack | None = None
     gap: float = Field(default=0.01, ge=0, le=1)

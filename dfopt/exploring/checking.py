@@ -55,7 +55,9 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
     began, issues = time.perf_counter(), list(problems_of(made))
     if not issues:
         of = made.request
-        workload = workload_of(made.graph, made.designs, made.assumptions, of.seed, of.objective, of.stack, of.heat)
+        workload = workload_of(
+            made.graph, made.designs, made.assumptions, of.seed, of.objective, of.stack, of.heat, of.limits
+        )
         workload.deadline = math.inf
         issues += _best(made, workload, time_limit)
     late, unknown = 0, ""
@@ -155,7 +157,8 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     if values != sorted(values) or len(values) > made.request.top:
         yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, ascending"
     score = made.result.score
-    value = MERITS[made.request.objective].of(score) if made.request.heat is None else seconds_on_stack(score)
+    merit = MERITS[made.request.objective].within(made.request.limits)
+    value = merit.of(score) if made.request.heat is None else seconds_on_stack(score)
     if made.value != value:
         yield "$.value", f"found {made.value!r}, the result says {value!r}"
     if made.graph != made.result.graph:
@@ -244,7 +247,9 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
             yield f"{where}.more", f"found {claim.more!r}, expected {more!r}"
             continue
         space = space_of(design)
-        alone = Workload((space,), made.graph, made.assumptions, workload.request, made.request.objective)
+        alone = Workload(
+            (space,), made.graph, made.assumptions, workload.request, made.request.objective, limits=workload.limits
+        )
         _valued(made, alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim)
 
 

@@ -16,6 +16,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.exploration import (
     BudgetSensitivity,
     DesignBox,
+    DesignLimits,
     Effort,
     EnergyRange,
     Exploration,
@@ -57,6 +58,7 @@ def explore(
     *,
     technologies: Sequence[Technology | str | os.PathLike[str]] = (),
     objective: ObjectiveName = "time",
+    limits: DesignLimits | None = None,
     stack: Stack | str | os.PathLike[str] | None = None,
     heat: HeatMode | None = None,
     assumptions: Assumptions | str = "default",
@@ -84,6 +86,9 @@ def explore(
     objective : str
         What is made least: ``time`` of a step; its ``energy``, with the power of the system all that time; ``cost``,
         the price of the system; or ``time*cost``.
+    limits : DesignLimits, optional
+        The longest step, the highest power and the highest price that a design may have: the system of all chips, with
+        its best mapping.
     stack : Stack, or the name or path of one
         With ``heat``: what designs do not say of their stacks of dies, as in `dfopt.derive`.
     heat : str, optional
@@ -124,7 +129,7 @@ def explore(
     designs = in_technologies(as_design(design), technologies)
     on = load_stack(stack) if isinstance(stack, str | os.PathLike) else stack
     ends = at_both_ends(designs) if range else ()
-    asked = [workload_of(graph, of, assumptions, seed, objective, on, heat) for of in (designs, *ends)]
+    asked = [workload_of(graph, of, assumptions, seed, objective, on, heat, limits) for of in (designs, *ends)]
     processes = Processes(jobs, stay=True)
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
         for workload in asked:
@@ -160,6 +165,9 @@ def _explored(
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         if found.ending == "empty":
             none = f"none of {workload.designs} designs"
+            if workload.limits is not None and not workload.refused:
+                words = f"keeps its limits ({workload.limits.words})"
+                raise Infeasible(f"{none} {words}; levers: looser limits, larger budgets, more choices")
             if not (refused := workload.why_none()):
                 raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
             smallest = smallest_package(workload)
@@ -204,6 +212,7 @@ def _explored(
         without_heat=without_heat(workload, gap) if isinstance(workload, Heated) else None,
         request=ExplorationRequest(
             objective=workload.objective,
+            limits=workload.limits,
             heat=workload.heat if isinstance(workload, Heated) else None,
             stack=workload.on if isinstance(workload, Heated) else None,
             gap=gap,
@@ -253,6 +262,7 @@ def workload_of(
     objective: ObjectiveName = "time",
     on: Stack | None = None,
     heat: HeatMode | None = None,
+    limits: DesignLimits | None = None,
 ) -> Workload:
     """The problem of an exploration.
 
@@ -277,15 +287,18 @@ def workload_of(
     if (on is None) != (heat is None):
         has, lacks = ("heat", "stack") if on is None else ("stack", "heat")
         raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
+    if heat is not None and limits is not None:
+        raise PlanError("limits: found some beside heat, expected none: a stack has limits of its own")
     if heat is not None and objective != "time":
         raise PlanError(f"objective: found {objective} beside heat, expected time")
     spaces = tuple(space_of(design) for design in designs)
     if on is not None and heat is not None:
         return Heated(spaces, drawn, chosen, Request(seed=seed), on=on, heat=heat)
-    made = Workload(spaces, drawn, chosen, Request(seed=seed), objective)
+    made = Workload(spaces, drawn, chosen, Request(seed=seed), objective, limits=limits)
     for root in made.roots if made.merit.needs else ():
         design = made.spaces[root.which].design
-        if missing := list(_missing(design, made.cost(root), f"_{made.merit.needs}")):
+        cost = made.cost(root)
+        if missing := [issue for need in made.merit.needs for issue in _missing(design, cost, f"_{need}")]:
             raise SystemSpecError(design.name, missing)
     return made
 

@@ -66,6 +66,7 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
             (_near(space, sizes),),
             workload.store,
             processes=workload.processes,
+            limits=workload.limits,
         )
         choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice
         if choice is not None:

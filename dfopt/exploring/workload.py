@@ -20,7 +20,7 @@ import dfopt
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import digest_of
 from dfopt.documents.dtypes import Peaks
-from dfopt.documents.exploration import ObjectiveName
+from dfopt.documents.exploration import DesignLimits, ObjectiveName
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
@@ -70,6 +70,7 @@ class Workload:
     assumptions: Assumptions
     request: Request
     objective: ObjectiveName = "time"
+    limits: DesignLimits | None = field(default=None, kw_only=True)
     deadline: float = math.inf
     within: tuple[Box, ...] = ()  # in place of all designs
     store: Store | None = None  # of what was solved
@@ -94,10 +95,10 @@ class Workload:
         """How many there are, those that do not fit the budgets among them."""
         return sum(one.count for one in self.spaces)
 
-    @property
+    @cached_property
     def merit(self) -> Merit:
         """The figure that is made least."""
-        return MERITS[self.objective]
+        return MERITS[self.objective].within(self.limits)
 
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
@@ -211,7 +212,7 @@ class Workload:
 
     def _least(self, box: Box) -> Costs:
         """W and USD of the systems of a box, as far as the objective needs them."""
-        if self.merit.needs is None:
+        if not self.merit.needs:
             return 0.0, 0.0
         if box not in self._costs:
             cost = self.cost(box)
@@ -253,7 +254,7 @@ class Workload:
 
     def _most(self, box: Box, cutoff: float) -> float:
         """Seconds of a step from which on nothing in a box is below a cutoff of the objective."""
-        return self.merit.most_s(cutoff, *self._least(box)) if math.isfinite(cutoff) else math.inf
+        return self.merit.most_s(cutoff, *self._least(box))
 
     def solve_ahead(self, boxes: Sequence[Box], cutoff: float) -> None:
         """Solve the best corners of some boxes below one cutoff: as many at once as there are processes.

@@ -57,6 +57,7 @@ def exploration_report(made: Exploration) -> RenderableType:
             f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
         ),
         *([("step", show_unit(made.result.value, "time"))] if objective != "time" else []),
+        *([("limits", made.request.limits.words)] if made.request.limits is not None else []),
         ("proof", f"{_ENDED[made.status]} (fixed: {', '.join(fixed) or 'nothing'})"),
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),

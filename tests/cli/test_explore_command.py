@@ -25,6 +25,10 @@ def test_the_command_line(tmp_path: Path) -> None:
     told = json.loads(call(*asked, "--no-sensitivity", "--json").out)
     assert told["gap"] <= 0.05 and told["schema"] == "dfopt/exploration/1"
     assert call("explore", "gpt2-small", tmp_path / "none.yaml").code == 3
+    fast = call(*asked[:3], "--step-limit", "1ns", "-q")
+    assert fast.code == 4 and "keeps its limits (step time at most 1 ns)" in fast.err
+    wrong = call(*asked[:3], "--power-limit", "20ms", "-q")
+    assert wrong.code == 2 and "--power-limit: found '20ms'" in wrong.err
     assert call(*asked, "--gap", "5").code == 2
     short = call("explore", "gpt3-175b", tmp_path / "design.yaml", "-q")
     assert short.code == 4 and "smallest budget that would: $.budgets.package_area_mm2 of" in short.err

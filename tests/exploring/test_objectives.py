@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import ObjectiveName
+from dfopt.documents.exploration import DesignLimits, ObjectiveName
 from dfopt.documents.score import Score
 from dfopt.errors import DocumentError, Infeasible, PlanError, SystemSpecError
 from dfopt.exploring.checking import check_exploration
@@ -48,6 +48,43 @@ def every() -> list[Score]:
             except Infeasible:
                 continue
     return found
+
+
+LIMITS = {"step_time": 0.3, "power": 0.5, "price": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("objective", "limited"),
+    [
+        ("time", ("power", "price")),
+        ("energy", ("step_time",)),
+        ("cost", ("step_time",)),
+        ("time*cost", ("step_time", "power", "price")),
+    ],
+)
+def test_the_best_within_limits_is_that_of_every_design(objective: ObjectiveName, limited: tuple[str, ...]) -> None:
+    """Limits inside of what designs have: at a part of the way from the least to the most."""
+
+    def figure(name: str, score: Score) -> float:
+        value = {"step_time": score.step_time_s, "power": score.power_w, "price": score.price_usd}[name]
+        assert value is not None
+        return value
+
+    figures = {name: sorted(figure(name, score) for score in every()) for name in limited}
+    limits = {name: each[int(LIMITS[name] * (len(each) - 1))] for name, each in figures.items()}
+    keeping = [score for score in every() if all(figure(name, score) <= most for name, most in limits.items())]
+    if not keeping:
+        with pytest.raises(Infeasible, match="keeps its limits"):
+            explore("gpt2-small", chosen(**FEW), objective=objective, limits=DesignLimits(**limits), gap=0.0)
+        return
+    asked: dict[str, Any] = {"objective": objective, "limits": DesignLimits(**limits), "gap": 0.0, "sensitivity": False}
+    made = explore("gpt2-small", chosen(**FEW), **asked)
+    assert made.value == pytest.approx(min(of(objective, score) for score in keeping), rel=1e-9)
+    assert made.status == "optimal" and check_exploration(made, "it").startswith("verified optimal")
+    tighter = {name: most / 2 for name, most in limits.items()}
+    forged = made.model_copy(update={"request": made.request.model_copy(update={"limits": DesignLimits(**tighter)})})
+    with pytest.raises(DocumentError, match=r"\$.value: found"):
+        check_exploration(forged.model_copy(update={"asked": forged.asked_digest()}).sealed(), "it")
 
 
 @pytest.mark.parametrize("objective", NAMES[1:])
