@@ -163,20 +163,7 @@ def _explored(
     tell = None if progress is None else _telling(workload, progress)
     found = search_boxes(workload, gap=gap, top=top, time_limit=time_limit, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
-        if found.ending == "empty":
-            none = f"none of {workload.designs} designs"
-            if workload.limits is not None and not workload.refused:
-                words = f"keeps its limits ({workload.limits.words})"
-                raise Infeasible(f"{none} {words}; levers: looser limits, larger budgets, more choices")
-            if not (refused := workload.why_none()):
-                raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
-            smallest = smallest_package(workload)
-            refused += f"\n{smallest}" if smallest is not None else ""
-            raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
-        if found.ending == "interrupted":
-            raise KeyboardInterrupt
-        unit = " s" if workload.objective == "time" else ""
-        raise NoSolution(max(found.bound, 0.0), found.seconds, "no design has been solved", unit)
+        raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
     box, heated = found.choice.box, isinstance(workload, Heated)
     sensitivity = sensitivity and not heated  # which would have to be derived on other stacks
     more: tuple[BudgetSensitivity, ...] = ()
@@ -224,6 +211,23 @@ def _explored(
         version=dfopt.__version__,
     )
     return explored.model_copy(update={"status": _shown(explored), "asked": explored.asked_digest()}).sealed()
+
+
+def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> BaseException:
+    """Why an exploration has no answer."""
+    if ending == "interrupted":
+        return KeyboardInterrupt()
+    if ending != "empty":
+        return NoSolution(bound, seconds, "no design has been solved", " s" if workload.objective == "time" else "")
+    none = f"none of {workload.designs} designs"
+    if workload.limits is not None and not workload.refused:
+        words = f"keeps its limits ({workload.limits.words})"
+        return Infeasible(f"{none} {words}; levers: looser limits, larger budgets, more choices")
+    if not (refused := workload.why_none()):
+        return Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
+    smallest = smallest_package(workload)
+    refused += f"\n{smallest}" if smallest is not None else ""
+    return Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
 
 
 def _shown(explored: Exploration) -> ExplorationStatus:
@@ -281,16 +285,8 @@ def workload_of(
     for design in designs:
         if issues := list(_issues(design)):
             raise SystemSpecError(design.name, issues)
-    if objective not in MERITS:
-        raise PlanError(f"objective: expected one of {', '.join(MERITS)}, found {objective!r}")
+    _check_objective(objective, on, heat, limits)
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    if (on is None) != (heat is None):
-        has, lacks = ("heat", "stack") if on is None else ("stack", "heat")
-        raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
-    if heat is not None and limits is not None:
-        raise PlanError("limits: found some beside heat, expected none: a stack has limits of its own")
-    if heat is not None and objective != "time":
-        raise PlanError(f"objective: found {objective} beside heat, expected time")
     spaces = tuple(space_of(design) for design in designs)
     if on is not None and heat is not None:
         return Heated(spaces, drawn, chosen, Request(seed=seed), on=on, heat=heat)
@@ -301,6 +297,19 @@ def workload_of(
         if missing := [issue for need in made.merit.needs for issue in _missing(design, cost, f"_{need}")]:
             raise SystemSpecError(design.name, missing)
     return made
+
+
+def _check_objective(objective: str, on: Stack | None, heat: HeatMode | None, limits: DesignLimits | None) -> None:
+    """Raise `PlanError` for an objective that there is not, or that does not go with heat."""
+    if objective not in MERITS:
+        raise PlanError(f"objective: expected one of {', '.join(MERITS)}, found {objective!r}")
+    if (on is None) != (heat is None):
+        has, lacks = ("heat", "stack") if on is None else ("stack", "heat")
+        raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
+    if heat is not None and limits is not None:
+        raise PlanError("limits: found some beside heat, expected none: a stack has limits of its own")
+    if heat is not None and objective != "time":
+        raise PlanError(f"objective: found {objective} beside heat, expected time")
 
 
 def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Issue]:

@@ -137,8 +137,8 @@ class Plans:
                 self._placed(setting, plan, placing, hiding, lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
             counted = partial(search_space, setting, listed, placements=len(placing.menu) or 1, asked=result.request)
-            whole = result.space is None or result.space.exact
-            spaces.append([counted(lattices=lattices)] if whole else ways_to_count(counted, lattices))
+            exact = result.space is None or result.space.exact
+            spaces.append([counted(lattices=lattices)] if exact else ways_to_count(counted, lattices))
         for name in ("apart", "unlisted"):
             self.problems += [f"$.{name}[{at}]: of none of the graphs here" for at, _ in getattr(self, name).values()]
         for (plan, _), records in self.left.items():

@@ -94,8 +94,8 @@ def search(
     kept = Kept.of(request, {each.different(request.distinct_in): each.value for each in found})
     of_each = [[left_open(record, kept, stopped or LIMIT) for record in search.records] for search in searches]
     records = list(chain(*of_each))
-    whole = (left_open(each.apart, kept, stopped or LIMIT) for each in searches if each.apart is not None)
-    apart = tuple(sorted(whole, key=lambda graph: graph.order))
+    graphs = (left_open(each.apart, kept, stopped or LIMIT) for each in searches if each.apart is not None)
+    apart = tuple(sorted(graphs, key=lambda graph: graph.order))
     interrupted = stopped in SIGNALS
     within, drawn, later = replace(options, deadline=end), replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()

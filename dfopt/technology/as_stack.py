@@ -111,8 +111,8 @@ def _issues(design: Design, chip: Derived, on: Stack) -> Iterator[Issue]:
     has = chip.dram.bandwidth > 0
     if design.sizes is not None:
         if not on.dram_dies:
-            found = f"found DRAM layers on the chip, expected a stack with DRAM dies: {on.name} has none"
-            yield Issue("$.sizes.dram_layers", found, "name a stack whose DRAM lies on the logic die")
+            message = f"found DRAM layers on the chip, expected a stack with DRAM dies: {on.name} has none"
+            yield Issue("$.sizes.dram_layers", message, "name a stack whose DRAM lies on the logic die")
     elif on.dram_dies:
         have, need = design.budgets.chip_area_mm2, on.side_x * on.side_y / _MM2
         if has:
@@ -163,11 +163,11 @@ def _interface(design: Design, chip: Derived) -> Interface:
     """What the DRAM takes of the logic die: controllers of stacks beside it, or vias of the layers on it."""
     if design.sizes is not None:
         return Interface("dram", via_mm2(design.technology, design.sizes) * _MM2, 0.0)
-    part, made = design.technology.stacks, chip.dram
+    part, stacks = design.technology.stacks, chip.dram
     return Interface(
         "dram",
-        float(made.stacks) * part.controller_area_mm2 * _MM2,
-        float(made.links) / part.links_per_mm * _MM,
+        float(stacks.stacks) * part.controller_area_mm2 * _MM2,
+        float(stacks.links) / part.links_per_mm * _MM,
     )
 
 
