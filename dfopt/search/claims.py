@@ -117,7 +117,7 @@ class Plans:
             placed = (one for plan in legal for one in placing.every(plan))
             listed = [each for one in placed for each in (one, *hiding.others(one))]
             if self.late and spaces:  # of the first graph something is shown in any time
-                self._unshown(graph, listed)
+                self._unshown(setting, listed)
                 continue
             mine = [record for plan in listed for _, record in self.left.get((plan, graph.variant), ())]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
@@ -190,11 +190,15 @@ class Plans:
             self.problems.append(f"$.apart[{number}].status: a bound of {found!r} excludes nothing")
         if record.note not in (("",) if record.status == "pruned_by_bound" else (TOO_MANY, NEAR, *ENDED)):
             self.problems.append(f"$.apart[{number}].note: found {record.note!r}, not why such a graph is given up")
-        if found < self.bound:
-            self.bound, self.why = found, f"microbatches of {graph.microbatch}: not all plans are listed"
-        if found < self.level_bound:
-            self.level_bound, self.level_why = found, f"microbatches of {graph.microbatch}: not all plans are listed"
+        self._lower(found, f"microbatches of {graph.microbatch}: not all plans are listed")
         return True
+
+    def _lower(self, bound: float, why: str, level: float | None = None) -> None:
+        """Take what holds of some mappings into account, also per level if that differs, and why it is no more."""
+        if bound < self.bound:
+            self.bound, self.why = bound, why
+        if (bound if level is None else level) < self.level_bound:
+            self.level_bound, self.level_why = bound if level is None else level, why
 
     def _claim(self, record: PlanRecord) -> float:
         """What a record says that no mapping beats, as far as that matters; infinite if it says that none fits."""
@@ -240,12 +244,13 @@ class Plans:
         self.since.update(key for key in keys if key not in self.left)
         return [*legal, *(plan for plan in others if plan.apart_from_layers in families)]
 
-    def _unshown(self, graph: Graph, plans: Sequence[Plan]) -> None:
-        """Plans of a graph of which nothing was shown in time, so neither that none of them is better."""
+    def _unshown(self, setting: Setting, plans: Sequence[Plan]) -> None:
+        """Plans of a graph that there was no time to bound: only what all chips have to do is held against them."""
+        graph, least = setting.graph, least_step(setting)
         for plan in plans:
             self.short += [plan.label] * bool(self.left.pop((plan, graph.variant), None))
-        self.bound = self.level_bound = 0.0
-        self.why = self.level_why = f"nothing shown for a microbatch of {graph.microbatch}"
+        why = f"of a microbatch of {graph.microbatch} only what all chips have to do at least"
+        self._lower(least, why)
 
     def _take(self, key: _Key) -> list[tuple[int, PlanRecord]]:
         records = self.left.pop(key, [])
@@ -278,12 +283,9 @@ class Plans:
     def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
         """Hold the records of a plan against what could be shown of it."""
         records = self._take((plan, setting.graph.variant))
-        every = low.every if low.every is not None else self.value
-        level = low.level if low.level is not None else self.value
-        if every < self.bound:
-            self.bound, self.why = every, f"{plan.label}: {low.why or 'another sharding is not excluded'}"
-        if level < self.level_bound:
-            self.level_bound, self.level_why = level, f"{plan.label}: {low.why}"
+        every, level = (self.value if bound is None else bound for bound in (low.every, low.level))
+        self._lower(every, f"{plan.label}: {low.why or 'another sharding is not excluded'}", np.inf)
+        self._lower(np.inf, f"{plan.label}: {low.why}", level)
         drawn = setting.under(plan).graph
         counts = (tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards))
         allowed = {None, *itertools.chain(*counts)}
