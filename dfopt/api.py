@@ -24,7 +24,7 @@ from dfopt.machines.stacks import load_stack
 from dfopt.physics.collective_time import CollectiveTime, collective_time
 from dfopt.physics.collectives import Collective
 from dfopt.search.heat_aware import HEAT_GAP, heat_answers
-from dfopt.technology.derived_design import ON, DerivedDesign
+from dfopt.technology.derived_design import DerivedDesign
 from dfopt.units import parse
 
 __all__ = ["collective", "derive", "heat", "score"]
@@ -196,7 +196,7 @@ def heat(
     )
 
 
-def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLike[str] = ON) -> DerivedDesign:
+def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLike[str] | None = None) -> DerivedDesign:
     """What a technology and budgets make: a chip, and a system of such chips.
 
     Parameters
@@ -205,7 +205,7 @@ def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLik
         Budgets and their shares, with a technology.
     on : Stack, name or path
         What the design does not say of its ``stack``: package and cooling, timings of the DRAM, DRAM dies on the chip,
-        limits.
+        limits. By default those of ``hbm3``, or of ``hybrid-vault`` where the design has DRAM layers.
 
     Returns
     -------

@@ -18,7 +18,7 @@ def derive(
     design: str,
     system_out: Path | None = None,
     stack_out: Path | None = None,
-    on: str = "hbm3",
+    on: str | None = None,
     force: bool = False,
     time_limit: float = 60.0,
     as_json: bool = False,
@@ -29,7 +29,7 @@ def derive(
         design (DESIGN): Design with budgets and a technology: a zoo name or a file.
 
     Options:
-        on (STACK): Stack with the package, limits and DRAM timings of the chip; default: hbm3.
+        on (STACK): Stack with package, limits and DRAM timings; default: hbm3, or hybrid-vault for DRAM layers.
 
     Output:
         system_out (FILE.yaml): File for the system of the template, such as s.yaml.
@@ -62,7 +62,7 @@ def derive(
         if system_out is not None:
             echo(f"dfopt: wrote {system_out}; `dfopt solve GRAPH {system_out}` maps onto it", err=True)
         if stack_out is not None:
-            said_of = f"what {design} does not say is of stack {on}"
+            said_of = f"what {design} does not say is of stack {on or made.on_name}"
             echo(f"dfopt: wrote {stack_out} ({said_of}); it goes with --stack {stack_out}", err=True)
 
 

@@ -15,10 +15,10 @@ from dfopt.technology.as_system import derived_system
 from dfopt.technology.chip_price import ChipPrice, price_of
 from dfopt.technology.derive import Derived, derive_design
 
-__all__ = ["ON", "DerivedDesign"]
+__all__ = ["DerivedDesign"]
 
-ON = "hbm3"
-"""The stack of the zoo whose package, cooling and DRAM timings a derived chip has where no other is named."""
+_BESIDE, _LAYERED = "hbm3", "hybrid-vault"
+"""Stacks of the zoo whose package, cooling and DRAM timings a derived chip has where no other is named."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,12 @@ class DerivedDesign:
     """A design and what it makes.
 
     Raises `SystemSpecError` where that cannot be, when it is asked for: of a design without a template there are
-    components, but no system. ``on``: the stack, or its name or path, that says of the stack what the design does not.
+    components, but no system. ``on``: the stack, or its name or path, that says of the stack what the design does not;
+    without one it is ``hbm3``, or ``hybrid-vault`` where the design has DRAM layers.
     """
 
     design: Design
-    on: Stack | str | os.PathLike[str] = ON
+    on: Stack | str | os.PathLike[str] | None = None
 
     @cached_property
     def components(self) -> Derived:
@@ -53,9 +54,16 @@ class DerivedDesign:
         """The chip as a stack of dies, on the package of another stack: see `dfopt.technology.as_stack`."""
         return derived_stack(self.design, self.components, self._on)
 
+    @property
+    def on_name(self) -> str:
+        """The name of the stack that says of the stack what the design does not."""
+        return self._on.name
+
     @cached_property
     def _on(self) -> Stack:
-        return self.on if isinstance(self.on, Stack) else load_stack(self.on)
+        if isinstance(self.on, Stack):
+            return self.on
+        return load_stack(self.on or (_BESIDE if self.design.sizes is None else _LAYERED))
 
     def __repr__(self) -> str:
         return f"DerivedDesign({self.design.name}: technology {self.design.technology.name})"
