@@ -176,8 +176,9 @@ def cells_of(source: str, store: Path | None) -> Any:
 
 
 def what(document: Any) -> str:
-    """What a document is called."""
-    return str(document.SCHEMA.split("/")[1].replace("heat", "heat report"))
+    """What a document is called, with its article."""
+    noun = str(document.SCHEMA.split("/")[1].replace("heat", "heat report"))
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 @app.callback(invoke_without_command=True)

@@ -130,7 +130,7 @@ def _loaded(source: str, kind: str) -> Any:
     found = load_any(source)
     if not isinstance(found, Result) and not (isinstance(found, Graph) and kind == "dataflow"):
         raise PlanError(
-            f"plot: {source}: found a {what(found)}, expected a result for --kind {kind}; `dfopt solve -o` writes one"
+            f"plot: {source}: found {what(found)}, expected a result for --kind {kind}; `dfopt solve -o` writes one"
         )
     return found
 
@@ -148,7 +148,7 @@ def _cells(source: str, store: Path | None) -> Any:
         return _rows(source)
     if suffix != ".jsonl" and not isinstance(found := load_any(source), Study):
         raise PlanError(
-            f"plot: {source}: found a {what(found)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
+            f"plot: {source}: found {what(found)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
             " FRAME.csv; `dfopt sweep STUDY --csv FRAME.csv` writes both"
         )
     return cells_of(source, store)

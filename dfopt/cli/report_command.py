@@ -79,12 +79,12 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
         return _study_page(found, cells_of(source, store), store_of(source, store), columns)
     if not isinstance(found, Result | HeatReport | Exploration):
         raise PlanError(
-            f"report: {source}: found a {what(found)}, expected a result, a heat report, an exploration, a study or a"
+            f"report: {source}: found {what(found)}, expected a result, a heat report, an exploration, a study or a"
             " store of runs; `dfopt solve -o` writes a result"
         )
     for name, given in {"store": store, **columns}.items():
         if given is not None:
-            raise PlanError(f"--{name}: belongs to a sweep, found the {what(found)} {source!r}; leave it out")
+            raise PlanError(f"--{name}: belongs to a sweep, found {what(found)}, {source!r}; leave it out")
     if isinstance(found, Exploration):
         return _result_page(found.result, [designs_section(found)])
     return _result_page(found) if isinstance(found, Result) else heat_page(found, __version__)

@@ -74,7 +74,7 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
                 issues += _bounded(workload, number, box)
     if issues:
         raise DocumentError(path, [Issue(where, said, "explore again") for where, said in issues])
-    boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs} designs bounded again"
+    boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs:,} designs bounded again"
     if late or unknown:
         what = ", ".join(filter(None, [f"{late} boxes" if late else "", unknown]))
         return f"not checked in {time_limit:g} s: {what}; all else holds, {boxes}"

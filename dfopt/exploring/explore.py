@@ -219,7 +219,7 @@ def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> B
         return KeyboardInterrupt()
     if ending != "empty":
         return NoSolution(bound, seconds, "no design has been solved", " s" if workload.objective == "time" else "")
-    none = f"none of {workload.designs} designs"
+    none = f"none of {workload.designs:,} designs"
     if workload.limits is not None and not workload.refused:
         words = f"keeps its limits ({workload.limits.words})"
         return Infeasible(f"{none} {words}; levers: looser limits, larger budgets, more choices")

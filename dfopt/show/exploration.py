@@ -51,7 +51,7 @@ def exploration_report(made: Exploration) -> RenderableType:
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
         *asked_facts(made.result),
-        ("design", f"{made.designs[0].name}: {effort.designs} designs in {names}"),
+        ("design", f"{made.designs[0].name}: {effort.designs:,} designs in {names}"),
         (
             "step" if objective == "time" else objective,
             f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
@@ -141,7 +141,8 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
     objective, rows = made.request.objective, []
     for one in made.sensitivity:
         gain = 1 - one.value / made.value if made.value > 0 else 0.0
-        sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in one.best.items())
+        other = {name: size for name, size in one.best.items() if size != made.best[name]}
+        sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.items()) or "the same sizes"
         bought = [figure(one.value, objective), f"{100 * gain:.2f} %"] if gain > SAME else ["nothing", "-"]
         rows.append([_BUDGETS[one.budget][0], f"{one.more:.4g} {_BUDGETS[one.budget][1]}", *bought, sizes])
     late = [words for budget, (words, _) in _BUDGETS.items() if budget not in {one.budget for one in made.sensitivity}]

@@ -123,7 +123,7 @@ def test_the_store_of_a_study_is_found_beside(solved: Path) -> None:
         (("gpt2-small",), 2, "found a graph, expected a result, a heat report, an exploration, a study or a store"),
         (("one.json", "-o", "page.pdf"), 2, "expected a name that ends in .html or .htm"),
         (("one.json", "-o", "nowhere/page.html"), 2, "name a file in an existing folder"),
-        (("one.json", "--value", "gap"), 2, "--value: belongs to a sweep, found the result"),
+        (("one.json", "--value", "gap"), 2, "--value: belongs to a sweep, found a result"),
         (("small.runs.jsonl", "--store", "x"), 2, "--store: belongs to a study"),
         (("small.yaml", "--x", "prise_usd", "--store", "small.runs.jsonl"), 2, "did you mean 'price_usd'"),
         (("small.yaml", "--store", "missing.jsonl"), 3, "missing.jsonl"),

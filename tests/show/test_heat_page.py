@@ -55,6 +55,6 @@ def test_the_command_reports_a_heat_document(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert target.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     wrong = CliRunner().invoke(app, ["report", str(source), "-o", str(target), "--x", "chips"])
-    assert wrong.exit_code == 2 and "found the heat report" in wrong.output
+    assert wrong.exit_code == 2 and "found a heat report" in wrong.output
     drawn = CliRunner().invoke(app, ["plot", str(source), "--kind", "roofline", "-o", str(tmp_path / "x.svg")])
     assert drawn.exit_code == 2 and "found a heat report, expected a result" in drawn.output

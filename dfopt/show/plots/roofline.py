@@ -141,7 +141,7 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
                       markeredgecolor="black") for kind in slopes]  # fmt: skip
     if together:
         handles += [entry(f"mapping {dot.label}", marker="s", color=dot.colour) for dot in dots]
-        title = f"What {len(results)} mappings reach on a {chip.name}"
+        title = f"What {len(results)} mappings reach on {chip.name}"
         title += "".join(
             f"\n{n}: {each.mapping.graph}, {style.mapping_name(each)}" for n, each in enumerate(results, start=1)
         )
@@ -149,7 +149,7 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
         colours = {dot.colour for dot in dots}
         handles += [entry(f"bound by {LOOKS[term].label}", marker="s", color=LOOKS[term].colour)
                     for term in TERMS if LOOKS[term].colour in colours]  # fmt: skip
-        title = f"What each partition reaches on a {chip.name}; area: its share of the time\n{style.about(first)}"
+        title = f"What each partition reaches on {chip.name}; area: its share of the time\n{style.about(first)}"
         if len(dots) < listed:
             rest = f"less than {100 * (1 - _SHOWN):.2g} % of the time"
             title += f"\n{listed - len(dots)} partitions that take {rest} are left out"
