@@ -27,7 +27,7 @@ if HERE not in sys.path:
 _SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _COMMON = {"deadline": None, "suppress_health_check": _SLOW_DRAWS, "print_blob": True}
 settings.register_profile("fast", max_examples=25, **_COMMON)
-settings.register_profile("ci", max_examples=12, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=10, derandomize=True, **_COMMON)
 # What fails is told as it was drawn: shrinking worlds of MILPs would take minutes.
 settings.register_profile("day", max_examples=5, phases=(Phase.explicit, Phase.generate), **_COMMON)
 settings.register_profile("nightly", max_examples=int(os.environ.get("NIGHTLY_EXAMPLES", "2000")), **_COMMON)
