@@ -98,10 +98,14 @@ def fit_counts(rows: Sequence[Row]) -> dict[str, float]:
 
 def units_of(areas: Mapping[str, float], row: Row) -> float:
     """Units by areas in bare units."""
-    left = areas["die"] - row["total_layers"] * areas["layer"] - row["connected_layers"] * areas["connection"]
-    left += sum((1 - row[f"l{level}_network_x"]) * areas[f"L{level}"] for level in (1, 2, 3))
-    buffer, port = row["buffer_KiB"] * 2**10 / _BUFFER, row["l1_bytes_per_cycle"] / _PORT
-    return left / (1 + buffer * areas["buffer"] + port * areas["port"])
+    law = AreaLaw(
+        areas["die"], 1.0, areas["buffer"] / (8 * _BUFFER), areas["port"] / _PORT, areas["layer"], areas["connection"]
+    )
+    network = sum((row[f"l{level}_network_x"] - 1) * areas[f"L{level}"] for level in (1, 2, 3))
+    at = Point(
+        row["total_layers"], row["connected_layers"], row["buffer_KiB"] * 2**10, row["l1_bytes_per_cycle"], network
+    )
+    return float(law.units(at))
 
 
 def met(units: Callable[[Row], float], rows: Sequence[Row]) -> tuple[int, int]:

@@ -101,8 +101,8 @@ class Design(Named):
     budgets : e.g. {chip_area_mm2: 800, package_area_mm2: 2500, power: 700 W}
         Area, power and edge that the chip with its package may take.
     shares : e.g. {area: {core: 0.5, dram: rest}, power: {core: 0.6}}
-        Share of each budget that every component gets. A component without a share gets nothing. A
-        design with ``sizes`` has no shares.
+        Share of each budget that every component gets. A component without a share gets nothing. A design
+        with ``sizes`` has no shares.
     sizes : e.g. {dram_layers: 8, buffer: 256 KiB, buffer_port: 256 B}
         Size of each component, for a technology with DRAM ``layers`` on the chip. None: ``shares`` divides the budgets.
     profile : e.g. default

@@ -27,9 +27,9 @@ class TemplateDim(Part):
         Number of chips along this dimension.
     links : e.g. between_packages
         Role of the chip's links that this dimension uses. Dims of the same role share them. ``in_package``: links
-        inside a package. ``between_packages``: links between packages. ``between_nodes``: links between
-        nodes. ``between_dies``: links that join the dies of one chip, which no dim may use. None: ``link_bandwidth``
-        gives the rate.
+        inside a package. ``between_packages``: links between packages. ``between_nodes``: links between nodes.
+        ``between_dies``: links that join the dies of one chip, which no dim may use. None: ``link_bandwidth`` gives
+        the rate.
     link_bandwidth : e.g. 50 GB/s
         Bandwidth of one link in one direction, for a network without links of the chip. None: ``links`` names a role.
     latency : e.g. 700 ns

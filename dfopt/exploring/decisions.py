@@ -21,11 +21,22 @@ from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
 from dfopt.exploring.space import Box, Sizes, Space
 from dfopt.technology.arithmetic import Numbers
-from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
+from dfopt.technology.components import (
+    DEGREE,
+    Core,
+    Dram,
+    Links,
+    Sram,
+    clock_at,
+    core_of,
+    dram_of,
+    fastest_clock,
+    links_of,
+    sram_of,
+)
 from dfopt.technology.derive import Derived, joined
 from dfopt.technology.dies import seam_mm
 from dfopt.technology.rules import DEFAULT
-from dfopt.technology.voltage import speed
 
 __all__ = ["Decisions"]
 
@@ -221,18 +232,13 @@ class Decisions(Space):
     @property
     def _fastest(self) -> float:
         """A clock that the cores never exceed."""
-        most = self.design.technology.core.supply.max_v
-        return math.inf if most is None else self._clock(most)
+        return fastest_clock(self.design.technology.core)
 
     @property
     def _slowest(self) -> float:
         """The clock of several cores is no lower: there would be fewer of them instead."""
-        return self._clock(self.design.technology.core.supply.floor)
-
-    def _clock(self, volts: float) -> float:
         unit = self.design.technology.core
-        over = volts - unit.supply.threshold_v
-        return unit.frequency * float(speed(over, unit.supply.nominal_v, unit.supply.threshold_v))
+        return clock_at(unit, unit.supply.floor)
 
     def _needs(self, sizes: Mapping[str, float]) -> dict[str, Need]:
         return {name: need_of(self.design.technology, name, size) for name, size in sizes.items()}

@@ -45,8 +45,8 @@ from dfopt.search import solve
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.technology.as_stack import derived_stack
+from dfopt.technology.components import clock_at
 from dfopt.technology.stack_models import power_of
-from dfopt.technology.voltage import speed
 
 __all__ = ["Heated", "seconds_on_stack", "slower", "without_heat"]
 
@@ -217,8 +217,7 @@ class Heated(Workload):
         for low, high in zip(ends, (*ends[1:], math.inf), strict=True):
             share = 1.0
             if high <= top:
-                clock = unit.frequency * speed(high - supply.threshold_v, supply.nominal_v, supply.threshold_v)
-                share = min(float(clock / corner.core.frequency), 1.0)
+                share = min(float(clock_at(unit, high) / corner.core.frequency), 1.0)
             found.append(_Rung(share, nominal * (low / supply.nominal_v) ** 2, 0.0))
             if share == 1.0:  # what has a higher voltage yet is no faster than the corner
                 break

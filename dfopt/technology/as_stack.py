@@ -20,7 +20,7 @@ from dfopt.technology.components import Core, Dram
 from dfopt.technology.derive import Derived
 from dfopt.technology.dram_like import like_rate
 from dfopt.technology.floorplan import Interface, floorplan
-from dfopt.technology.layered import via_mm2
+from dfopt.technology.layered import AreaLaw, Point
 from dfopt.technology.layered_stack import layered_dies, layered_dram
 from dfopt.technology.voltage import overdrive_at
 
@@ -162,7 +162,8 @@ def _logic(design: Design, chip: Derived, die: Die, side_x: float, side_y: float
 def _interface(design: Design, chip: Derived) -> Interface:
     """What the DRAM takes of the logic die: controllers of stacks beside it, or vias of the layers on it."""
     if design.sizes is not None:
-        return Interface("dram", via_mm2(design.technology, design.sizes) * _MM2, 0.0)
+        law = AreaLaw.of(design.technology, design.budgets.chip_area_mm2)
+        return Interface("dram", float(law.vias_mm2(Point.of(design.sizes, design.technology))) * _MM2, 0.0)
     part, stacks = design.technology.stacks, chip.dram
     return Interface(
         "dram",

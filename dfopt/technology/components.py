@@ -9,6 +9,7 @@ fastest, and a search makes one of each for every chip.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -97,6 +98,17 @@ class Links(NamedTuple):
     count_bound: Numbers
     bound: Numbers
     latency: float = 0.0
+
+
+def clock_at(unit: CoreUnit, volts: float) -> float:
+    """The clock of a unit at a voltage, in Hz."""
+    supply = unit.supply
+    return unit.frequency * float(speed(volts - supply.threshold_v, supply.nominal_v, supply.threshold_v))
+
+
+def fastest_clock(unit: CoreUnit) -> float:
+    """A clock that units never exceed; infinite where nothing limits their voltage."""
+    return math.inf if unit.supply.max_v is None else clock_at(unit, unit.supply.max_v)
 
 
 def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core:

@@ -19,21 +19,19 @@ form gives the numbers of units that are published.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from dfopt.documents.design import Design
 from dfopt.documents.design_sizes import DesignSizes
 from dfopt.documents.dram_layers import DramLayers
-from dfopt.documents.technology import ChipLinks, CoreUnit, LinkRole, Technology, UnitBuffer
+from dfopt.documents.technology import ChipLinks, LinkRole, Technology, UnitBuffer
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
-from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of
+from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of, fastest_clock
 from dfopt.technology.operating import AREA, BUFFERS, LAYERS, PORTS
 from dfopt.technology.rules import REAL_UNITS
-from dfopt.technology.voltage import speed
 
-__all__ = ["AreaLaw", "Point", "layered_chip", "least_drawn", "network_mm2", "usable", "via_mm2"]
+__all__ = ["AreaLaw", "Point", "layered_chip", "least_drawn", "network_mm2", "usable"]
 
 
 Components = tuple[Core, Sram, Dram, dict[LinkRole, Links]]
@@ -91,7 +89,11 @@ class AreaLaw:
 
     def left_mm2(self, at: Point) -> Numbers:
         """What layers and network leave of the die; below 0 where they do not fit."""
-        return self.die - at.layers * self.layer - at.connected * self.connection - at.network_mm2
+        return self.die - self.vias_mm2(at) - at.network_mm2
+
+    def vias_mm2(self, at: Point) -> Numbers:
+        """What layers take of the die, connected or not."""
+        return at.layers * self.layer + at.connected * self.connection
 
     def units(self, at: Point) -> Numbers:
         """Units that fit, a real number."""
@@ -162,7 +164,7 @@ def layered_chip(taking: Design, giving: Design | None = None) -> Components:
         update={"area_mm2": law.unit_mm2(least), **({"static_power": None} if giving is not None else {})}
     )
     core = core_of(unit, left, watts, REAL_UNITS)
-    clock = core.frequency if giving is None else _fastest(unit)
+    clock = core.frequency if giving is None else fastest_clock(unit)
     rate, bound = usable(part, most, core.units, clock)
     flowing = part.static_power * given.dram_layers
     return core, _buffer(buffer, most, core, clock), _dram(part, most, rate, bound, flowing), links
@@ -189,22 +191,6 @@ def least_drawn(low: Design, high: Design) -> tuple[float, float, dict[LinkRole,
     except SystemSpecError:  # such a design there is not; others may have hardly any units
         cores = 0.0
     return cores, part.static_power * sizes.dram_layers, links
-
-
-def _fastest(unit: CoreUnit) -> float:
-    """A clock that the units never exceed."""
-    supply = unit.supply
-    if supply.max_v is None:
-        return math.inf
-    above = supply.max_v - supply.threshold_v
-    clock: float = unit.frequency * speed(above, supply.nominal_v, supply.threshold_v)
-    return clock
-
-
-def via_mm2(technology: Technology, sizes: DesignSizes) -> float:
-    """Area of the logic die that the layers of a design take."""
-    layers, _ = _parts(technology)
-    return sizes.dram_layers * layers.area_mm2 + sizes.connected * layers.connection_mm2
 
 
 def _parts(technology: Technology) -> tuple[DramLayers, UnitBuffer]:
