@@ -124,6 +124,8 @@ class Asked(Parameters, total=False):
     cp: int | None
     attention_dp: int | None
     module: Mapping[str, str]
+    parallelism: Literal["tp_pp_dp", "expanded", "per_module"] | None
+    rank_order: str | None
     place: Mapping[str, str] | None
     offload: Sequence[str] | Literal["any"] | None
     shard: Mapping[str, str]

@@ -88,6 +88,8 @@ def solve(
         ep (N 1..)
         cp (N 1..)
         attention_dp (N 1..)
+        parallelism (tp_pp_dp|expanded|per_module)
+        rank_order (AXIS[-AXIS...])
         module (MODULE=n|outer|m|context|none): Split of a module over the chips of --mp, such as mixer=n; may be
             repeated.
         schedule (1f1b|interleaved|gpipe)

@@ -86,6 +86,18 @@ class Modules(Part):
         return any(scheme in ("n", "context") for name, scheme in self.schemes.items() if name != STREAM)
 
     @property
+    def alike(self) -> bool:
+        """Whether mixers and dense networks split alike: by tokens, or by features.
+
+        Examples
+        --------
+        >>> Modules(mixer="context", dense="n", experts="outer").alike, Modules(mixer="n", dense="m").alike
+        (True, False)
+        """
+        by_tokens = {scheme in ("n", "context") for scheme in (self.mixer, self.dense) if scheme not in (None, "none")}
+        return len(by_tokens) < 2
+
+    @property
     def label(self) -> str:
         """Modules by scheme, in a line."""
         by: dict[str, list[str]] = {}

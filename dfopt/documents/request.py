@@ -6,18 +6,18 @@ import math
 from textwrap import fill
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import MODULES, keys
-from dfopt.documents.base import Part, issues_of
+from dfopt.documents.axes import AXES, MODULES, keys
+from dfopt.documents.base import Part, issues_of, problem
 from dfopt.documents.descriptions import fields_of
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.modules import ModuleScheme
 from dfopt.documents.names import in_documents, word_of
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.placement import Item
-from dfopt.errors import PlanError
+from dfopt.errors import PlanError, did_you_mean
 from dfopt.units import Ratio, Seconds
 
 _BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
@@ -31,8 +31,8 @@ _RESTRICTS: Final = {
     "schedule": "", "interleave": "", "first_layers": "", "last_layers": "", "two_batch_overlap": "", "zero": "",
     "zero_replicas": "", "recomputed": "recomputed layers", "sequence_parallelism": "", "tensor_overlap": "",
     "gradient_overlap": "", "parameter_overlap": "", "point_to_point_overlap": "", "p_max": "", "ep": "", "cp": "",
-    "attention_dp": "", "modules": "scheme of", "place": "memory of", "offload": "", "pin_sharding": "sharding of",
-    "pin_partition": "partition of",
+    "attention_dp": "", "parallelism": "", "rank_order": "", "modules": "scheme of", "place": "memory of",
+    "offload": "", "pin_sharding": "sharding of", "pin_partition": "partition of",
 }  # fmt: skip
 """Fields that restrict the space, and what the proof calls them where it is not their name."""
 
@@ -40,6 +40,19 @@ FREE_ZERO: Final = 0, 1, 2, 3
 """Levels of ZeRO that are tried in training where nobody says which."""
 
 MetricName = Literal["step_time"]
+
+
+def _rank_order(order: str) -> str:
+    """An order of axes with those that it leaves out at its end."""
+    named = order.split("-")
+    if unknown := [name for name in named if name not in AXES]:
+        raise problem(f"found {unknown[0]!r}, expected axes such as {'-'.join(AXES)}", did_you_mean(unknown[0], AXES))
+    if len({*named}) < len(named):
+        raise problem(f"found {order!r}, expected each axis once", f"such as {'-'.join(AXES)}")
+    return "-".join((*named, *(name for name in AXES if name not in named)))
+
+
+RankOrder = Annotated[str, AfterValidator(_rank_order)]
 
 
 class Limit(Part):
@@ -164,6 +177,13 @@ class Request(OnAxes):
         Schemes by which modules share their work over a module-wise parallel group (mp), where you fix them. Schemes
         are ``n`` (sequences or tokens), ``outer`` (heads or experts), ``context`` (tokens of every sequence), ``m``
         (features) and ``none``. Modules are ``stream``, ``mixer``, ``dense``, ``experts`` and ``ends``.
+    parallelism : e.g. tp_pp_dp
+        Menu of parallelism strategies. ``tp_pp_dp``: tensor, pipeline and data parallelism only. ``expanded``: also a
+        module-wise parallel group whose mixers and dense networks split alike, by tokens or by features (expert and
+        context parallelism). ``per_module``: every module has a scheme of its own. None: per_module.
+    rank_order : e.g. tp-mp-pp-dp
+        Order in which the axes take neighboring chips, from the first network dim on, as ranks are numbered in
+        Megatron-LM. An axis that you leave out comes last. None: dfopt tries all ways to place axes on dims.
     place : e.g. {experts: DDR}
         Memory in which kinds of data lie, on chips with several memories. The kinds are ``weights``, ``experts``
         (weights of routed experts), ``caches``, ``tables``, ``activations``, ``gradients`` and ``optimizer``. None:
@@ -209,6 +229,8 @@ class Request(OnAxes):
     cp: int | None = Field(default=None, ge=1)
     attention_dp: int | None = Field(default=None, ge=1)
     modules: dict[Literal["stream", "mixer", "dense", "experts", "ends"], ModuleScheme] = Field(default_factory=dict)
+    parallelism: Literal["tp_pp_dp", "expanded", "per_module"] | None = None
+    rank_order: RankOrder | None = None
     place: dict[Item, str] | None = None
     offload: tuple[Item, ...] | Literal["any"] | None = Field(default=None, min_length=1)
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
@@ -291,7 +313,7 @@ class Request(OnAxes):
 
     def holding(self) -> dict[str, Any]:
         """What of it decides what lies where on the chips, as keyword arguments of :meth:`of`."""
-        names = ("ep", "cp", "attention_dp", "modules", "place", "offload", "time_limit")
+        names = "ep", "cp", "attention_dp", "modules", "parallelism", "rank_order", "place", "offload", "time_limit"
         return {**self.on_axes, **{name: getattr(self, name) for name in names}}
 
     @property
@@ -346,6 +368,8 @@ class Request(OnAxes):
                 raise PlanError(f"{message}; give one degree")
             if degree > 1 and schemes.setdefault(module, scheme) != scheme:
                 raise PlanError(f"{name} {degree} is {module}: {scheme}, found {module}: {schemes[module]}; drop one")
+        if self.parallelism == "tp_pp_dp" and (schemes or on_axes.setdefault(MODULES, 1) != 1):
+            raise PlanError(f"parallelism tp_pp_dp: found {MODULES} or schemes of modules beside it; drop one")
         return on_axes, schemes
 
     @classmethod

@@ -27,7 +27,7 @@ from dfopt.setting.pinned import pin_reasons
 from dfopt.setting.placements import placements
 from dfopt.setting.recomputed import with_recomputed
 from dfopt.setting.schedules import of_schedule
-from dfopt.setting.shares import Orders, divisors, shares
+from dfopt.setting.shares import Orders, divisors, in_rank_order, shares
 from dfopt.setting.turns import in_turns, turns_left_out
 from dfopt.setting.uneven import Ends, uneven_chunks, uneven_layers, with_ends
 from dfopt.setting.zero import shared_out
@@ -53,6 +53,8 @@ def plans(
     interleaved: bool = False,
     schemes: Mapping[str, str] | None = None,
     place: Mapping[Item, str] | None = None,
+    alike: bool = False,
+    rank_order: str | None = None,
     listing: Listing | None = None,
     **asked: Any,
 ) -> tuple[list[Plan], list[Rejected]]:
@@ -93,6 +95,10 @@ def plans(
         with experts has one, and only with schemes that are no other axis's, see :mod:`dfopt.setting.module_menu`.
     place
         Memories of the chips that are asked for, by item.
+    alike
+        Whether mixers and dense networks split alike over the second axis.
+    rank_order
+        Order of axes in which these take neighboring chips, such as ``tp-mp-pp-dp``; any way if left out.
     listing
         Which of them; all if left out.
     **asked
@@ -124,18 +130,21 @@ def plans(
     sparing = not schemes and not any(keys()[key][0].splits == "modules" for key in asked)
     axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
     menus: dict[int, list[Modules | None]] = {1: [None]}
-    for degree, shared in shares(used, shared_out, nested, named=bool(dims), axes=axes):
+    ways = shares(used, shared_out, nested, named=bool(dims), axes=axes)
+    if rank_order is not None:
+        ways = in_rank_order(used, rank_order.split("-"), axes)
+    for degree, shared in ways:
         if any(degree[axis] != value for axis, value in degrees.items()):
             continue
         if any(set(shared[axis]) != set(parts_of(names)) for axis, names in dims.items()):
             continue
         if not listing.shared(shared):
             continue
-        for order in orders.of(shared | dims, fixed=dims):
+        for order in orders.of(shared | dims, fixed=dims if rank_order is None else AXES):
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
             legal, reason = _of_order(graph, plan, interleave, interleaved, ends)
             if plan.members not in menus:
-                few = menu(graph, plan.members, sparing=sparing)
+                few = (one for one in menu(graph, plan.members, sparing=sparing) if one.alike or not alike)
                 menus[plan.members] = listing.picked([one for one in few if _taken(one, schemes or {})])
             picked = menus[plan.members]
             found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
@@ -178,6 +187,8 @@ def asked_plans(
         interleaved=graph.trains and assumptions.schedule == "one_f_one_b" and assumptions.bubble != "interleaved",
         schemes=schemes,
         place=asked.place,
+        alike=asked.parallelism == "expanded",
+        rank_order=asked.rank_order,
         listing=listing,
         **on_axes,
     )

@@ -68,6 +68,49 @@ def shares(
             yield degrees, shared
 
 
+def in_rank_order(
+    dims: Sequence[NetworkDim], order: Sequence[str], axes: Sequence[str] = tuple(AXES)
+) -> Iterator[tuple[dict[str, int], Shared]]:
+    """Every way to share dims out in which axes take neighboring chips, one axis after the other from the first dim on.
+
+    Axes that are none of ``axes`` have a degree of 1. An axis has whole dims, or a part of a dim whose other parts are
+    those of the axes next to it, so that of a dim of 4 chips none has 3.
+
+    Examples
+    --------
+    >>> x, y = (NetworkDim(name=name, topology="ring", size=4, link_bandwidth=1e9) for name in "xy")
+    >>> ways = list(in_rank_order([x, y], ("tp", "pp"), ("tp", "pp")))
+    >>> [(degree["tp"], degree["pp"]) for degree, _ in ways]
+    [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1)]
+    >>> ways[1][1]["tp"], ways[1][1]["pp"]
+    (('x[2]',), ('x[2@2]', 'y'))
+    """
+    named = [axis for axis in order if axis in axes]
+    chips = math.prod(dim.size for dim in dims)
+
+    def degrees_of(left: int, count: int) -> Iterator[tuple[int, ...]]:
+        for first in sorted(divisors(left)) if count > 1 else [left]:
+            yield from ((first, *others) for others in degrees_of(left // first, count - 1)) if count > 1 else [(left,)]
+
+    for sizes in degrees_of(chips, len(named)):
+        free = [(dim.name, dim.size, 1) for dim in dims]  # name, chips that are left, and how far they are apart
+        shared: Shared = dict.fromkeys(AXES, ())
+        for axis, size in zip(named, sizes, strict=True):
+            while size > 1 and free:
+                name, left, stride = free[0]
+                taken = math.gcd(left, size)
+                if taken < min(left, size):
+                    break
+                whole = stride == 1 and taken == left
+                shared[axis] += (name if whole else part_name(name, taken, stride),)
+                free[:1] = [] if taken == left else [(name, left // taken, stride * taken)]
+                size //= taken
+            if size > 1:
+                break
+        else:
+            yield dict.fromkeys(AXES, 1) | dict(zip(named, sizes, strict=True)), shared
+
+
 def _of_one(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
     """Every way to write the size of a dim as a product of one number per axis."""
     if axes == 1:
