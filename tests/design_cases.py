@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
 from dfopt.documents.design import Design
+from dfopt.documents.exploration import ExplorationRequest
+from dfopt.exploring.explore import workload_of
+from dfopt.exploring.workload import Workload
+from dfopt.workloads import load_graph
 
 SUPPLY = {"nominal_v": 0.8, "threshold_v": 0.2, "margin_v": 0.35}
 
@@ -75,6 +80,8 @@ def chosen(**changes: Any) -> Design:
     return Design.from_data(given)
 
 
+GPT2 = load_graph("gpt2-small")
+
 SIZES: dict[str, Any] = {
     "choices__capacity__L2": {"least": "4 MiB", "most": "36 MiB", "step": "8 MiB"},
     "choices__stacks": {"least": 1, "most": 3},
@@ -90,3 +97,8 @@ PRICED: dict[str, Any] = {
     "template__network__0__switch_w_per_gb_s": 0.05,
 }
 """Prices and powers of what is beside the chips (assumptions)."""
+
+
+def problem(graph: str, designs: Sequence[Design], **asked: Any) -> Workload:
+    """The problem of an exploration, of a workload as it is drawn where nothing is free."""
+    return workload_of([load_graph(graph)], designs, request=ExplorationRequest(**{"gap": 0.0, **asked}))

@@ -41,6 +41,11 @@ EVERYDAY: Final = {
         "chips", "nodes", "tp", "pp", "dp", "ep", "zero", "gap", "time_limit", "output", "detail", "as_json", "quiet",
         "help_all", "help",
     ),
+    "explore": (
+        "graph", "design", "phase", "batch", "isl", "context", "assume", "tp", "pp", "dp", "ep", "gap", "time_limit",
+        "technologies", "objective", "step_limit", "power_limit", "cost_limit", "stack", "heat", "jobs", "output",
+        "as_json", "quiet", "help_all", "help",
+    ),
 }  # fmt: skip
 """Options in the help of a command that has many; --help-all prints the others too."""
 _EXAMPLES: Final = "\nExamples:\n"

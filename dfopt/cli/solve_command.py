@@ -9,7 +9,7 @@ from dfopt import arguments
 from dfopt.cli.common import app, detail_of, echo, emit, errors
 from dfopt.cli.mappings import end_by
 from dfopt.cli.outputs import check_output
-from dfopt.documents.axes import keys
+from dfopt.cli.question_options import split_options, with_question_options
 from dfopt.errors import PlanError
 from dfopt.interrupts import process_start, shielded
 
@@ -17,15 +17,9 @@ if TYPE_CHECKING:
     from dfopt.documents.mapping import Pins
     from dfopt.documents.result import Result
 
-_WORKLOAD = (
-    "phase", "context", "cached", "isl", "osl", "draft", "tree", "segments", "microbatch", "recompute", "batch",
-)  # fmt: skip
-"""Options that are parameters of the workload; all others are fields of the request."""
 
-
-def _fields(fixed: Pins, options: dict[str, Any]) -> dict[str, Any]:
+def _fields(fixed: Pins, fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of the request: those of a file, and those of options, which go first."""
-    fields = arguments.fields(options)
     for name, of_file in (("pin", fixed.partition), ("shard", fixed.sharding)):
         if of_file:
             fields[name] = {**of_file, **fields.get(name, {})}
@@ -59,22 +53,7 @@ def solve(
         system (SYSTEM): Machine: a zoo name, NAME:CHIPS such as h100:64, or a file.
 
     Workload and model:
-        phase (forward|training|prefill|decode|verify|mixed): Work of a step: a pass over whole samples, a training
-            step, or a step of serving; default: forward.
-        batch (N|max): Sequences of a step, such as 64; max: the largest number that fits.
-        isl (N 1..): Input length: tokens of a sequence, such as 4096.
-        osl (N 1..): Output length in tokens: decode halfway, with isl + osl / 2 cached tokens.
-        context (N 0..): Cached tokens of each sequence in decode or verify; default: isl.
-        cached (N 0..): Tokens of a prompt that are cached before prefill; default: 0.
-        draft (N 0..): Draft tokens that verify checks, such as 3.
-        tree (0,1[,N...]): Depth of each token of a draft tree in verify, such as 0,1,1,2.
-        segments (SxN@C[,SxN@C...]): Groups of sequences in mixed, as SEQUENCESxNEW@CACHED, such as
-            1x512@0,16x1@4096.
-        microbatch (N[,N...]|all): Sequences of a microbatch, such as 1,2; default: dfopt chooses.
-        recompute (none|NAME[+NAME...][/OTHERS][,...]|all): Activation recomputation in training, such as none,
-            attention or full; default: dfopt chooses.
-        recompute_layers (N 1..): Layers of a stage that recompute, with --recompute SOME/OTHERS; default: dfopt
-            chooses.
+        {workload}
         param (KEY=VALUE): Parameter of the workload, such as layers=4; may be repeated.
         like (RESULT): Ask the question of an earlier result again, with the other options changed.
 
@@ -84,26 +63,7 @@ def solve(
         memory_reserve (PART)
 
     Parallelism:
-        {axes}
-        ep (N 1..)
-        cp (N 1..)
-        attention_dp (N 1..)
-        parallelism (tp_pp_dp|expanded|per_module)
-        rank_order (AXIS[-AXIS...])
-        module (MODULE=n|outer|m|context|none): Split of a module over the chips of --mp, such as mixer=n; may be
-            repeated.
-        schedule (1f1b|interleaved|gpipe)
-        interleave (N 1..)
-        first_layers (N 0..)
-        last_layers (N 0..)
-        zero (0|1|2|3[,...]|all)
-        zero_replicas (N[,N...]|all)
-        sequence_parallelism (none|allow|force)
-        tp_comm_overlap (none|ring|pipe|waves|any)
-        gradient_overlap (none|backward|any)
-        param_gather_overlap (none|forward|any)
-        p2p_overlap (none|interleaved|any)
-        two_batch_overlap
+        {parallelism}
 
     Search:
         gap (GAP)
@@ -152,16 +112,14 @@ def solve(
         if kernel_by_kernel and (clash := [name for name in ("pin", "p_max") if name in options]):
             given = f"--{clash[0].replace('_', '-')}"
             raise PlanError(f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out")
-        served = {name: options.pop(name) for name in _WORKLOAD if name in options}
-        if "batch" in served:
-            served["batch"] = arguments.count_or("--batch", served["batch"], "max")
+        served, fields = split_options(options)
         fixed = Pins.load(pins) if pins is not None else Pins()
         kept = None if memory_reserve is None else arguments.ratio("--memory-reserve", memory_reserve)
         changes = {"execution": "kernel_by_kernel" if kernel_by_kernel else None, "memory_reserve": kept}
         question = asked_of(graph, system, like).changed(
             parameters=arguments.values(param, "--param") | served,
             set=arguments.values(set_, "--set") | arguments.given(changes),
-            stack=stack, chips=chips, nodes=nodes, assumptions=assume, options=_fields(fixed, options),
+            stack=stack, chips=chips, nodes=nodes, assumptions=assume, options=_fields(fixed, fields),
         )  # fmt: skip
         line = ProgressLine(quiet=quiet)
         try:
@@ -181,7 +139,4 @@ def solve(
         end_by([result.score], near or not require_proof)
 
 
-solve.__doc__ = (solve.__doc__ or "").replace("        {axes}", "\n".join(
-    f"        {key} ({'DIM[,DIM...]' if dims else 'N 1..'})" for key, (_, dims) in keys().items()
-))  # fmt: skip
-app.command()(solve)
+app.command()(with_question_options(solve))

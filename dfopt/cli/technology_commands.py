@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dfopt import arguments
-from dfopt.cli.common import app, assumptions_of, echo, emit, errors, graph_of, importer
+from dfopt.cli.common import app, assumptions_of, echo, emit, errors, importer
 from dfopt.cli.outputs import check_output
+from dfopt.cli.question_options import split_options, with_question_options
 from dfopt.interrupts import seconds_left, shielded
 
 _HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware"}
@@ -66,20 +67,25 @@ def derive(
             echo(f"dfopt: wrote {stack_out} ({said_of}); it goes with --stack {stack_out}", err=True)
 
 
-@app.command("explore")
 def explore_designs(
     graph: str, design: str, technologies: str = "", objective: str = "time", step_limit: str | None = None,
     power_limit: str | None = None, cost_limit: float | None = None, stack: str | None = None,
     heat: str = "ignore", gap: str = "1%", time_limit: float = 60.0, output: Path | None = None,
     param: list[str] | None = None, assume: str | None = None, set_: list[str] | None = None, seed: int = 0,
     top: int = 1, sensitivity: bool = True, range_: bool = False, store: Path | None = None, jobs: int = 1,
-    quiet: bool = False, force: bool = False, as_json: bool = False,
+    quiet: bool = False, force: bool = False, as_json: bool = False, **options: Any,
 ) -> None:  # fmt: skip
     """Choose the sizes of a design for a workload: the best of all designs, with a proof.
 
     Arguments:
         graph (GRAPH): Workload: a zoo name or a file.
-        design (DESIGN): Design with shares that are auto: a zoo name or a file.
+        design (DESIGN): Design with shares that are auto, or choices of sizes: a zoo name or a file.
+
+    Workload and model:
+        {workload}
+
+    Parallelism:
+        {parallelism}
 
     Search:
         gap (GAP): Relative gap at which to stop, such as 5%; default: 1%.
@@ -106,6 +112,7 @@ def explore_designs(
 
     Examples:
         dfopt explore gpt2-small my-design.yaml --time-limit 300
+        dfopt explore deepseek-v3 my-design.yaml --phase decode --batch 64 --context 4096
         dfopt explore llama-3.1-8b my-design.yaml --objective cost --step-limit 50ms
         dfopt explore gpt2-small my-design.yaml --technologies n5,n3 --jobs 4
     """
@@ -116,10 +123,11 @@ def explore_designs(
         from dfopt.show.progress import ProgressLine
 
         check_output("--output", output, (".json", ".yaml", ".yml"))
+        served, fields = split_options(options)
         line = ProgressLine(quiet=quiet)
         try:
             made = explore(
-                graph_of(graph, param),
+                graph,
                 design,
                 objective=arguments.choice("--objective", objective, tuple(MERITS)),
                 limits=arguments.design_limits(step_limit, power_limit, cost_limit),
@@ -136,6 +144,9 @@ def explore_designs(
                 store=store,
                 jobs=jobs,
                 progress=line,
+                **arguments.values(param, "--param"),
+                **served,
+                **fields,
             )
         finally:
             line.close()
@@ -146,6 +157,9 @@ def explore_designs(
             emit(as_json, made, lambda: exploration_report(made))
         if output is not None:
             echo(f"dfopt: wrote {output}; `dfopt check {output}` proves it again", err=True)
+
+
+app.command("explore")(with_question_options(explore_designs))
 
 
 @importer.command("deepflow")

@@ -12,6 +12,7 @@ from dfopt.documents.base import Part, digest_of
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.sealed import Sealed
 from dfopt.documents.stack import Stack
@@ -67,6 +68,8 @@ class ExplorationRequest(Part):
         time, in J. ``cost``: price of the system in USD. ``time*cost``: their product in USD s.
     limits : e.g. {step_time: 50 ms}
         Limits that the best design keeps with its mapping. None: no limits.
+    options : e.g. {tp: 8, rank_order: tp-mp-pp-dp}
+        Parts of the mapping that are fixed for every design, as in a question about one system. None: nothing is fixed.
     heat : e.g. throttle
         Treatment of heat in the exploration. ``throttle``: map without heat, then lower the clock. ``aware``: choose
         partitions, clocks and pauses for the limits. None: heat does not count.
@@ -87,6 +90,7 @@ class ExplorationRequest(Part):
 
     objective: ObjectiveName = "time"
     limits: DesignLimits | None = None
+    options: Request | None = None
     heat: HeatMode | None = None
     stack: Stack | None = None
     gap: float = Field(default=0.01, ge=0, le=1)
@@ -286,7 +290,7 @@ class Exploration(Sealed):
 
     def asked_digest(self) -> str:
         """Digest of what was asked."""
-        asked = (*self.designs, self.graph, self.assumptions, self.request)
+        asked = (*self.designs, self.graph, *self.result.variants, self.assumptions, self.request)
         return digest_of({str(n): document.model_dump(mode="json") for n, document in enumerate(asked)})
 
     @property

@@ -54,17 +54,14 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
     """The verdict on an exploration without a range."""
     began, issues = time.perf_counter(), list(problems_of(made))
     if not issues:
-        of = made.request
-        workload = workload_of(
-            made.graph, made.designs, made.assumptions, of.seed, of.objective, of.stack, of.heat, of.limits
-        )
-        workload.deadline = math.inf
+        workload = workload_of((made.graph, *made.result.variants), made.designs, made.assumptions, made.request)
+        workload.run.deadline, workload.thrifty = math.inf, False
         issues += _best(made, workload, time_limit)
     late, unknown = 0, ""
     if not issues and isinstance(workload, Heated) and made.without_heat is not None:
-        workload.deadline = began + time_limit
+        workload.run.deadline = began + time_limit
         found = _without_heat(made, made.without_heat, workload)
-        workload.deadline, unknown = math.inf, "" if found is not None else "what is best without heat"
+        workload.run.deadline, unknown = math.inf, "" if found is not None else "what is best without heat"
         issues += found or []
     if not issues:
         for number, box in enumerate(made.boxes):
@@ -107,7 +104,7 @@ def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: f
     except DfoptError:
         of_ends = (), ()  # equal to no designs
     for (where, one), designs in zip(list(of.items())[1:], of_ends, strict=True):
-        same = (one.graph, one.assumptions, one.request) == (made.graph, made.assumptions, asked)
+        same = (one.assumptions, one.request, _drawn(one)) == (made.assumptions, asked, _drawn(made))
         if one.designs != designs or not same or one.energy_range is not None:
             message = "is not what was asked for, with the energy of DRAM at this end"
             issues.append(Issue(where, message, "explore again"))
@@ -122,6 +119,11 @@ def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: f
     first, *unchecked = said[0].splitlines()
     low, high = (text.splitlines()[0] for text in said[1:])
     return "\n".join([f"{first}; with the least energy of DRAM {low}; with the most {high}", *unchecked])
+
+
+def _drawn(made: Exploration) -> set[str]:
+    """Digests of the graphs in all ways in which they are drawn."""
+    return {graph.digest() for graph in (made.graph, *made.result.variants)}
 
 
 def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
@@ -230,7 +232,8 @@ def _valued(
 ) -> None:
     """Hold a mapping and its value against what is priced and judged again."""
     if (system := workload.system(box)) is not None:
-        setting, today = workload.setting(system), not made.result.proof.startswith(OF_EARLIER)
+        setting = workload.setting(system, workload.graph_of(box, claim.mapping))
+        today = not made.result.proof.startswith(OF_EARLIER)
         _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, made.result.request, today)
         if wrong:
             raise _Wrong(*wrong[0].split(": ", 1))
@@ -248,7 +251,12 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
             continue
         space = space_of(design)
         alone = Workload(
-            (space,), made.graph, made.assumptions, workload.request, made.request.objective, limits=workload.limits
+            (space,),
+            workload.graphs,
+            made.assumptions,
+            workload.request,
+            made.request.objective,
+            limits=workload.limits,
         )
         _valued(made, alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim)
 
@@ -257,7 +265,7 @@ def _without_heat(made: Exploration, said: WithoutHeat, workload: Heated) -> lis
     """What is wrong with the design that is best without heat: searched, mapped and judged again; none out of time."""
     box = _place(workload.spaces, said.design, {"$.without_heat.best": said.best})
     found = without_heat(workload, made.request.gap)
-    if found is None or time.perf_counter() > workload.deadline:
+    if found is None or time.perf_counter() > workload.run.deadline:
         return None
     least = found.predicted
     if made.status != "time_limit" and least < said.predicted * (1 - made.request.gap) * (1 - SAME):
@@ -265,7 +273,7 @@ def _without_heat(made: Exploration, said: WithoutHeat, workload: Heated) -> lis
         return [("$.without_heat.best", f"found {said.predicted!r} s, {least!r} s can be had: {sizes}")]
     if (found.design, found.best) != (said.design, said.best):  # where time was up others were looked at
         found = without_heat(replace(workload, within=(box,)), made.request.gap)
-    if found is None or time.perf_counter() > workload.deadline:
+    if found is None or time.perf_counter() > workload.run.deadline:
         return None
     return [
         (f"$.without_heat.{name}", f"found {one!r}, expected {other!r}")

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
+from typing import Any, Final
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
+from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design
@@ -46,10 +48,13 @@ from dfopt.machines.technologies import technology_in
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
 from dfopt.processes.executor import Processes
+from dfopt.questions import Resolver, question_of
 from dfopt.search import options
-from dfopt.workloads import load_variants
 
 __all__ = ["explore", "in_technologies", "workload_of"]
+
+_SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
+_OF_GAP: Final = 0.5  # of the gap of an exploration, that each solve may leave
 
 
 def explore(
@@ -71,13 +76,14 @@ def explore(
     store: str | os.PathLike[str] | None = None,
     jobs: int | None = 1,
     progress: Callable[[options.Progress], None] | None = None,
+    **asked: Any,
 ) -> Exploration:
     """Find the best design for a workload, and prove how good it is over all designs and all mappings.
 
     Parameters
     ----------
     graph : Graph, or the name or path of one
-        The workload.
+        The workload; one that is named is drawn in every way that is free, such as with other microbatches.
     design : Design, or the name or path of one
         With shares of the area that are ``auto``, the sizes that its choices allow, and a template.
     technologies : sequence of Technology, or of names or paths
@@ -115,6 +121,9 @@ def explore(
         whatever their number. Under heat solves are one after the other.
     progress : callable, optional
         Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
+    **asked
+        Parameters of the workload such as ``phase`` and ``batch``, and fields of :class:`dfopt.Request` that fix parts
+        of the mapping of every design, as in :func:`dfopt.solve`.
 
     Raises
     ------
@@ -126,21 +135,30 @@ def explore(
     NoSolution
         If time is up before the first design.
     """
+    if objective not in MERITS:
+        raise PlanError(f"objective: expected one of {', '.join(MERITS)}, found {objective!r}")
     designs = in_technologies(as_design(design), technologies)
     on = load_stack(stack) if isinstance(stack, str | os.PathLike) else stack
     ends = at_both_ends(designs) if range else ()
-    asked = [workload_of(graph, of, assumptions, seed, objective, on, heat, limits) for of in (designs, *ends)]
+    graphs, fixed = _workload(graph, asked)
+    asking = ExplorationRequest(
+        objective=objective, limits=limits, options=fixed if fixed.asked() else None, heat=heat,
+        stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity,
+    )  # fmt: skip
+    workloads = [workload_of(graphs, of, assumptions, asking) for of in (designs, *ends)]
     processes = Processes(jobs, stay=True)
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
-        for workload in asked:
-            workload.store, workload.processes = opened, processes if processes.jobs > 1 else None
-        made = _explored(asked[0], gap, top, time_limit / len(asked), sensitivity, progress)
+        for workload in workloads:
+            workload.run = Run(store=opened, processes=processes if processes.jobs > 1 else None)
+        part = asking.model_copy(update={"time_limit": time_limit / len(workloads)})
+        made = _explored(workloads[0], part, progress)
+        part = part.model_copy(update={"sensitivity": False})
         found: list[Exploration] = []
-        for name, workload in zip(("least", "most"), asked[1:], strict=False):
+        for name, workload in zip(("least", "most"), workloads[1:], strict=False):
             if "interrupted" in (one.status for one in (made, *found)):
                 return made
             try:
-                found.append(_explored(workload, gap, top, time_limit / len(asked), False, progress))
+                found.append(_explored(workload, part, progress))
             except Infeasible as error:
                 raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
             except NoSolution as error:
@@ -151,32 +169,44 @@ def explore(
         return made.model_copy(update={"energy_range": EnergyRange(low=found[0], high=found[1])}).sealed()
 
 
+def _workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> tuple[tuple[Graph, ...], Request]:
+    """A workload in every way that is free, and what is fixed of its mappings."""
+    if isinstance(graph, Graph) and not asked:
+        return (graph,), Request()
+    question = question_of(graph, None, None, asked)
+    graphs, largest = Resolver().workload(question)
+    if largest is not None:
+        raise PlanError("batch: found max, expected a number: the largest batch differs from design to design")
+    return tuple(graphs), question.options
+
+
 def _explored(
-    workload: Workload,
-    gap: float,
-    top: int,
-    time_limit: float,
-    sensitivity: bool,
-    progress: Callable[[options.Progress], None] | None,
+    workload: Workload, request: ExplorationRequest, progress: Callable[[options.Progress], None] | None
 ) -> Exploration:
-    workload.deadline = time.perf_counter() + time_limit
+    gap = request.gap
+    workload.run.deadline = time.perf_counter() + request.time_limit
     tell = None if progress is None else _telling(workload, progress)
-    found = search_boxes(workload, gap=gap, top=top, time_limit=time_limit, progress=tell)
+    search_s = request.time_limit * _SEARCH
+    found = search_boxes(workload, gap=gap, top=request.top, time_limit=search_s, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
-    box, heated = found.choice.box, isinstance(workload, Heated)
-    sensitivity = sensitivity and not heated  # which would have to be derived on other stacks
+    box, heated, result = found.choice.box, isinstance(workload, Heated), found.choice.result
+    if found.ending != "interrupted" and (system := workload.system(box)) is not None and request.heat != "aware":
+        result = workload.solver.complete(system, result)
+    value = workload.valued(result.score) or found.best
+    bound = min(found.bound, value)
+    sensitivity = request.sensitivity and not heated  # which would have to be derived on other stacks
     more: tuple[BudgetSensitivity, ...] = ()
     if sensitivity and found.ending != "interrupted":
-        more = budget_sensitivities(workload, box, gap, workload.deadline)
+        more = budget_sensitivities(workload, box, gap, workload.run.deadline)
     explored = Exploration(
         status=found.ending,
-        value=found.best,
-        bound=found.bound,
-        gap=found.gap,
+        value=value,
+        bound=bound,
+        gap=max(0.0, 1 - bound / value) if value > 0 else 0.0,
         best_design=box.which,
         best=_sizes(workload, box),
-        result=found.choice.result,
+        result=result,
         others=tuple(
             OtherDesign(design=one.box.which, best=_sizes(workload, one.box), value=value, mapping=one.result.mapping)
             for value, one in found.kept[1:]
@@ -190,24 +220,14 @@ def _explored(
             designs=workload.designs,
             boxes=found.boxes,
             bounds=found.bounded,
-            solves=workload.solves,
+            solves=workload.solver.count,
             seconds=found.seconds,
         ),
         designs=tuple(one.design for one in workload.spaces),
-        graph=workload.graph,
+        graph=workload.drawn_as(result),
         assumptions=workload.assumptions,
         without_heat=without_heat(workload, gap) if isinstance(workload, Heated) else None,
-        request=ExplorationRequest(
-            objective=workload.objective,
-            limits=workload.limits,
-            heat=workload.heat if isinstance(workload, Heated) else None,
-            stack=workload.on if isinstance(workload, Heated) else None,
-            gap=gap,
-            time_limit=time_limit,
-            seed=workload.request.seed,
-            top=top,
-            sensitivity=sensitivity,
-        ),
+        request=request.model_copy(update={"sensitivity": sensitivity}),
         version=dfopt.__version__,
     )
     return explored.model_copy(update={"status": _shown(explored), "asked": explored.asked_digest()}).sealed()
@@ -220,7 +240,7 @@ def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> B
     if ending != "empty":
         return NoSolution(bound, seconds, "no design has been solved", " s" if workload.objective == "time" else "")
     none = f"none of {workload.designs:,} designs"
-    if workload.limits is not None and not workload.refused:
+    if workload.limits is not None and not (workload.refused or workload.solver.refused):
         words = f"keeps its limits ({workload.limits.words})"
         return Infeasible(f"{none} {words}; levers: looser limits, larger budgets, more choices")
     if not (refused := workload.why_none()):
@@ -241,7 +261,7 @@ def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -
     def tell(now: Progress[Choice]) -> None:
         design = None if now.choice is None else workload.spaces[now.choice.box.which].design
         front = "no design yet" if design is None else design.technology.name
-        problem = f"{now.boxes} boxes, {workload.solves} solves"
+        problem = f"{now.boxes} boxes, {workload.solver.count} solves"
         progress(options.Progress(front, problem, now.seconds, now.best, now.bound, workload.merit.unit))
 
     return tell
@@ -259,14 +279,10 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
 
 
 def workload_of(
-    graph: Graph | str | os.PathLike[str],
+    graphs: Sequence[Graph],
     designs: Sequence[Design],
     assumptions: Assumptions | str = "default",
-    seed: int = 0,
-    objective: ObjectiveName = "time",
-    on: Stack | None = None,
-    heat: HeatMode | None = None,
-    limits: DesignLimits | None = None,
+    request: ExplorationRequest | None = None,
 ) -> Workload:
     """The problem of an exploration.
 
@@ -275,22 +291,20 @@ def workload_of(
     SystemSpecError
         If a design cannot be explored, or does not say what the objective needs to know.
     PlanError
-        If the graph comes in several variants, or there is no such objective, or heat is asked of no stack or together
-        with an objective that is not time.
+        If there is no such objective, or heat is asked of no stack or together with an objective that is not time.
     """
-    drawn, *variants = (graph,) if isinstance(graph, Graph) else load_variants(graph)
-    if variants:
-        found = f"found {len(variants) + 1} variants of the graph, expected one"
-        raise PlanError(f"{drawn.name}: {found}: fix its microbatch")
+    of = request or ExplorationRequest()
     for design in designs:
         if issues := list(_issues(design)):
             raise SystemSpecError(design.name, issues)
-    _check_objective(objective, on, heat, limits)
+    _check_objective(of)
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     spaces = tuple(space_of(design) for design in designs)
-    if on is not None and heat is not None:
-        return Heated(spaces, drawn, chosen, Request(seed=seed), on=on, heat=heat)
-    made = Workload(spaces, drawn, chosen, Request(seed=seed), objective, limits=limits)
+    # what solves leave open, a box of one design leaves open too
+    solves = (of.options or Request()).model_copy(update={"seed": of.seed, "gap": _OF_GAP * of.gap})
+    if of.stack is not None and of.heat is not None:
+        return Heated(spaces, tuple(graphs), chosen, solves, on=of.stack, heat=of.heat)
+    made = Workload(spaces, tuple(graphs), chosen, solves, of.objective, limits=of.limits)
     for root in made.roots if made.merit.needs else ():
         design = made.spaces[root.which].design
         cost = made.cost(root)
@@ -299,17 +313,15 @@ def workload_of(
     return made
 
 
-def _check_objective(objective: str, on: Stack | None, heat: HeatMode | None, limits: DesignLimits | None) -> None:
-    """Raise `PlanError` for an objective that there is not, or that does not go with heat."""
-    if objective not in MERITS:
-        raise PlanError(f"objective: expected one of {', '.join(MERITS)}, found {objective!r}")
-    if (on is None) != (heat is None):
-        has, lacks = ("heat", "stack") if on is None else ("stack", "heat")
+def _check_objective(of: ExplorationRequest) -> None:
+    """Raise `PlanError` for an objective that does not go with heat, or heat without a stack."""
+    if (of.stack is None) != (of.heat is None):
+        has, lacks = ("heat", "stack") if of.stack is None else ("stack", "heat")
         raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
-    if heat is not None and limits is not None:
+    if of.heat is not None and of.limits is not None:
         raise PlanError("limits: found some beside heat, expected none: a stack has limits of its own")
-    if heat is not None and objective != "time":
-        raise PlanError(f"objective: found {objective} beside heat, expected time")
+    if of.heat is not None and of.objective != "time":
+        raise PlanError(f"objective: found {of.objective} beside heat, expected time")
 
 
 def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Issue]:

@@ -15,7 +15,6 @@ mixtures.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +24,7 @@ from typing import NamedTuple
 from dfopt.documents.design import POWER
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.exploration import HeatMode, WithoutHeat
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
@@ -33,6 +33,7 @@ from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage, search_boxes
+from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, together
 from dfopt.exploring.workload import Workload
@@ -146,15 +147,15 @@ class Heated(Workload):
 
     def mapped(self, system: System, cutoff: float) -> Result | None:
         """The mapping without heat, or around it."""
-        _, result = self._solve(system, cutoff)
+        _, result = self.solver.solve(system, cutoff)
         self._last = self._last if result is None else result
         if self.heat == "throttle" or result is None:
             return result
-        left = max(self.deadline - time.perf_counter(), 0.0)
+        left = self.run.left
         request = self.request.model_copy(update={"heat": "aware", "time_limit": min(self.request.time_limit, left)})
-        self.solves += 1
+        self.solver.count += 1
         try:
-            return solve(self.graph, system, request, assumptions=self.assumptions)
+            return solve(self.graph, system, request, assumptions=self.assumptions, variants=self.graphs[1:])
         except (Infeasible, PlanError) as error:
             self.refused = self.refused or str(error).removeprefix("infeasible: ")
         except NoSolution:
@@ -183,14 +184,14 @@ class Heated(Workload):
         if system is None:
             return math.inf
         if self.heat == "aware":
-            return self._solve(slower(system, 1.0), cutoff)[0]
+            return self.solver.solve(slower(system, 1.0), cutoff)[0]
         if not box.single:  # many intervals of voltage, each a solve: halves of the box say more for less
             return 0.0
         least = cutoff
         for rung in self._rungs(box):
             bound = self._at(box, rung)
             if bound < least:
-                solved = self._solve(slower(system, rung.share), least)[0]
+                solved = self.solver.solve(slower(system, rung.share), least)[0]
                 least = min(least, max(bound, solved))
         return least
 
@@ -228,12 +229,14 @@ class Heated(Workload):
         if (box, rung.share) not in self._heat:
             system = self.system(box)
             assert system is not None
-            setting = self.setting(slower(system, rung.share, box.single))
-            bounds, least = PlanBounds(setting), math.inf
-            for plan in self._plans:
-                seconds = bounds.seconds(setting.under(plan))
-                if seconds < least:
-                    least = min(least, max(seconds, self._at_plan(box, plan, rung, bounds)))
+            least = math.inf
+            for number, graph in enumerate(self.graphs):
+                setting = self.setting(slower(system, rung.share, box.single), graph)
+                bounds = PlanBounds(setting)
+                for plan in self.plans(number):
+                    seconds = bounds.seconds(setting.under(plan))
+                    if seconds < least:
+                        least = min(least, max(seconds, self._at_plan(box, plan, rung, bounds)))
             self._heat[box, rung.share] = least
         return self._heat[box, rung.share]
 
@@ -259,28 +262,32 @@ class Heated(Workload):
     def _mixed(self, box: Box) -> float:
         """Seconds of a step of a design where every partition has a level of its own."""
         if (box, -1.0) not in self._heat:
-            system, rungs = self.system(box), self._rungs(box)
-            assert system is not None
-            whole = PlanBounds(self.setting(slower(system, 1.0)))
-            chip = system.chip.model_copy(
-                update={
-                    "sram": system.chip.sram.model_copy(update={"bandwidth": None}),
-                    "dram": system.chip.fastest.model_copy(update={"bandwidth": math.inf}),
-                }
-            )
-            alone = system.model_copy(update={"chip": chip})
-            compute = [PlanBounds(self.setting(slower(alone, rung.share))) for rung in rungs]
-            least = math.inf
-            for plan in self._plans:
-                seconds = whole.seconds(whole.setting.under(plan))
-                if seconds >= least:
-                    continue
-                times = [one.seconds(one.setting.under(plan)) for one in compute]
-                spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
-                by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
-                least = min(least, max([seconds, *map(_mixture, by_price)]))
-            self._heat[box, -1.0] = least
+            self._heat[box, -1.0] = min(self._mixed_of(box, number) for number in range(len(self.graphs)))
         return self._heat[box, -1.0]
+
+    def _mixed_of(self, box: Box, number: int) -> float:
+        """The same of one graph."""
+        system, rungs, graph = self.system(box), self._rungs(box), self.graphs[number]
+        assert system is not None
+        whole = PlanBounds(self.setting(slower(system, 1.0), graph))
+        chip = system.chip.model_copy(
+            update={
+                "sram": system.chip.sram.model_copy(update={"bandwidth": None}),
+                "dram": system.chip.fastest.model_copy(update={"bandwidth": math.inf}),
+            }
+        )
+        alone = system.model_copy(update={"chip": chip})
+        compute = [PlanBounds(self.setting(slower(alone, rung.share), graph)) for rung in rungs]
+        least = math.inf
+        for plan in self.plans(number):
+            seconds = whole.seconds(whole.setting.under(plan))
+            if seconds >= least:
+                continue
+            times = [one.seconds(one.setting.under(plan)) for one in compute]
+            spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
+            by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
+            least = min(least, max([seconds, *map(_mixture, by_price)]))
+        return least
 
     def _by_energy(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, leaks: float) -> list[float]:
         """Seconds of a step under a plan in which a chip gets rid of its heat, by the prices that show it.
@@ -296,7 +303,7 @@ class Heated(Workload):
         burst = min(dram.energies.read_burst, dram.energies.write_burst) / dram.burst
         stacked, idle = bool(stack.dram_dies), stack.logic.idle if box.single else 0.0
         where = self._together(box, instance)
-        even = 0.0 if self.heat == "aware" else self._part(where.alone)
+        even = 0.0 if self.heat == "aware" else _part(instance.setting.model, where.alone)
         compute = self._flop / (instance.system.chips * plan.microbatches) * rung.flop
         spent = Joules(
             compute=compute * (1 - even),
@@ -321,12 +328,6 @@ class Heated(Workload):
         if not self._one_floorplan(box):
             return Together(frozenset(), math.inf)
         return together(instance, self.on.placement == "interleaved")
-
-    def _part(self, names: frozenset[str]) -> float:
-        """The part of all FLOP that some kernels have."""
-        parts = [self.graph.times_of(one) * flop(one) for one in self.graph.kernels if one.name in names]
-        whole = math.fsum(self.graph.times_of(one) * flop(one) for one in self.graph.kernels)
-        return math.fsum(parts) / whole if whole > 0 else 0.0
 
     def _one_floorplan(self, box: Box) -> bool:
         """Whether all designs of a box are known to have the same tiles."""
@@ -354,6 +355,13 @@ class Heated(Workload):
         return self._stacks[key]
 
 
+def _part(graph: Graph, names: frozenset[str]) -> float:
+    """The part of all FLOP that some kernels have."""
+    parts = [graph.times_of(one) * flop(one) for one in graph.kernels if one.name in names]
+    whole = math.fsum(graph.times_of(one) * flop(one) for one in graph.kernels)
+    return math.fsum(parts) / whole if whole > 0 else 0.0
+
+
 def _mixture(points: Sequence[tuple[float, float]]) -> float:
     """The least of the larger coordinate over all mixtures of points.
 
@@ -374,10 +382,10 @@ def _mixture(points: Sequence[tuple[float, float]]) -> float:
 def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
     """The design that is best without heat, within a gap, judged on its stack; none where time is up before it."""
     plain = Workload(
-        made.spaces, made.graph, made.assumptions, made.request, deadline=made.deadline, within=made.within
+        made.spaces, made.graphs, made.assumptions, made.request, run=Run(made.run.deadline), within=made.within
     )
     plain.memory = made.memory
-    left = max(made.deadline - time.perf_counter(), 0.0)
+    left = made.run.left
     found = search_boxes(plain, gap=gap, time_limit=left)
     if found.choice is None:
         return None
@@ -385,7 +393,8 @@ def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
     system = made.system(box)
     if system is None:
         return None
-    score = evaluate(found.choice.result.mapping, made.graph, system, found.choice.result.assumptions)
+    result = found.choice.result
+    score = evaluate(result.mapping, made.drawn_as(result), system, result.assumptions)
     assert score.physical is not None  # the system of one design has a stack
     return WithoutHeat(
         design=box.which,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Final
 
 from dfopt.documents.design import Design
@@ -58,14 +59,12 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
         space = space_of(design)
         near = Workload(
             (space,),
-            workload.graph,
+            workload.graphs,
             workload.assumptions,
             workload.request,
             workload.objective,
-            deadline,
             (_near(space, sizes),),
-            workload.store,
-            processes=workload.processes,
+            run=replace(workload.run, deadline=deadline),
             limits=workload.limits,
         )
         choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice

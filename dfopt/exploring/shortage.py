@@ -10,6 +10,7 @@ from dfopt.documents.design_choices import MOST_STACKS, DesignChoices, StackStep
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.exploring.boxes import search_boxes
 from dfopt.exploring.layer_space import space_of
+from dfopt.exploring.solves import Run
 from dfopt.exploring.workload import Workload
 from dfopt.search import solve
 from dfopt.search.shortage import LeastHeld
@@ -50,9 +51,9 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
     if "dram" not in space.sizes or (system := workload.system(space.whole._replace(which=which))) is None:
         return None
     part = space.design.technology.stacks
-    request = workload.request.model_copy(update={"time_limit": workload.left})
+    request = workload.request.model_copy(update={"time_limit": workload.run.left})
     try:
-        solve(workload.graph, system, request, assumptions=workload.assumptions)
+        solve(workload.graph, system, request, assumptions=workload.assumptions, variants=workload.graphs[1:])
         return None
     except (PlanError, NoSolution):
         return None
@@ -64,9 +65,9 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
     for stacks in range(least, min(least + _TRIED, MOST_STACKS)):
         design = _with_stacks(space.design, stacks)
         alone = Workload(
-            (space_of(design),), workload.graph, workload.assumptions, workload.request, deadline=workload.deadline
+            (space_of(design),), workload.graphs, workload.assumptions, workload.request, run=Run(workload.run.deadline)
         )
-        found = search_boxes(alone, gap=1.0, time_limit=workload.left)  # the first that there is
+        found = search_boxes(alone, gap=1.0, time_limit=workload.run.left)  # the first that there is
         if found.choice is not None:
             sizes = alone.spaces[0].named(found.choice.box.low)
             package = design.budgets.package_area_mm2

@@ -9,39 +9,31 @@ objective that is no time has the same bounds, with the least power and the leas
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import dfopt
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import digest_of
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.exploration import DesignLimits, ObjectiveName
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.question import Question
-from dfopt.documents.request import Limit, Objective, Request
+from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
-from dfopt.documents.store import Store
 from dfopt.documents.system import Dram, System
-from dfopt.errors import DfoptError, PlanError, SolverFailure, SystemSpecError
+from dfopt.errors import DfoptError, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.descent import downhill, smallest
+from dfopt.exploring.least_plans import LeastPlans, PlanLows
+from dfopt.exploring.solves import Run, Solves
 from dfopt.exploring.space import Box, Space
 from dfopt.judge import evaluate
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.physics.merits import MERITS, Merit
 from dfopt.physics.work import flop_of_step
-from dfopt.processes.executor import Processes
-from dfopt.processes.packing import pack
-from dfopt.processes.worker import Bounded, bounded
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
@@ -50,7 +42,6 @@ from dfopt.technology.chip_price import chip_price
 __all__ = ["Choice", "Workload"]
 
 Costs = tuple[float, float]  # W, USD
-_WHOLE = ("optimal", "optimal_per_level", "gap_reached")  # of a solve that no limit cut short
 
 
 @dataclass(frozen=True)
@@ -66,23 +57,22 @@ class Workload:
     """The problem for `dfopt.exploring.boxes.search_boxes`."""
 
     spaces: tuple[Space, ...]  # of one design in several technologies
-    graph: Graph
+    graphs: tuple[Graph, ...]  # the same work drawn in several ways
     assumptions: Assumptions
     request: Request
     objective: ObjectiveName = "time"
     limits: DesignLimits | None = field(default=None, kw_only=True)
-    deadline: float = math.inf
+    run: Run = field(default_factory=Run, kw_only=True)
     within: tuple[Box, ...] = ()  # in place of all designs
-    store: Store | None = None  # of what was solved
+    thrifty: bool = field(default=True, kw_only=True)  # boxes whose solve would hardly close them are split instead
     memory: Dram | None = None  # of chips that have none beside them
-    processes: Processes | None = None  # that solve beside one another
-    solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
     _systems: dict[Box, System | None] = field(default_factory=dict)
     _costs: dict[Box, Costs] = field(default_factory=dict)
     _prices: dict[tuple[int, float], float | None] = field(default_factory=dict)
-    _solved: dict[str, tuple[float, Result | None]] = field(default_factory=dict)
-    _planned: dict[str, float] = field(default_factory=dict)
+    _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict)
+    _above: dict[Box, Box] = field(default_factory=dict)  # the box that each was split from
+    _listed: dict[int, list[Plan]] = field(default_factory=dict)  # plans by graph
     _unfit: System | None = None  # one whose memory is too small under every plan
 
     @property
@@ -112,6 +102,7 @@ class Workload:
     def split(self, box: Box) -> Sequence[Box]:
         """The box in the two halves whose bounds of plans rise most; of equals, along the longest side."""
         parts = self.spaces[box.which].halves(box)
+        self._above.update((half, box) for halves in parts for half in halves)
         return max(
             parts, key=lambda halves: sum(self._valued(half, self._by_plans(half)) for half in halves), default=()
         )
@@ -130,40 +121,62 @@ class Workload:
     def promising(self, box: Box, best: float) -> Box | None:
         """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
         corner = self.system(box)
-        found = self._solved.get(corner.digest()) if corner is not None else None
-        if found is None or found[1] is None:
+        if corner is None:
             return None
-        mapping = found[1].mapping
+        known = self.solver.known.get(corner.digest())
+        result = known.result if known is not None and known.result is not None else self.solver.latest
+        if result is None:
+            return None
+        mapping, graph = result.mapping, self.drawn_as(result)
         (within,) = (root for root in self.roots if root.which == box.which)
-        design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping)))
-        value, design = downhill(design, within, lambda one: self.judged(one, mapping))
+        design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
+        value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
         return design if value < best else None
+
+    def drawn_as(self, result: Result) -> Graph:
+        """The graph that a result maps, as it was drawn."""
+        of = result.graph
+        return next(one for one in self.graphs if (one.microbatch, one.variant) == (of.microbatch, of.variant))
 
     def why_none(self) -> str:
         """Why a design could not be had; empty where none fits the budgets."""
-        if not self.refused and self._unfit is not None:
-            self._solve(self._unfit, math.inf)  # the optimiser says it plan by plan
-        return self.refused
+        if not (refused := self.refused or self.solver.refused) and self._unfit is not None:
+            self.solver.solve(self._unfit, math.inf)  # the optimiser says it plan by plan
+            return self.solver.refused
+        return refused
 
     def mapped(self, system: System, cutoff: float) -> Result | None:
         """The best mapping on a system, if it is below the cutoff."""
-        return self._solve(system, cutoff)[1]
+        return self.solver.solve(system, cutoff)[1]
 
     def valued(self, score: Score) -> float | None:
         """The objective of a mapping."""
         return self.merit.of(score)
 
-    def judged(self, box: Box, mapping: Mapping) -> float:
-        """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had."""
-        system = self.system(box)
+    def graph_of(self, box: Box, mapping: Mapping) -> Graph:
+        """The graph that a mapping maps best on a design; the first one if it is a mapping of none."""
+        return min(self.graphs, key=lambda graph: self.judged(box, mapping, graph))
+
+    def judged(self, box: Box, mapping: Mapping, graph: Graph | None = None) -> float:
+        """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had.
+
+        ``graph``: what it maps; any of those that it can be a mapping of if left out.
+        """
+        system, least = self.system(box), math.inf
         if system is None:
-            return math.inf
-        try:
-            score = evaluate(mapping, self.graph, system, self.assumptions)
-        except DfoptError:
-            return math.inf
-        value = self.valued(score)
-        return math.inf if score.violations or value is None else value
+            return least
+        for one in self.graphs if graph is None else (graph,):
+            try:
+                score = evaluate(mapping, one, system, self._assumed)
+            except DfoptError:
+                continue
+            value = self.valued(score)
+            least = min(least, math.inf if score.violations or value is None else value)
+        return least
+
+    @cached_property
+    def _assumed(self) -> Assumptions:
+        return self.request.assuming(self.assumptions)
 
     def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""
@@ -236,11 +249,25 @@ class Workload:
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
-            tables = PlanBounds(self.setting(system)).tables(self._plans)
-            lows = [float(one.seconds()[one.used_i <= 1.0].min(initial=math.inf)) for one in tables]
-            self._planned[key] = min(lows, default=math.inf)
-            self._unfit = self._unfit if self._planned[key] < math.inf else system
-        return self._planned[key]
+            above = None if box not in self._above else self.system(self._above[box])
+            known = None if above is None else self._planned.get(above.digest())
+            settings = [self.setting(system, graph) for graph in self.graphs]
+            self._planned[key] = self._least_plans.lows(settings, None if known is None else known[1])
+            self._unfit = self._unfit if self._planned[key][0] < math.inf else system
+        return self._planned[key][0]
+
+    def _is_worth_it(self, box: Box, cutoff: float) -> bool:
+        """Whether a solve may close a box: what its mappings take beside their bounds is as much as it was elsewhere.
+
+        Of a design alone, and while nothing is known, it is.
+        """
+        return not self.thrifty or box.single or self._by_plans(box) * self._over_bounds >= self._most(box, cutoff)
+
+    @property
+    def _over_bounds(self) -> float:
+        """How many times its bound of plans the best mapping of a machine took, at least among those solved."""
+        solved = ((self._planned.get(key, (0.0, []))[0], one) for key, (_, one, _) in self.solver.known.items())
+        return min((one.score.step_time_s / low for low, one in solved if one is not None and low), default=math.inf)
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
         system = self.system(box)
@@ -248,7 +275,9 @@ class Workload:
             return math.inf
         if not (most := self._most(box, cutoff)):
             return cutoff
-        seconds, _ = self._solve(system, most)
+        if not self._is_worth_it(box, cutoff):
+            return 0.0
+        seconds, _ = self.solver.solve(system, most)
         value = self._valued(box, seconds)
         return max(value, cutoff) if seconds >= most else value  # but for rounding they are the same there
 
@@ -257,131 +286,47 @@ class Workload:
         return self.merit.most_s(cutoff, *self._least(box))
 
     def solve_ahead(self, boxes: Sequence[Box], cutoff: float) -> None:
-        """Solve the best corners of some boxes below one cutoff: as many at once as there are processes.
+        """Solve the best corners of some boxes below one cutoff: as many at once as there are processes."""
+        worth = (box for box in boxes if self.system(box) is not None and self._is_worth_it(box, cutoff))
+        wanted = [(system, self._most(box, cutoff)) for box in worth if (system := self.system(box)) is not None]
+        self.solver.ahead([(system, most) for system, most in wanted if most])
 
-        Without processes it is one after the other, below the same cutoff: so that the answers are the same.
-        """
-        todo: dict[str, tuple[System, float]] = {}
-        for box in boxes:
-            system = self.system(box)
-            if system is not None and (most := self._most(box, cutoff)) and self._is_open(system, most):
-                todo.setdefault(system.digest(), (system, most))
-        apart = {key: one for key, one in todo.items() if self.processes is not None and not self._is_recorded(*one)}
-        answers: dict[str, dict[str, Any]] = {}
-        ended = ""
-        if self.processes is not None and len(apart) > 1:
-            tasks = [self._task(key, *one) for key, one in apart.items()]
-            ended = self.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
-        for key, one in todo.items():  # in their order, whichever came first
-            if key in answers:
-                self.solves += 1
-                self._solved[key] = self._keep(*one, _read(answers[key]))
-            elif not ended:
-                self._solve(*one)
-        if ended:
-            raise KeyboardInterrupt
-
-    def _is_open(self, system: System, cutoff: float) -> bool:
-        known = self._solved.get(system.digest())
-        return known is None or (known[1] is None and known[0] < cutoff)
-
-    def _solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
-        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
-        key = system.digest()
-        if self._is_open(system, cutoff):
-            self._solved[key] = self._solve_anew(system, cutoff)
-        return self._solved[key]
-
-    def _solve_anew(self, system: System, cutoff: float) -> tuple[float, Result | None]:
-        self.solves += 1
-        if self._is_recorded(system, cutoff):
-            assert self.store is not None
-            known = self.store.records[self._key(system, self._asked(system, cutoff))]
-            self.refused = self.refused or known["refused"]
-            result = Result.from_data(known["result"]) if known["result"] else None
-            return (math.inf if known["bound"] is None else known["bound"]), result
-        documents = {"graph": self.graph, "system": system, "assumptions": self.assumptions}
-        made = bounded(Question(**documents, options=self._timed(self._asked(system, cutoff))))
-        return self._keep(system, cutoff, made)
-
-    def _asked(self, system: System, cutoff: float) -> Request:
-        """The request, limited where a limit rules out mappings of any sharding: in a search for the joint optimum."""
-        if not self._is_limited(cutoff):
-            return self.request
-        objective = Objective(limits=(Limit(metric="step_time", at_most=cutoff),))
-        return self.request.model_copy(update={"objective": objective})
-
-    def _is_limited(self, cutoff: float) -> bool:
-        return math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
+    @cached_property
+    def solver(self) -> Solves:
+        """The solves of the workload."""
+        return Solves(self.graphs, self.assumptions, self.request, self.run, self.plans, self._planned)
 
     @property
-    def left(self) -> float:
-        """Seconds until the deadline."""
-        return max(self.deadline - time.perf_counter(), 0.0)
+    def graph(self) -> Graph:
+        """The first way in which the work is drawn."""
+        return self.graphs[0]
 
-    def _timed(self, request: Request) -> Request:
-        return request.model_copy(update={"time_limit": min(request.time_limit, self.left)})
+    def setting(self, system: System, graph: Graph | None = None) -> Setting:
+        """The workload on a system, drawn in one way."""
+        return Setting.resolved(graph or self.graph, system, self._assumed)
 
-    def _is_recorded(self, system: System, cutoff: float) -> bool:
-        return self.store is not None and self._key(system, self._asked(system, cutoff)) in self.store.records
+    def plans(self, number: int) -> list[Plan]:
+        """Those of a graph on any of the systems: all have the same network but for its rates."""
+        if number not in self._listed:
+            system = next((made for root in self.roots if (made := self.system(root)) is not None), None)
+            self._listed[number] = [] if system is None else self._asked_plans(self.graphs[number], system)
+        return self._listed[number]
 
-    def _keep(self, system: System, cutoff: float, made: Bounded) -> tuple[float, Result | None]:
-        """What a solve shows; it goes into the store, unless time was up."""
-        bound = cutoff if made.status == "infeasible" and self._is_limited(cutoff) else made.bound
-        self.refused = self.refused or made.refused
-        if self.store is not None and made.status in ("infeasible", *_WHOLE):
-            self.store.append(
-                {
-                    "cell": self._key(system, self._asked(system, cutoff)),
-                    "status": made.status,
-                    "bound": bound if math.isfinite(bound) else None,
-                    "result": None if made.result is None else made.result.to_data(),
-                    "refused": made.refused,
-                }
-            )
-        return bound, made.result
-
-    def _task(self, key: str, system: System, cutoff: float) -> dict[str, Any]:
-        """A solve for a process."""
-        request = self._timed(self._asked(system, cutoff))
-        documents = {"graphs": self._packed, "system": system.to_data(), "assumptions": self.assumptions.to_data()}
-        asked = {**documents, "options": request.said(), "seed": request.seed}
-        # after twice the time limit the process is ended
-        return {"cell": key, "asked": asked, "bounded": True, "options": {"time_limit": request.time_limit}}
-
-    @cached_property
-    def _packed(self) -> str:
-        return pack(self.graph)
-
-    def _key(self, system: System, request: Request) -> str:
-        """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept."""
-        asked = {"request": request.said(), "dfopt": dfopt.__version__}
-        documents = {"graph": self.graph, "system": system, "assumptions": self.assumptions}
-        return digest_of({**asked, **{name: document.digest() for name, document in documents.items()}})
-
-    def setting(self, system: System) -> Setting:
-        """The workload on a system."""
-        return Setting.resolved(self.graph, system, self.assumptions)
-
-    @cached_property
-    def _plans(self) -> list[Plan]:
-        """Those of any of the systems: all have the same network but for its rates."""
-        system = next((made for root in self.roots if (made := self.system(root)) is not None), None)
-        if system is None:
-            return []
+    def _asked_plans(self, graph: Graph, system: System) -> list[Plan]:
         if self.request.offload is not None:
             raise PlanError("offload: found beside designs, whose memories have no bounds with it; use place")
-        return asked_plans(self.graph, system, self.request, self.setting(system).assumptions)[0]
+        setting = self.setting(system, graph)
+        try:
+            return asked_plans(setting.graph, system, self.request, setting.assumptions)[0]
+        except PlanError:
+            if len(self.graphs) > 1:  # drawn in another way it may have some
+                return []
+            raise
+
+    @cached_property
+    def _least_plans(self) -> LeastPlans:
+        return LeastPlans(self.plans)
 
     @cached_property
     def _flop(self) -> float:
-        return flop_of_step(self.graph)
-
-
-def _read(answer: dict[str, Any]) -> Bounded:
-    """The answer of a process."""
-    if answer["status"] == "failed":
-        raise SolverFailure(answer["message"])
-    bound = math.inf if answer["bound"] is None else answer["bound"]
-    result = None if answer["result"] is None else Result.from_data(answer["result"])
-    return Bounded(answer["status"], bound, result, answer["refused"])
+        return min(map(flop_of_step, self.graphs))

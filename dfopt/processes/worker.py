@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -27,6 +27,9 @@ from dfopt.documents.system import System
 from dfopt.documents.tokens import asked, sequences_of
 from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError
 from dfopt.processes.packing import unpack
+
+if TYPE_CHECKING:
+    from dfopt.search.options import Only
 
 __all__ = ["Bounded", "asked_of", "bounded", "judged_figures", "main", "solve"]
 
@@ -101,12 +104,15 @@ class Bounded(NamedTuple):
     refused: str = ""
 
 
-def bounded(question: Question, others: Sequence[Graph] = ()) -> Bounded:
-    """Answer a question, and take what is infeasible or out of time for an answer too."""
+def bounded(question: Question, others: Sequence[Graph] = (), only: Only | None = None) -> Bounded:
+    """Answer a question, and take what is infeasible or out of time for an answer too.
+
+    ``only``: the plans of each microbatch and variant that are searched; of others nothing is said.
+    """
     from dfopt.search import answer
 
     try:
-        result = answer(question, variants=others).result
+        result = answer(question, variants=others, only=only).result
     except (Infeasible, PlanError) as error:
         return Bounded("infeasible", math.inf, refused=str(error).removeprefix("infeasible: "))
     except NoSolution as error:
@@ -118,7 +124,9 @@ def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a task that is to be ``bounded``, as `Bounded` has it; whatever goes wrong is its ``message``."""
     answer: dict[str, Any] = {"cell": task["cell"]}
     try:
-        told = bounded(*asked_of(task["asked"]))
+        sent = task.get("only")
+        only = {(size, way): [Plan.model_validate(plan) for plan in plans] for size, way, plans in sent or ()}
+        told = bounded(*asked_of(task["asked"]), None if sent is None else only)
     except Exception as error:  # told where it was asked for
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
         return {**answer, "status": "failed", "message": message}

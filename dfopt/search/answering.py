@@ -23,7 +23,7 @@ from dfopt.interrupts import cause, interruptible, now, wall_limit
 from dfopt.questions import Resolved, Resolver, microbatches_of, question_of
 from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
-from dfopt.search.options import Progress
+from dfopt.search.options import Only, Progress
 
 if TYPE_CHECKING:
     from dfopt.keywords import Asked
@@ -111,11 +111,13 @@ def answer(
     variants: Sequence[Graph] = (),
     folder: Path | None = None,
     began: float | None = None,
+    only: Only | None = None,
 ) -> Answer:
     """Answer a question: `solve` for those who want to know what it was taken to mean.
 
     ``folder``: where paths of the question start, the working directory if left out. ``began``: from when the time
-    limit counts, on the clock of :func:`time.perf_counter`; now if left out.
+    limit counts, on the clock of :func:`time.perf_counter`; now if left out. ``only``: see
+    :func:`dfopt.search.optimization.search`.
 
     Examples
     --------
@@ -127,7 +129,7 @@ def answer(
     with wall_limit(question.options.time_limit, began), interruptible():
         resolved = resolver.resolve(question)
     if resolved.largest is None:
-        return _named(search(resolved, began, progress, variants), resolved)
+        return _named(search(resolved, began, progress, variants, only), resolved)
     sizes = microbatches_of(question)
     held = {"assumptions": resolved.assumptions, "began": began, "microbatches": sizes, **resolved.request.holding()}
     largest = largest_batch(resolved.largest, resolved.system, **held)

@@ -99,6 +99,8 @@ class Search:
     def legal(self) -> list[Plan]:
         """The plans that the request leaves free, unless some are given; of others there are records of why not."""
         setting = self.setting
+        if self.options.only is not None:
+            return [*self.options.only.get((setting.graph.microbatch, setting.graph.variant), ())]
         try:
             with uncollected():
                 of = setting.graph, setting.system, self.options.request, setting.assumptions

@@ -22,7 +22,7 @@ from dfopt.search.assembling import assemble, left_open
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import Kept
-from dfopt.search.options import Options, Progress
+from dfopt.search.options import Only, Options, Progress
 from dfopt.search.placing import Placing
 from dfopt.search.refusals import check, check_names, check_variants
 from dfopt.search.sensitivity import sensitivities
@@ -39,12 +39,17 @@ _SENSITIVITY = 0.05, 1.0  # of the time, and seconds at most, that are kept for 
 
 
 def search(
-    resolved: Resolved, began: float, progress: Callable[[Progress], None] | None = None, variants: Sequence[Graph] = ()
+    resolved: Resolved,
+    began: float,
+    progress: Callable[[Progress], None] | None = None,
+    variants: Sequence[Graph] = (),
+    only: Only | None = None,
 ) -> Result:
     """Find, prove and judge the fastest mapping: the answer to a question whose names are looked up.
 
     ``began``: when that was, on the clock of :func:`time.perf_counter`; the time limit counts from there.
-    ``variants``: the same workload drawn in other ways, which are searched too.
+    ``variants``: the same workload drawn in other ways, which are searched too. ``only``: the plans that are searched;
+    the answer says nothing of others then.
 
     Raises
     ------
@@ -68,13 +73,13 @@ def search(
     for other in variants:
         check_names(other, request)
     end = began + request.time_limit
-    options = Options(request, began + _search_s(request), progress)
+    options = Options(request, began + _search_s(request), progress, only)
     found: list[Solved] = []
     kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     with wall_limit(options.deadline - began, began):
-        if kind is JointSearch:
+        if kind is JointSearch and only is None:
             begin(cast("list[JointSearch]", searches))
         kind.run_all(searches)
     refused, searches = [by.refused for by in searches if by.refused], [by for by in searches if not by.refused]

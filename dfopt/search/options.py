@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,6 +14,8 @@ from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
 from dfopt.fusion.certificates import Certificate
 from dfopt.milp import Solution, TracePoint
+
+Only = Mapping[tuple[int, str | None], Sequence[Plan]]
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,14 @@ class Options:
         On the clock of :func:`time.perf_counter`.
     progress : callable, optional
         Who is told.
+    only : mapping, optional
+        The plans that are searched of each microbatch and variant of the graph, where others are known to be no better.
     """
 
     request: Request
     deadline: float = np.inf
     progress: Callable[[Progress], None] | None = None
+    only: Only | None = None
 
     def asking(self, **changes: Any) -> Options:
         """The same with something else asked for."""

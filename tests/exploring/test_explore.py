@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from design_cases import SIZES, chosen, searched
+from design_cases import GPT2, SIZES, chosen, problem, searched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring import boxes
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.explore import explore, workload_of
+from dfopt.exploring.explore import explore
 from dfopt.exploring.space import Box
 from dfopt.search.options import Progress
 
@@ -30,13 +30,13 @@ from dfopt.search.options import Progress
 @cache
 def every(graph: str, **changes: Any) -> dict[tuple[int, ...], float]:
     """The step time of every design by itself; those that hold nothing are left out."""
-    workload = workload_of(graph, [chosen(**SIZES, **changes)])
+    workload = problem(graph, [chosen(**SIZES, **changes)])
     found = {}
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
         system = workload.system(workload.spaces[0].one(at))
         if system is not None:
             try:
-                found[at] = df.optimize(workload.graph, system).step_time_s
+                found[at] = df.solve(workload.graph, system, variants=workload.graphs[1:]).step_time_s
             except Infeasible:
                 continue
     return found
@@ -44,7 +44,7 @@ def every(graph: str, **changes: Any) -> dict[tuple[int, ...], float]:
 
 @pytest.fixture(scope="module")
 def made() -> Exploration:
-    return explore("gpt2-small", chosen(**SIZES), sensitivity=False, gap=0.0)
+    return explore(GPT2, chosen(**SIZES), sensitivity=False, gap=0.0)
 
 
 def test_the_best_is_that_of_every_design_looked_at(made: Exploration) -> None:
@@ -52,14 +52,14 @@ def test_the_best_is_that_of_every_design_looked_at(made: Exploration) -> None:
     best = min(alone.values())
     assert made.value == pytest.approx(best, rel=1e-9)
     assert made.status == "optimal" and made.gap <= 1e-9
-    decisions = workload_of("gpt2-small", [chosen(**SIZES)]).spaces[0]
+    decisions = problem("gpt2-small", [chosen(**SIZES)]).spaces[0]
     assert best == pytest.approx(next(t for at, t in alone.items() if decisions.named(at) == made.best), rel=1e-9)
     assert made.effort.designs == 45 and made.effort.solves < 45
     assert max(alone.values()) > best * 1.1  # the choice matters
 
 
 def test_the_best_few_are_those_of_every_design_looked_at() -> None:
-    made = explore("gpt2-small", chosen(**SIZES), sensitivity=False, gap=0.0, top=4)
+    made = explore(GPT2, chosen(**SIZES), sensitivity=False, gap=0.0, top=4)
     best = sorted(every("gpt2-small").values())[:4]
     assert [made.value, *(other.value for other in made.others)] == pytest.approx(best, rel=1e-9)
     assert made.status == "optimal" and made.others_bound is not None and made.others_bound >= best[-1] * (1 - 1e-9)
@@ -94,7 +94,7 @@ def test_a_gap_that_is_asked_for_holds(power: str, budget: str) -> None:
     share = power if power == "auto" else float(power)
     changes = {"budgets__power": budget, "shares__power__between_packages": share}
     changes |= {"choices__capacity__L2__most": "20 MiB", "choices__rate__between_packages__most": "150 GB/s"}
-    found = explore("gpt2-small", chosen(**SIZES, **changes), sensitivity=False, gap=0.05)
+    found = explore(GPT2, chosen(**SIZES, **changes), sensitivity=False, gap=0.05)
     best = min(every("gpt2-small", **changes).values())
     assert found.bound <= best * (1 + 1e-9) and best <= found.value * (1 + 1e-9)
     assert found.value <= best / 0.95 * (1 + 1e-9) and found.gap <= 0.05
@@ -106,7 +106,7 @@ corners = st.tuples(*[st.tuples(*[st.integers(0, size - 1)] * 3) for size in (5,
 @settings(max_examples=6)
 @given(corners)
 def test_no_bound_of_a_box_is_above_a_mapping_of_a_design_in_it(ends: Any) -> None:
-    workload = workload_of("gpt2-small", [chosen(**SIZES)])
+    workload = problem("gpt2-small", [chosen(**SIZES)])
     low, middle, high = (tuple(sorted(end)[at] for end in ends) for at in range(3))
     box, inside = Box(low, high), workload.system(workload.spaces[0].one(middle))
     if inside is None:
@@ -186,7 +186,7 @@ def test_time_that_is_up_leaves_an_honest_gap(monkeypatch: pytest.MonkeyPatch) -
         if math.isfinite(now.incumbent):
             known.append(now.incumbent)
 
-    found = explore("gpt2-small", chosen(**SIZES), gap=0.0, sensitivity=False, progress=tell)
+    found = explore(GPT2, chosen(**SIZES), gap=0.0, sensitivity=False, progress=tell)
     best = min(every("gpt2-small").values())
     assert found.status == "time_limit" and found.gap > 0 and found.value == known[0]
     assert found.bound <= best * (1 + 1e-9) <= found.value * (1 + 2e-9)
@@ -197,14 +197,14 @@ def test_what_cannot_be_explored() -> None:
     given: Any = searched()
     del given["template"]
     with pytest.raises(SystemSpecError, match=r"\$.template: found none, expected how the chips make a system"):
-        workload_of("gpt2-small", [Design.from_data(given)])
+        problem("gpt2-small", [Design.from_data(given)])
     with pytest.raises(SystemSpecError, match=r"\$.template.tiles: found none, expected a number"):
-        workload_of("gpt2-small", [chosen(template__tiles=None)])
+        problem("gpt2-small", [chosen(template__tiles=None)])
     given = searched()
     given["shares"] = {"area": {"core": 0.5, "L2": 0.1, "dram": 0.1}, "power": {"core": 0.5}}
     del given["choices"]
     with pytest.raises(SystemSpecError, match=r"\$.shares.area: found no share that is auto"):
-        workload_of("gpt2-small", [Design.from_data(given)])
+        problem("gpt2-small", [Design.from_data(given)])
 
 
 def test_what_holds_a_workload_that_no_design_holds() -> None:
@@ -218,7 +218,7 @@ def test_what_holds_a_workload_that_no_design_holds() -> None:
     assert package == 800 + 100 * stacks and stacks > 4
     for most, area, fits in ((stacks, package, True), (stacks - 1, package - 100, False)):
         few = chosen(**{**SIZES, "choices__stacks": {"most": most}, "budgets__package_area_mm2": area})
-        workload = workload_of("gpt3-175b", [few])
+        workload = problem("gpt3-175b", [few])
         found = [df_fits(workload.system(Box((i, most - 1, j), (i, most - 1, j)))) for i in (0, 4) for j in (0, 2)]
         assert any(found) == fits
 
@@ -228,8 +228,8 @@ def test_the_best_of_several_technologies_is_the_best_of_each() -> None:
     cheap = design.technology.model_copy(update={"name": "cheap"})
     core = design.technology.core
     better = cheap.model_copy(update={"name": "better", "core": core.model_copy(update={"power": core.power * 0.7})})
-    alone = [explore("gpt2-small", design, sensitivity=False, technologies=[one], gap=0.0) for one in (cheap, better)]
-    both = explore("gpt2-small", design, sensitivity=False, technologies=[cheap, better], gap=0.0)
+    alone = [explore(GPT2, design, sensitivity=False, technologies=[one], gap=0.0) for one in (cheap, better)]
+    both = explore(GPT2, design, sensitivity=False, technologies=[cheap, better], gap=0.0)
     assert both.value == pytest.approx(min(one.value for one in alone), rel=1e-9)
     assert both.designs[both.best_design].technology.name == "better" and both.effort.designs == 24
     assert check_exploration(both, "it").startswith("verified optimal")
@@ -237,7 +237,7 @@ def test_the_best_of_several_technologies_is_the_best_of_each() -> None:
     with pytest.raises(DocumentError, match="found gap_reached, but the gap is 1, at most 0 was asked for"):
         check_exploration(vague, "it")
     with pytest.raises(SystemSpecError, match="found 2 technologies of this name"):
-        explore("gpt2-small", design, technologies=[cheap, cheap])
+        explore(GPT2, design, technologies=[cheap, cheap])
     with pytest.raises(DocumentError, match=r"\$.boxes\[0\].design: found 2, there are 2"):
         check_exploration(forged(both, "boxes", 0, "design", value=2), "it")
 
@@ -247,9 +247,9 @@ def test_technologies_differ_in_more_than_rates() -> None:
     design = chosen(**SIZES, choices__capacity__L2__most="12 MiB", choices__rate__between_packages__most="150 GB/s")
     good = design.technology.model_copy(update={"name": "good"})
     idle = good.model_copy(update={"name": "idle", "core": good.core.model_copy(update={"utilization": 0.5})})
-    alone = explore("gpt2-small", design, sensitivity=False, technologies=[good], gap=0.0)
+    alone = explore(GPT2, design, sensitivity=False, technologies=[good], gap=0.0)
     for order in ([good, idle], [idle, good]):
-        both = explore("gpt2-small", design, sensitivity=False, technologies=order, gap=0.0)
+        both = explore(GPT2, design, sensitivity=False, technologies=order, gap=0.0)
         assert both.value == pytest.approx(alone.value, rel=1e-9)
         assert both.designs[both.best_design].technology.name == "good"
         assert check_exploration(both, "it").startswith("verified optimal")

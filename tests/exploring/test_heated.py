@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from design_cases import chosen
+from design_cases import GPT2, chosen, problem
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import share
@@ -19,7 +19,7 @@ from dfopt.documents.stack import Stack
 from dfopt.errors import DocumentError, PlanError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.explore import explore, workload_of
+from dfopt.exploring.explore import explore
 from dfopt.exploring.heated import Heated, seconds_on_stack
 from dfopt.exploring.space import Box
 from dfopt.heat.least_interval import Joules, LeastInterval
@@ -41,7 +41,7 @@ CHANGES: dict[str, Any] = {
 
 @cache
 def workload(heat: HeatMode) -> Heated:
-    made = workload_of("gpt2-small", [chosen(**CHANGES)], on=ON, heat=heat)
+    made = problem("gpt2-small", [chosen(**CHANGES)], stack=ON, heat=heat)
     assert isinstance(made, Heated)
     return made
 
@@ -61,7 +61,7 @@ def judged(heat: HeatMode) -> dict[tuple[int, ...], float]:
 
 @cache
 def found(heat: HeatMode) -> Exploration:
-    return explore("gpt2-small", chosen(**CHANGES), stack=ON, heat=heat, gap=0.0)
+    return explore(GPT2, chosen(**CHANGES), stack=ON, heat=heat, gap=0.0)
 
 
 def test_throttled_the_best_is_that_of_every_design_looked_at() -> None:
@@ -114,9 +114,9 @@ def test_an_exploration_under_heat_is_checked(tmp_path: Path) -> None:
 
 def test_what_cannot_be_asked() -> None:
     with pytest.raises(PlanError, match="stack: found none, expected it beside heat"):
-        workload_of("gpt2-small", [chosen(**CHANGES)], heat="throttle")
+        problem("gpt2-small", [chosen(**CHANGES)], heat="throttle")
     with pytest.raises(PlanError, match="objective: found energy beside heat, expected time"):
-        workload_of("gpt2-small", [chosen(**CHANGES)], objective="energy", on=ON, heat="throttle")
+        problem("gpt2-small", [chosen(**CHANGES)], objective="energy", stack=ON, heat="throttle")
 
 
 @share(0.3)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from design_cases import SIZES, chosen
+from design_cases import GPT2, SIZES, chosen
 
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.store import Store, read_records
@@ -54,7 +54,7 @@ def test_any_number_of_processes_says_the_same() -> None:
             assert not ran
             store = Path(folder) / f"{number}.jsonl"
             asked: dict[str, Any] = {"technologies": technologies(least), "gap": 0.0, "sensitivity": False}
-            made = explore("gpt2-small", chosen(**FEW), **asked, jobs=number, store=store)
+            made = explore(GPT2, chosen(**FEW), **asked, jobs=number, store=store)
             records = [(key, one["status"], one["bound"]) for key, one in read_records(store).items()]
             said.append((told(made), records))
         assert ran and ran[0] == 3  # side by side, not one after the other
@@ -92,7 +92,8 @@ def test_no_process_outlives_an_exploration(how: signal.Signals, tmp_path: Path)
     for one in technologies(0.9):
         one.dump(tmp_path / f"{one.name}.yaml")
     among = ",".join(str(tmp_path / f"t{number}.yaml") for number in range(3))
-    words = ["explore", "gpt2-small", str(design), "--gap", "0", "--no-sensitivity", "--store", str(store), "--json"]
+    GPT2.dump(graph := tmp_path / "graph.yaml")
+    words = ["explore", str(graph), str(design), "--gap", "0", "--no-sensitivity", "--store", str(store), "--json"]
     asked = [sys.executable, "-m", "dfopt", *words, "--jobs", "2", "--technologies", among]
     running = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until, solving = time.monotonic() + WAIT, list[int]()
@@ -114,4 +115,4 @@ def test_no_process_outlives_an_exploration(how: signal.Signals, tmp_path: Path)
 
 def test_jobs_below_one_are_refused() -> None:
     with pytest.raises(PlanError, match="jobs: expected 1 or more, found 0"):
-        explore("gpt2-small", chosen(**FEW), jobs=0)
+        explore(GPT2, chosen(**FEW), jobs=0)

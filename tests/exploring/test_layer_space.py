@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import Any
 
 import pytest
+from design_cases import GPT2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +111,7 @@ def brute(graph: str, space: LayerSpace, on: str | None = None) -> dict[tuple[in
 def test_the_best_is_that_of_every_design_alone() -> None:
     space = LayerSpace(design(SOME))
     alone = brute("gpt2-small", space)
-    made = df.explore("gpt2-small", space.design, gap=0.0, sensitivity=False)
+    made = df.explore(GPT2, space.design, gap=0.0, sensitivity=False)
     assert made.status == "optimal" and made.value == pytest.approx(min(alone.values()), rel=1e-9)
     assert max(alone.values()) > 1.1 * made.value  # the choice matters
     assert made.effort.designs == 6 and made.effort.solves < 6
@@ -119,7 +121,7 @@ def test_the_best_is_that_of_every_design_alone() -> None:
 def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
     space = LayerSpace(design({"dram_layers": [2, 8], "connected_layers": [2, 8]}))
     alone = brute("gpt2-small", space, "hybrid-vault")
-    made = df.explore("gpt2-small", space.design, gap=0.0, stack="hybrid-vault", heat="throttle", time_limit=120)
+    made = df.explore(GPT2, space.design, gap=0.0, stack="hybrid-vault", heat="throttle", time_limit=120)
     assert made.value == pytest.approx(min(alone.values()), rel=1e-9)
     assert made.gap < 0.05  # the bound knows the peak of the DRAM alone
     layers = made.best["dram_layers"]
@@ -138,4 +140,22 @@ def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
 )
 def test_choices_that_cannot_be_are_refused(name: str, choices: dict[str, Any], words: str) -> None:
     with pytest.raises((DocumentError, SystemSpecError), match=words):
-        df.explore("gpt2-small", Design.from_data({**as_design(name).to_data(), "choices": choices}, "it"))
+        df.explore(GPT2, Design.from_data({**as_design(name).to_data(), "choices": choices}, "it"))
+
+
+def test_a_question_with_all_that_is_free_is_that_of_every_design_alone() -> None:
+    space = LayerSpace(design(SOME))
+    asked: dict[str, Any] = {"phase": "decode", "batch": 8, "context": 64, "rank_order": "tp-mp", "tp": 2}
+    made = df.explore("llama-68m", space.design, gap=0.0, sensitivity=False, **asked)
+    found = []
+    for at in itertools.product(*map(range, map(len, space.sizes.values()))):
+        with contextlib.suppress(SystemSpecError, DocumentError, Infeasible):
+            alone = Design.from_data(space.one_design(at).to_data())
+            found.append(df.solve("llama-68m", alone, assumptions="default", **asked).step_time_s)
+    assert len(found) == 5  # more layers than there are cannot be connected
+    assert made.value == pytest.approx(min(found), rel=1e-9) and made.status == "optimal"
+    assert made.result.plan.tp == 2 and made.result.variants and "rank_order tp-mp-pp-dp" in made.result.fixed
+    assert check_exploration(made, "it").startswith("verified optimal")
+    other = made.model_copy(update={"request": made.request.model_copy(update={"options": None})})
+    with pytest.raises(DocumentError, match=r"\$.asked"):
+        check_exploration(other.sealed(), "it")

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from design_cases import PRICED, SIZES, chosen
+from design_cases import GPT2, PRICED, SIZES, chosen, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from dfopt.documents.exploration import DesignLimits, ObjectiveName
 from dfopt.documents.score import Score
 from dfopt.errors import DocumentError, Infeasible, PlanError, SystemSpecError
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.explore import explore, workload_of
+from dfopt.exploring.explore import explore
 from dfopt.exploring.space import Box
 from dfopt.physics.merits import MERITS
 
@@ -39,12 +39,12 @@ def of(objective: str, score: Score) -> float:
 @cache
 def every() -> list[Score]:
     """Every design as a system of its own; those that cannot be had are left out."""
-    workload, found = workload_of("gpt2-small", [chosen(**FEW)]), []
+    workload, found = problem("gpt2-small", [chosen(**FEW)]), []
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
         system = workload.system(workload.spaces[0].one(at))
         if system is not None:
             try:
-                found.append(df.optimize(workload.graph, system).score)
+                found.append(df.solve(workload.graph, system, variants=workload.graphs[1:]).score)
             except Infeasible:
                 continue
     return found
@@ -75,10 +75,10 @@ def test_the_best_within_limits_is_that_of_every_design(objective: ObjectiveName
     keeping = [score for score in every() if all(figure(name, score) <= most for name, most in limits.items())]
     if not keeping:
         with pytest.raises(Infeasible, match="keeps its limits"):
-            explore("gpt2-small", chosen(**FEW), objective=objective, limits=DesignLimits(**limits), gap=0.0)
+            explore(GPT2, chosen(**FEW), objective=objective, limits=DesignLimits(**limits), gap=0.0)
         return
     asked: dict[str, Any] = {"objective": objective, "limits": DesignLimits(**limits), "gap": 0.0, "sensitivity": False}
-    made = explore("gpt2-small", chosen(**FEW), **asked)
+    made = explore(GPT2, chosen(**FEW), **asked)
     assert made.value == pytest.approx(min(of(objective, score) for score in keeping), rel=1e-9)
     assert made.status == "optimal" and check_exploration(made, "it").startswith("verified optimal")
     tighter = {name: most / 2 for name, most in limits.items()}
@@ -89,7 +89,7 @@ def test_the_best_within_limits_is_that_of_every_design(objective: ObjectiveName
 
 @pytest.mark.parametrize("objective", NAMES[1:])
 def test_the_best_is_that_of_every_design_looked_at(objective: ObjectiveName) -> None:
-    made = explore("gpt2-small", chosen(**FEW), objective=objective, gap=0.0, sensitivity=False)
+    made = explore(GPT2, chosen(**FEW), objective=objective, gap=0.0, sensitivity=False)
     values = [of(objective, score) for score in every()]
     assert made.value == pytest.approx(min(values), rel=1e-9)
     assert made.status == "optimal" and made.gap <= 1e-9 and made.effort.solves < len(values)
@@ -129,7 +129,7 @@ def spaces(draw: st.DrawFn) -> Design:
 @settings(max_examples=100)
 @given(spaces(), st.data())
 def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(design: Design, data: st.DataObject) -> None:
-    workload = workload_of("gpt2-small", [design])
+    workload = problem("gpt2-small", [design])
     sizes = workload.spaces[0].sizes.values()
     ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(one) - 1)] * 2))) for one in sizes]
     box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
@@ -153,10 +153,10 @@ def test_the_longest_step_that_does_not_exceed_a_figure(at: list[float], value: 
 
 def test_what_a_design_does_not_say() -> None:
     with pytest.raises(SystemSpecError, match=r"network\[0\].switch_w_per_gb_s: found none, expected a number"):
-        workload_of("gpt2-small", [chosen()], objective="energy")
+        problem("gpt2-small", [chosen()], objective="energy")
     without = {**FEW, "technology__dram__usd_per_gb": None, "technology__package": None}
     with pytest.raises(SystemSpecError) as caught:
-        workload_of("gpt2-small", [chosen(**without)], objective="cost")
+        problem("gpt2-small", [chosen(**without)], objective="cost")
     assert [issue.where for issue in caught.value.issues] == ["$.technology.package", "$.technology.dram.usd_per_gb"]
     with pytest.raises(PlanError, match="objective: expected one of time, energy, cost, time"):
-        workload_of("gpt2-small", [chosen()], objective="speed")  # type: ignore[arg-type]
+        explore(GPT2, chosen(), objective="speed")  # type: ignore[arg-type]

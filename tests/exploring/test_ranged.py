@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from design_cases import SIZES, chosen
+from design_cases import GPT2, SIZES, chosen, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ import dfopt as df
 from dfopt.documents.exploration import Exploration
 from dfopt.errors import DocumentError, Infeasible, NoSolution, SystemSpecError
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.explore import explore, workload_of
+from dfopt.exploring.explore import explore
 
 FEW: dict[str, Any] = {
     **SIZES, "choices__capacity__L2__most": "4 MiB", "choices__rate__between_packages__most": "50 GB/s",
@@ -31,7 +31,7 @@ def ranged(low: str, high: str) -> dict[str, Any]:
 def least(energy: str) -> float:
     """The least step time of every design by itself."""
     design = chosen(**FEW, technology__dram__energy=energy)
-    workload, found = workload_of("gpt2-small", [design]), []
+    workload, found = problem("gpt2-small", [design]), []
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
         system = workload.system(workload.spaces[0].one(at))
         if system is not None:
@@ -43,7 +43,7 @@ def least(energy: str) -> float:
 @given(st.integers(1, 3), st.integers(5, 60))
 def test_each_end_is_the_best_of_every_design_there(low: int, high: int) -> None:
     ends = f"{low} pJ/bit", f"{high} pJ/bit"
-    made = explore("gpt2-small", chosen(**ranged(*ends)), gap=0.0, sensitivity=False, range=True)
+    made = explore(GPT2, chosen(**ranged(*ends)), gap=0.0, sensitivity=False, range=True)
     assert made.energy_range is not None
     told = made.energy_range.low, made.energy_range.high
     for energy, one in zip(ends, told, strict=True):
@@ -55,7 +55,7 @@ def test_each_end_is_the_best_of_every_design_there(low: int, high: int) -> None
 
 @pytest.fixture(scope="module")
 def wide() -> Exploration:
-    return explore("gpt2-small", chosen(**ranged("1 pJ/bit", "60 pJ/bit")), gap=0.0, sensitivity=False, range=True)
+    return explore(GPT2, chosen(**ranged("1 pJ/bit", "60 pJ/bit")), gap=0.0, sensitivity=False, range=True)
 
 
 def test_both_ends_are_checked_too(wide: Exploration) -> None:
@@ -87,8 +87,8 @@ def test_what_was_not_asked_for_is_not_in_the_file(wide: Exploration, tmp_path: 
 
 def test_ends_that_have_no_answer_say_which() -> None:
     with pytest.raises(Infeasible, match="with the most energy of DRAM: none of 3 designs"):
-        explore("gpt2-small", chosen(**ranged("4 pJ/bit", "4000 pJ/bit")), sensitivity=False, range=True)
+        explore(GPT2, chosen(**ranged("4 pJ/bit", "4000 pJ/bit")), sensitivity=False, range=True)
     with pytest.raises(NoSolution, match="no design has been solved"):
-        explore("gpt2-small", chosen(**ranged("4 pJ/bit", "8 pJ/bit")), time_limit=0.0, range=True)
+        explore(GPT2, chosen(**ranged("4 pJ/bit", "8 pJ/bit")), time_limit=0.0, range=True)
     with pytest.raises(SystemSpecError, match=r"\$\.technology\.dram\.energy_range: found none in test, expected"):
-        explore("gpt2-small", chosen(**FEW), range=True)
+        explore(GPT2, chosen(**FEW), range=True)

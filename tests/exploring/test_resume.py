@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from design_cases import SIZES, chosen
+from design_cases import GPT2, SIZES, chosen
 
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.store import read_records
-from dfopt.exploring import workload
+from dfopt.exploring import solves
 from dfopt.exploring.explore import explore
 
 FEW: dict[str, Any] = {
@@ -31,7 +31,8 @@ def told(made: Exploration) -> Any:
 def test_an_exploration_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     design, store = tmp_path / "design.yaml", tmp_path / "solved.jsonl"
     chosen(**FEW).dump(design)
-    asked = ["explore", "gpt2-small", str(design), "--gap", "0", "--no-sensitivity", "--store", str(store)]
+    GPT2.dump(graph := tmp_path / "graph.yaml")
+    asked = ["explore", str(graph), str(design), "--gap", "0", "--no-sensitivity", "--store", str(store)]
     running = subprocess.Popen([sys.executable, "-m", "dfopt", *asked], stdout=subprocess.DEVNULL)
     until = time.monotonic() + 120
     while not (store.exists() and store.stat().st_size) and running.poll() is None and time.monotonic() < until:
@@ -42,18 +43,18 @@ def test_an_exploration_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pyt
     assert before
 
     anew: list[Any] = []
-    solves = workload.bounded
+    solve = solves.bounded
 
     def counted(*args: Any, **more: Any) -> Any:
         anew.append(args)
-        return solves(*args, **more)
+        return solve(*args, **more)
 
-    monkeypatch.setattr(workload, "bounded", counted)
-    resumed = explore("gpt2-small", chosen(**FEW), gap=0.0, sensitivity=False, store=store)
+    monkeypatch.setattr(solves, "bounded", counted)
+    resumed = explore(GPT2, chosen(**FEW), gap=0.0, sensitivity=False, store=store)
     assert len(anew) == resumed.effort.solves - len(before)
-    whole = explore("gpt2-small", chosen(**FEW), gap=0.0, sensitivity=False)
+    whole = explore(GPT2, chosen(**FEW), gap=0.0, sensitivity=False)
     assert told(resumed) == told(whole) and resumed.value == whole.value
 
     anew.clear()
-    again = explore("gpt2-small", chosen(**FEW), gap=0.0, sensitivity=False, store=store)
+    again = explore(GPT2, chosen(**FEW), gap=0.0, sensitivity=False, store=store)
     assert not anew and told(again) == told(whole)

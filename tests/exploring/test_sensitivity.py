@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from design_cases import SIZES, chosen, data
+from design_cases import GPT2, SIZES, chosen, data
 
 import dfopt as df
 from dfopt.documents.design import Design
@@ -27,7 +27,7 @@ DESIGN = chosen(**SIZES)
 
 @pytest.fixture(scope="module")
 def made() -> Exploration:
-    return explore("gpt2-small", DESIGN, gap=0.02)
+    return explore(GPT2, DESIGN, gap=0.02)
 
 
 def test_a_raised_budget_is_10_percent_more_of_it_and_of_no_other() -> None:

@@ -1,0 +1,87 @@
+"""What no plan of a workload beats on machines with one network, worked out only where it decides something.
+
+A box of designs lies in the one that it was split from. So what bounds a plan there bounds it here, and of thousands of
+plans few have to be bounded again: those with the least bounds, until one that is bounded here is the least of all.
+Graphs whose plans are not listed have one bound for all of them: by what all chips have to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
+from dfopt.setting.roofline import least_step
+from dfopt.setting.tables import Bools, Floats
+
+__all__ = ["LeastPlans", "PlanLows"]
+
+_FIRST, _MORE = 32, 4  # plans that are bounded again at once, and how many times as many the next time
+
+PlanLows = list[Floats | float]
+"""Of each graph the seconds of a step that each of its plans takes at least; one number where they are not listed."""
+
+
+@dataclass
+class LeastPlans:
+    """The plans of each graph of a workload, and their bounds on one machine after another.
+
+    ``plans_of(number)`` lists the plans of a graph, the same for all machines.
+    """
+
+    plans_of: Callable[[int], Sequence[Plan]]
+
+    def lows(self, settings: Sequence[Setting], above: PlanLows | None = None) -> tuple[float, PlanLows]:
+        """The seconds of a step that no plan beats on a machine, and what shows it.
+
+        Parameters
+        ----------
+        settings
+            Each graph on the machine.
+        above
+            What was shown on a machine that is no worse in anything.
+        """
+        lows: PlanLows = (
+            [0.0] * len(settings) if above is None else [np.copy(low) if _listed(low) else low for low in above]
+        )
+        bounds = [PlanBounds(setting) for setting in settings]
+        here: list[Bools] = [np.zeros(np.shape(low), dtype=bool) for low in lows]  # what was bounded on this machine
+        size = [_FIRST] * len(settings)
+        while True:
+            number = min(range(len(lows)), key=lambda one: float(np.min(lows[one], initial=math.inf)))
+            low = lows[number]
+            if isinstance(low, float):
+                if math.isinf(low):
+                    return low, lows
+                if not here[number]:
+                    lows[number], here[number] = max(low, least_step(settings[number])), np.ones((), dtype=bool)
+                    continue
+                plans = self.plans_of(number)
+                lows[number], here[number] = np.full(len(plans), low), np.zeros(len(plans), dtype=bool)
+                size[number] = len(plans)
+                continue
+            least = float(low.min(initial=math.inf))
+            if math.isinf(least) or here[number][int(low.argmin())]:
+                return least, lows
+            self._bound(bounds[number], number, low, here[number], size[number])
+            size[number] *= _MORE
+
+    def _bound(self, bounds: PlanBounds, number: int, low: Floats, here: Bools, size: int) -> None:
+        """Bound those plans of a graph again that have the least bounds."""
+        plans, stale = self.plans_of(number), np.flatnonzero(~here)
+        places = stale[np.argsort(low[stale], kind="stable")][:size].tolist()
+        place_of = {plans[place]: place for place in places}
+        for table in bounds.tables([plans[place] for place in places]):
+            shown = np.where(table.used_i <= 1.0, table.seconds(), np.inf)
+            at = [place_of[plan] for plan in table.plans]
+            low[at] = np.maximum(low[at], shown)
+        here[places] = True
+
+
+def _listed(low: Floats | float) -> bool:
+    return not isinstance(low, float)

@@ -1,0 +1,300 @@
+"""Solves of one workload on many machines: each machine once, below a cutoff, and only the plans that may be below it.
+
+What bounds plans on a machine says which of them may be better than what is known; the others are not solved again and
+again. A solve that was not cut short goes into the store, and several run beside one another where there are processes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+import dfopt
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import digest_of
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.documents.question import Question
+from dfopt.documents.request import Limit, Objective, Request
+from dfopt.documents.result import Result
+from dfopt.documents.store import Store
+from dfopt.documents.system import System
+from dfopt.errors import SolverFailure
+from dfopt.exploring.least_plans import PlanLows
+from dfopt.processes.executor import Processes
+from dfopt.processes.packing import pack
+from dfopt.processes.worker import Bounded, bounded
+from dfopt.search.options import Only
+
+__all__ = ["Run", "Solved", "Solves"]
+
+_NEAR: Final = 1.3  # times the least bound of a plan: what is searched first
+_ROUND: Final = 1e-9
+_LEAST_S: Final = 1.0  # for a solve that has begun
+_WHOLE: Final = ("optimal", "optimal_per_level", "gap_reached")  # of a solve that no limit cut short
+
+
+@dataclass
+class Run:
+    """Where and until when solves run: a deadline of :func:`time.perf_counter`, a store, and processes."""
+
+    deadline: float = math.inf
+    store: Store | None = None
+    processes: Processes | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return max(self.deadline - time.perf_counter(), 0.0)
+
+
+class Solved(NamedTuple):
+    """What no mapping on a machine is below, and one that is best among the plans that were searched.
+
+    ``whole``: whether those are all that may be below a cutoff.
+    """
+
+    bound: float
+    result: Result | None
+    whole: bool = True
+
+
+@dataclass
+class Solves:
+    """The solves of a workload.
+
+    Attributes
+    ----------
+    graphs
+        The workload, drawn in several ways.
+    assumptions, request
+        Of every solve.
+    run
+        Where and until when solves run.
+    plans
+        Gives the plans of a graph, by its place.
+    lows
+        What no plan is below on a machine, by its digest, as far as that was worked out.
+    count, refused, latest
+        How many solves there were, why a machine has no mapping, and the last mapping.
+    """
+
+    graphs: tuple[Graph, ...]
+    assumptions: Assumptions
+    request: Request
+    run: Run
+    plans: Callable[[int], Sequence[Plan]]
+    lows: Mapping[str, tuple[float, PlanLows]]
+    count: int = 0
+    refused: str = ""
+    latest: Result | None = None
+    known: dict[str, Solved] = field(default_factory=dict)
+    _packs: dict[tuple[int, ...], str] = field(default_factory=dict)
+
+    def ahead(self, wanted: Sequence[tuple[System, float]]) -> None:
+        """Solve some machines, each below a cutoff: as many at once as there are processes.
+
+        Without processes it is one after the other, below the same cutoffs, so that the answers are the same.
+        """
+        open_ = ((system, cutoff) for system, cutoff in wanted if self._is_open(system, cutoff))
+        todo = {system.digest(): (system, cutoff) for system, cutoff in open_}
+        apart = {
+            key: one for key, one in todo.items() if self.run.processes is not None and not self._is_recorded(*one)
+        }
+        answers, others = dict[str, dict[str, Any]](), dict[str, float]()
+        ended = ""
+        if self.run.processes is not None and len(apart) > 1:
+            tasks = []
+            for key, one in apart.items():
+                graphs, only, others[key] = self._open_plans(*one)
+                if graphs:
+                    tasks.append(self._task(key, *one, graphs, only))
+            ended = self.run.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
+        for key, one in todo.items():  # in their order, whichever came first
+            if key in answers:
+                self.count += 1
+                self.known[key] = self._keep(*one, _read(answers[key]), others[key])
+            if not ended:
+                self.solve(*one)
+        if ended:
+            raise KeyboardInterrupt
+
+    def _is_open(self, system: System, cutoff: float) -> bool:
+        known = self.known.get(system.digest())
+        if known is None:
+            return True
+        if known.result is None:
+            return known.bound < cutoff
+        near = known.result.score.step_time_s * (1 - self.request.gap)
+        return not known.whole and known.bound < min(cutoff, near)
+
+    def solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
+        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
+        key = system.digest()
+        while self._is_open(system, cutoff):
+            self.known[key] = self._solve_anew(system, cutoff)
+            if self.known[key].whole or not self.run.left:
+                break
+        return self.known[key][:2]
+
+    def _solve_anew(self, system: System, cutoff: float) -> Solved:
+        if self._is_recorded(system, cutoff):
+            assert self.run.store is not None
+            self.count += 1
+            record = self.run.store.records[self._key(system, self._asked(system, cutoff))]
+            self.refused = self.refused or record["refused"]
+            result = Result.from_data(record["result"]) if record["result"] else None
+            return Solved(math.inf if record["bound"] is None else record["bound"], result)
+        graphs, only, others = self._open_plans(system, cutoff)
+        if not graphs:
+            return Solved(others, None)  # no plan is below the cutoff
+        self.count += 1
+        first, *variants = graphs
+        documents = {"graph": first, "system": system, "assumptions": self.assumptions}
+        question = Question(**documents, options=self._timed(self._asked(system, cutoff)))
+        return self._keep(system, cutoff, bounded(question, variants, only), others)
+
+    def _open_plans(self, system: System, cutoff: float) -> tuple[Sequence[Graph], Only | None, float]:
+        """The graphs and plans that may have a mapping below a cutoff, or below what is known on a system.
+
+        While nothing is known of it, those whose bounds are near the least; and what no other plan is below. No plans
+        are named where these have no bounds, or none fits: then a solve says why.
+        """
+        key = system.digest()
+        least, lows = self.lows.get(key, (math.inf, []))
+        if math.isinf(least):
+            return self.graphs, None, math.inf
+        known = self.known.get(key)
+        below = min(cutoff, _NEAR * least if known is None else math.inf)
+        if known is not None and known.result is not None:
+            below = min(below, known.result.score.step_time_s)
+        open_, only, others = list[Graph](), dict[tuple[int, str | None], Sequence[Plan]](), math.inf
+        for number, (graph, low) in enumerate(zip(self.graphs, lows, strict=True)):
+            low_i = (
+                np.broadcast_to(low, len(self.plans(number))) if np.min(low, initial=np.inf) < below else np.ravel(low)
+            )
+            near = low_i < below
+            others = min(others, float(low_i[~near].min(initial=np.inf)))
+            if near.any():
+                open_.append(graph)
+                plans = self.plans(number)
+                only[graph.microbatch, graph.variant] = [plans[i] for i in np.flatnonzero(near).tolist()]
+        return open_, only, others
+
+    def complete(self, system: System, result: Result) -> Result:
+        """The answer to the whole question about one machine; where time is up before it, that about one plan."""
+        key, store = self._key(system, self.request, complete=True), self.run.store
+        if store is not None and key in store.records:
+            self.count += 1
+            return Result.from_data(store.records[key]["result"])
+        first, *others = self.graphs
+        whole = self._alone(system, first, others, self.request)
+        if whole is not None and whole.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
+            if store is not None and whole.status in _WHOLE:
+                store.append({"cell": key, "status": whole.status, "result": whole.to_data()})
+            return whole
+        graph = next(one for one in self.graphs if (one.microbatch, one.variant) == _drawn(result))
+        return self._alone(system, graph, (), _fixing(self.request, result.plan)) or result
+
+    def _alone(self, system: System, graph: Graph, others: Sequence[Graph], request: Request) -> Result | None:
+        self.count += 1
+        documents = {"graph": graph, "system": system, "assumptions": self.assumptions}
+        return bounded(Question(**documents, options=self._timed(request)), others).result
+
+    def _asked(self, system: System, cutoff: float) -> Request:
+        """The request, limited where a limit rules out mappings of any sharding: in a search for the joint optimum."""
+        if not self._is_limited(cutoff):
+            return self.request
+        objective = Objective(limits=(Limit(metric="step_time", at_most=cutoff),))
+        return self.request.model_copy(update={"objective": objective, "gap": 0.0})  # the cutoff has the gap already
+
+    def _is_limited(self, cutoff: float) -> bool:
+        return math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
+
+    def _timed(self, request: Request) -> Request:
+        return request.model_copy(update={"time_limit": min(request.time_limit, max(self.run.left, _LEAST_S))})
+
+    def _is_recorded(self, system: System, cutoff: float) -> bool:
+        return self.run.store is not None and self._key(system, self._asked(system, cutoff)) in self.run.store.records
+
+    def _keep(self, system: System, cutoff: float, made: Bounded, others: float) -> Solved:
+        """What a solve shows, where no other plan is below ``others``; it goes into the store, unless time was up."""
+        bound = cutoff if made.status == "infeasible" and self._is_limited(cutoff) else made.bound
+        self.refused = self.refused or made.refused
+        value = math.inf if made.result is None else made.result.score.step_time_s * (1 - self.request.gap)
+        whole = others >= min(bound, value, cutoff)
+        bound = min(bound, others)
+        self.latest = made.result or self.latest
+        if self.run.store is not None and whole and made.status in ("infeasible", *_WHOLE):
+            self.run.store.append(
+                {
+                    "cell": self._key(system, self._asked(system, cutoff)),
+                    "status": made.status,
+                    "bound": bound if math.isfinite(bound) else None,
+                    "result": None if made.result is None else made.result.to_data(),
+                    "refused": made.refused,
+                }
+            )
+        return Solved(bound, made.result, whole)
+
+    def _task(
+        self, key: str, system: System, cutoff: float, graphs: Sequence[Graph], only: Only | None
+    ) -> dict[str, Any]:
+        """A solve for a process."""
+        request = self._timed(self._asked(system, cutoff))
+        documents = {"graphs": self._packed(graphs), "system": system.to_data()}
+        asked = {
+            **documents,
+            "assumptions": self.assumptions.to_data(),
+            "options": request.said(),
+            "seed": request.seed,
+        }
+        sent = None if only is None else [(*way, [plan.to_data() for plan in plans]) for way, plans in only.items()]
+        # after twice the time limit the process is ended
+        return {
+            "cell": key, "asked": asked, "bounded": True, "only": sent, "options": {"time_limit": request.time_limit},
+        }  # fmt: skip
+
+    def _packed(self, graphs: Sequence[Graph]) -> str:
+        key = tuple(map(id, graphs))
+        if key not in self._packs:
+            self._packs[key] = pack(*graphs)
+        return self._packs[key]
+
+    def _key(self, system: System, request: Request, *, complete: bool = False) -> str:
+        """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept.
+
+        ``complete``: of the answer to the whole question, where others leave plans out.
+        """
+        asked: dict[str, Any] = {"complete": True} if complete else {}
+        asked |= {"request": request.said(), "dfopt": dfopt.__version__}
+        documents = {"graph": self.graphs[0], "system": system, "assumptions": self.assumptions}
+        digests = {name: document.digest() for name, document in documents.items()}
+        others = [graph.digest() for graph in self.graphs[1:]]
+        return digest_of({**asked, **digests, **({"variants": others} if others else {})})
+
+
+def _drawn(result: Result) -> tuple[int, str | None]:
+    return result.graph.microbatch, result.graph.variant
+
+
+def _fixing(request: Request, plan: Plan) -> Request:
+    """A request for mappings under one plan."""
+    given = {key: value for key, value in request.asked().items() if key != "rank_order"}
+    axes = {key: value for share in plan.axes for key, value in zip(share.axis.keys, share[1:], strict=True)}
+    schemes = {} if plan.modules is None else {"modules": plan.modules.schemes}
+    return Request.of(**{**given, **axes, **schemes})
+
+
+def _read(answer: dict[str, Any]) -> Bounded:
+    """The answer of a process."""
+    if answer["status"] == "failed":
+        raise SolverFailure(answer["message"])
+    bound = math.inf if answer["bound"] is None else answer["bound"]
+    result = None if answer["result"] is None else Result.from_data(answer["result"])
+    return Bounded(answer["status"], bound, result, answer["refused"])
