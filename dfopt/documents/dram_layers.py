@@ -41,6 +41,9 @@ class DramLayers(Part):
         Time from a request of a unit to its data.
     buffering : no unit, e.g. 2
         Bytes of buffer that a unit needs for each byte in flight.
+    network_area : no unit, e.g. 3
+        Area that circuits of the network take on a DRAM die, divided by that on the logic die. 0: a DRAM die has room
+        for them beside its banks.
     energy : e.g. 4 pJ/bit
         Energy of one byte from the DRAM to the logic die.
     static_power : e.g. 0.3 W
@@ -66,6 +69,7 @@ class DramLayers(Part):
     keep_out: float = Field(gt=0, le=1e6)
     round_trip: Seconds = Field(gt=0)
     buffering: float = Field(default=1.0, gt=0, le=1e3)
+    network_area: float = Field(default=1.0, ge=0, le=1e3)
     energy: JoulesPerByte = Field(gt=0)
     static_power: Watts = Field(default=0.0, ge=0)
 

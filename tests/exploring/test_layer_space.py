@@ -23,10 +23,11 @@ ALL: dict[str, Any] = {
     "connected_layers": [1, 3, 8],
     "buffer": ["64 KiB", "512 KiB"],
     "buffer_port": ["128 B", "1 KiB"],
+    "network_die": ["logic", "dram"],
     "rate": {"in_package": {"least": "100 GB/s", "most": "900 GB/s", "step": "400 GB/s"}},
     "power": {"least": "30 W", "most": "150 W", "step": "60 W"},
 }
-SOME = {"dram_layers": [3, 10], "connected_layers": [2, 3, 10]}
+SOME = {"dram_layers": [3, 10], "connected_layers": [3, 10], "network_die": ["logic", "dram"]}
 
 
 def design(choices: dict[str, Any], **technology: Any) -> Design:
@@ -84,7 +85,7 @@ def test_halves_hold_every_design_once() -> None:
         parts = space.halves(box)
         boxes += parts[len(boxes) % len(parts)] if parts else ()
         singles += [] if parts else [box]
-    assert len(set(singles)) == len(singles) == space.count == 432
+    assert len(set(singles)) == len(singles) == space.count == 864
 
 
 def brute(graph: str, space: LayerSpace, on: str | None = None) -> dict[tuple[int, ...], float]:
@@ -112,7 +113,8 @@ def test_the_best_is_that_of_every_design_alone() -> None:
     made = df.explore("gpt2-small", space.design, gap=0.0, sensitivity=False)
     assert made.status == "optimal" and made.value == pytest.approx(min(alone.values()), rel=1e-9)
     assert max(alone.values()) > 1.1 * made.value  # the choice matters
-    assert made.effort.designs == 6 and made.effort.solves < 6
+    assert made.effort.designs == 8 and made.effort.solves < 6
+    assert made.best["network_on_logic"] == 0
     assert "verified optimal" in check_exploration(made, "it")
 
 
@@ -132,6 +134,8 @@ def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
     [
         ("stacked-256", {}, r"\$.choices: found no choices, expected lists of sizes"),
         ("stacked-256", {"buffer": ["2 KiB", "1 KiB"]}, r"\$.choices.buffer: found .* expected rising values"),
+        ("stacked-256", {"network_die": ["dram", "dram"]}, r"\$.choices.network_die: found .* expected each die once"),
+        ("reticle-2026", {"network_die": ["dram"]}, r"\$.choices.network_die: found sizes of DRAM layers beside"),
         ("stacked-256", {"stacks": {"most": 2}}, r"\$.choices: found sizes of dram, expected those of components"),
         ("reticle-2026", {"dram_layers": [1]}, r"\$.choices.dram_layers: found sizes of DRAM layers beside shares"),
     ],
