@@ -98,12 +98,14 @@ class LayerSpace(Space):
         return Derived(core, {"buffer": buffer}, dram, links)
 
     def least(self, box: Box, corner: Derived) -> Derived:
-        """The best corner, but drawing no more than any design of the box, and with the slowest links."""
+        """The best corner, but drawing no more than any design of the box, with the fewest layers and slowest links."""
         if box.single:
             return corner
-        cores, layers, links = least_drawn(*(self._with(self.named(at)) for at in (box.low, box.high)))
-        core, dram = corner.core._replace(power=cores), corner.dram._replace(power=layers)
-        return replace(corner, core=core, dram=dram, links=links)
+        low, high = (self._with(self.named(at)) for at in (box.low, box.high))
+        assert low.sizes is not None
+        cores, layers, links = least_drawn(low, high)
+        dram = corner.dram._replace(power=layers, stacks=low.sizes.dram_layers)
+        return replace(corner, core=corner.core._replace(power=cores), dram=dram, links=links)
 
 
 def space_of(design: Design) -> Space:

@@ -47,8 +47,10 @@ def told_price(price: ChipPrice | None) -> dict[str, Any] | None:
     """
     if price is None:
         return None
-    package = None if price.package is None else price.package._asdict()
-    return {**asdict(price), "package": package, "usd": price.usd}
+    parts = {"package": price.package, "stack": price.stack}
+    return {
+        **asdict(price), **{name: part and part._asdict() for name, part in parts.items()}, "usd": price.usd,
+    }  # fmt: skip
 
 
 def _plain(key: str, value: Any) -> Any:

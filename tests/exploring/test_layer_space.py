@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.documents.design import Design
+from dfopt.documents.exploration import DesignLimits
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.explore import workload_of
 from dfopt.exploring.layer_space import LayerSpace
 from dfopt.exploring.space import Box
 from dfopt.library import as_design
@@ -116,6 +118,36 @@ def test_the_best_is_that_of_every_design_alone() -> None:
     assert made.effort.designs == 8 and made.effort.solves < 6
     assert made.best["network_on_logic"] == 0
     assert "verified optimal" in check_exploration(made, "it")
+
+
+def test_the_cheapest_and_limits_on_price() -> None:
+    space = LayerSpace(design(SOME))
+    made = df.explore("gpt2-small", space.design, objective="cost", gap=0.0, sensitivity=False)
+    assert made.best["dram_layers"] == 3 and "verified optimal" in check_exploration(made, "it")
+    limits = DesignLimits(price=made.value * 1.001)
+    cheap = df.explore("gpt2-small", space.design, limits=limits, gap=0.0, sensitivity=False)
+    assert cheap.best["dram_layers"] == 3 and cheap.result.score.price_usd == pytest.approx(made.value, rel=1e-12)
+    data = space.design.to_data()
+    del data["technology"]["layers"]["wafer"], data["technology"]["package"]
+    with pytest.raises(SystemSpecError, match=r"\$.technology.package: found none(?s:.)*layers.wafer: found none"):
+        df.explore("gpt2-small", Design.from_data(data, "it"), objective="cost")
+
+
+@given(st.data())
+def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(data: st.DataObject) -> None:
+    workload = workload_of("gpt2-small", [design(ALL)])
+    sizes = workload.spaces[0].sizes.values()
+    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in sizes]
+    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    least = workload.cost(box)
+    for at in itertools.product(*(sorted({a, b}) for a, b in ends)):
+        cost = workload.cost(workload.spaces[0].one(at))
+        if cost is None:
+            continue
+        assert least is not None and least.total_w is not None and least.total_usd is not None
+        assert cost.total_w is not None and cost.total_usd is not None
+        assert least.total_w <= cost.total_w * (1 + 1e-9)
+        assert least.total_usd <= cost.total_usd * (1 + 1e-9)
 
 
 def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
