@@ -36,8 +36,6 @@ def chip_report(
         "sustained": "figure", "power": "figure",
     }  # fmt: skip
     limits: dict[str, Kind] = {"component": "word", "bound by": "text", "left over": "text"}
-    if design.sizes is not None:  # what components call stacks are layers here
-        parts = {**parts, "dram": {"layers" if key == "stacks" else key: value for key, value in parts["dram"].items()}}
     built = Grid("Components", columns, [_row(name, part) for name, part in parts.items()])
     bound = Grid("What binds them", limits, [[name, _bound(part), _left(part)] for name, part in parts.items()])
     return Group(Facts(facts), "", built, "", bound)
