@@ -161,6 +161,11 @@ def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
     assert "verified" in check_exploration(made, "it", 120)
 
 
+def test_a_range_of_energy_is_one_of_stacks() -> None:
+    with pytest.raises(SystemSpecError, match=r"\$.technology.layers: found DRAM layers in stacked, expected stacks"):
+        df.explore("gpt2-small", design(SOME), range=True)
+
+
 @pytest.mark.parametrize(
     ("name", "choices", "words"),
     [
