@@ -51,7 +51,7 @@ def derive(
         check_output("--stack-out", stack_out, (".yaml", ".yml", ".json"))
         made = derived(design, on)
         try:
-            parts, price = told(made.components), told_price(made.price)
+            parts, price = told(made.components, made.design.sizes is not None), told_price(made.price)
             if system_out is not None:
                 made.system.dump(system_out)
             if stack_out is not None:

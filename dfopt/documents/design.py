@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.design_choices import DesignChoices
-from dfopt.documents.design_sizes import DesignSizes
+from dfopt.documents.design_sizes import NETWORK_ON_LOGIC, DesignSizes
 from dfopt.documents.design_template import Template
 from dfopt.documents.technology import Area, Technology
 from dfopt.errors import Issue, SystemSpecError, repeated
@@ -231,7 +231,8 @@ def _wrong_choices(design: Design) -> Iterator[tuple[str, str, str]]:
         yield "$.profile", "found deepflow beside shares that are auto, expected default", "leave it out"
     listed = design.choices.listed if design.choices and design.sizes is None else ()
     for name in listed:
-        yield f"$.choices.{name}", "found sizes of DRAM layers beside shares, expected none", "give the design sizes"
+        where = "network_die" if name == NETWORK_ON_LOGIC else name
+        yield f"$.choices.{where}", "found sizes of DRAM layers beside shares, expected none", "give the design sizes"
     sized = design.choices.rate if design.choices and design.sizes is not None else ()
     for name in design.choices.components if design.choices else ():
         if name not in design.chosen and name not in sized:

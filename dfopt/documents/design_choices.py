@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
+from dfopt.documents.design_sizes import NETWORK_ON_LOGIC, NetworkDie
 from dfopt.documents.technology import LinkRole
 from dfopt.units import Bandwidth, Bytes, Watts
 
@@ -147,6 +148,9 @@ class DesignChoices(Part):
     buffer_port : e.g. [128 B, 256 B]
         Data that the buffer of a unit moves in a cycle, each value that the search tries, rising. None: that of
         ``sizes``.
+    network_die : e.g. [logic, dram]
+        Dies for the circuits of the network that the search tries. ``logic``: the logic die. ``dram``: a DRAM die.
+        None: that of ``sizes``. Answers say ``network_on_logic``: 1, or 0 for a DRAM die.
 
     Examples
     --------
@@ -163,15 +167,20 @@ class DesignChoices(Part):
     connected_layers: Counts | None = None
     buffer: Sizes | None = None
     buffer_port: Sizes | None = None
+    network_die: Annotated[tuple[NetworkDie, ...], Field(min_length=1)] | None = None
 
     @property
     def listed(self) -> dict[str, tuple[float, ...]]:
         """What is chosen of the sizes of a stacked chip, in the order of the search."""
         by_name = {name: getattr(self, name) for name in LISTED}
+        if self.network_die is not None:
+            by_name[NETWORK_ON_LOGIC] = sorted(die == "logic" for die in self.network_die)
         return {name: tuple(map(float, values)) for name, values in by_name.items() if values is not None}
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
+        if self.network_die is not None and len(set(self.network_die)) < len(self.network_die):
+            raise problem(f"found {list(self.network_die)}, expected each die once", "list it once", "$.network_die")
         for name, values in self.listed.items():
             if any(more <= less for less, more in pairwise(values)):
                 raise problem(f"found {list(values)}, expected rising values", "list each once", f"$.{name}")

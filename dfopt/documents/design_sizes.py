@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,7 +10,10 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.technology import LinkRole
 from dfopt.units import Bandwidth, Bytes
 
-__all__ = ["DesignSizes"]
+__all__ = ["NETWORK_ON_LOGIC", "DesignSizes", "NetworkDie"]
+
+NetworkDie = Literal["logic", "dram"]
+NETWORK_ON_LOGIC: Final = "network_on_logic"  # among what is searched: 1, or 0 where it is on a DRAM die
 
 
 class DesignSizes(Part):
@@ -28,7 +31,7 @@ class DesignSizes(Part):
         Data that the buffer of one unit moves in a cycle.
     network_die : e.g. logic
         Die that carries the circuits of the network. ``logic``: the logic die, where they take area from the units.
-        ``dram``: a DRAM die.
+        ``dram``: a DRAM die, where they take capacity from one layer.
     rate : e.g. {in_package: 256 GB/s, between_packages: 100 GB/s}
         Rate of a chip in one direction over all its links of a role: ``in_package``, ``between_packages``,
         ``between_nodes`` or ``between_dies``.
@@ -43,7 +46,7 @@ class DesignSizes(Part):
     connected_layers: int | None = Field(default=None, ge=1, le=64)
     buffer: Bytes = Field(gt=0)
     buffer_port: Bytes = Field(gt=0)
-    network_die: Literal["logic", "dram"] = "logic"
+    network_die: NetworkDie = "logic"
     rate: dict[LinkRole, Bandwidth] = Field(default_factory=dict)
 
     @property

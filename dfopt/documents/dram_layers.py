@@ -10,6 +10,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dfopt.documents.base import Part
+from dfopt.documents.wafer import Wafer
 from dfopt.units import Bytes, Hertz, JoulesPerByte, Metres, Seconds, Watts
 
 __all__ = ["DramLayers"]
@@ -41,10 +42,20 @@ class DramLayers(Part):
         Time from a request of a unit to its data.
     buffering : no unit, e.g. 2
         Bytes of buffer that a unit needs for each byte in flight.
+    network_area : no unit, e.g. 3
+        Area that circuits of the network take on a DRAM die, divided by that on the logic die. 0: a DRAM die has room
+        for them beside its banks.
     energy : e.g. 4 pJ/bit
         Energy of one byte from the DRAM to the logic die.
     static_power : e.g. 0.3 W
         Power of one layer that flows all the time.
+    wafer : e.g. {usd: 2100, defects_per_cm2: 0.1}
+        Wafer from which DRAM dies are cut, with its vias. None: layers have no price.
+    tested : e.g. true
+        Whether only dies without a defect are bonded. False: wafers are bonded as they are, and a stack is good if all
+        its dies and bonds are.
+    bonding_yield : share, e.g. 0.99
+        Share of the bonds of one layer that are good. One bad bond loses the stack.
 
     Examples
     --------
@@ -66,8 +77,12 @@ class DramLayers(Part):
     keep_out: float = Field(gt=0, le=1e6)
     round_trip: Seconds = Field(gt=0)
     buffering: float = Field(default=1.0, gt=0, le=1e3)
+    network_area: float = Field(default=1.0, ge=0, le=1e3)
     energy: JoulesPerByte = Field(gt=0)
     static_power: Watts = Field(default=0.0, ge=0)
+    wafer: Wafer | None = None
+    tested: bool = True
+    bonding_yield: float = Field(default=1.0, gt=0, le=1)
 
     @property
     def rate(self) -> float:

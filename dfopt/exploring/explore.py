@@ -50,6 +50,7 @@ from dfopt.physics.merits import MERITS
 from dfopt.processes.executor import Processes
 from dfopt.questions import Resolver, question_of
 from dfopt.search import options
+from dfopt.technology.chip_price import unpriced
 
 __all__ = ["explore", "in_technologies", "workload_of"]
 
@@ -326,11 +327,9 @@ def _check_objective(of: ExplorationRequest) -> None:
 
 def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Issue]:
     """What a design does not say of power or price."""
-    technology = design.technology
-    has = {"wafer": technology.wafer, "package": technology.package, "dram.usd_per_gb": technology.stacks.usd_per_gb}
     for path in cost.missing if cost is not None else ():
         if path == "$.chip.price_usd" and unit == "_usd":
-            for name in (name for name, given in has.items() if given is None):
+            for name in unpriced(design.technology):
                 yield Issue(
                     f"$.technology.{name}", "found none, expected what chips cost", "give it, or take another objective"
                 )

@@ -1,8 +1,9 @@
 """Designs whose sizes are lists: DRAM layers, how many are connected, buffers with their ports, rates, and power.
 
-Whatever is larger takes area or power from the units of compute and is never worse itself. So the best corner of a box
-has the largest size of each component and the units that the smallest sizes leave; what it can use of its DRAM follows
-from both. Its clock is that of its units under the largest budget of power, where nothing leaks but what all leak.
+Whatever is larger takes area or power from the units of compute and is never worse itself; so does a network on the
+logic die, against one on a DRAM die, and leaves the DRAM its capacity. So the best corner of a box has the largest size
+of each component and the units that the smallest sizes leave; what it can use of its DRAM follows from both. Its clock
+is that of its units under the largest budget of power, where nothing leaks but what all leak.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from dfopt.documents.design import POWER, Design
+from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
 from dfopt.errors import SystemSpecError
 from dfopt.exploring.decisions import Decisions
 from dfopt.exploring.space import Box, Sizes, Space
@@ -53,9 +55,10 @@ class LayerSpace(Space):
         rates |= {role: sizes[role] for role in self.design.technology.links if role in sizes}
         counts = {name: int(sizes[name]) for name in ("dram_layers", "connected_layers") if name in sizes}
         lengths = {name: sizes[name] for name in ("buffer", "buffer_port") if name in sizes}
+        die = {"network_die": "logic" if sizes[NETWORK_ON_LOGIC] else "dram"} if NETWORK_ON_LOGIC in sizes else {}
         return self.design.model_copy(
             update={
-                "sizes": of.model_copy(update={**counts, **lengths, "rate": rates}),
+                "sizes": of.model_copy(update={**counts, **lengths, **die, "rate": rates}),
                 "budgets": budgets.model_copy(update={"power": sizes.get(POWER, budgets.power)}),
                 "choices": None,
             }
@@ -95,12 +98,14 @@ class LayerSpace(Space):
         return Derived(core, {"buffer": buffer}, dram, links)
 
     def least(self, box: Box, corner: Derived) -> Derived:
-        """The best corner, but drawing no more than any design of the box, and with the slowest links."""
+        """The best corner, but drawing no more than any design of the box, with the fewest layers and slowest links."""
         if box.single:
             return corner
-        cores, layers, links = least_drawn(*(self._with(self.named(at)) for at in (box.low, box.high)))
-        core, dram = corner.core._replace(power=cores), corner.dram._replace(power=layers)
-        return replace(corner, core=core, dram=dram, links=links)
+        low, high = (self._with(self.named(at)) for at in (box.low, box.high))
+        assert low.sizes is not None
+        cores, layers, links = least_drawn(low, high)
+        dram = corner.dram._replace(power=layers, stacks=low.sizes.dram_layers)
+        return replace(corner, core=corner.core._replace(power=cores), dram=dram, links=links)
 
 
 def space_of(design: Design) -> Space:

@@ -215,13 +215,13 @@ class Workload:
             return None if system is None else system_cost(system)
         low, high = space.named(box.low), space.named(box.high)
         counts = [n for n in space.sizes.get("dram", ()) if low["dram"] <= n <= high["dram"]]
-        prices = []
-        for stacks in counts or [float(chip.dram.stacks)]:
+        least, prices = space.least(box, chip), []
+        for stacks in counts or [float(least.dram.stacks)]:
             with suppress(SystemSpecError):  # a package that no wafer has room for: such a design is no system
                 prices.append(self._price(box.which, stacks))
         usd = None if None in prices else min((one for one in prices if one is not None), default=math.inf)
         utilization = space.design.technology.core.utilization
-        return system_cost(system_of(space.design.name, space.least(box, chip), template, utilization, usd))
+        return system_cost(system_of(space.design.name, least, template, utilization, usd))
 
     def _least(self, box: Box) -> Costs:
         """W and USD of the systems of a box, as far as the objective needs them."""

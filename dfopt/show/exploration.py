@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from dfopt.documents.design import POWER
+from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.tokens import drawn
 from dfopt.show.asked import asked_facts
@@ -175,6 +176,8 @@ def _size(made: Exploration, name: str, size: float) -> str:
         return show_unit(size, "power")
     if name in ("dram_layers", "connected_layers"):
         return f"{size:.0f}"
+    if name == NETWORK_ON_LOGIC:
+        return "yes" if size else "no"
     if name == "buffer_port":
         return f"{size:.4g} B/cycle"
     return show_unit(size, "bandwidth" if name in made.designs[0].technology.links else "bytes")

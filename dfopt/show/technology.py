@@ -36,8 +36,6 @@ def chip_report(
         "sustained": "figure", "power": "figure",
     }  # fmt: skip
     limits: dict[str, Kind] = {"component": "word", "bound by": "text", "left over": "text"}
-    if design.sizes is not None:  # what components call stacks are layers here
-        parts = {**parts, "dram": {"layers" if key == "stacks" else key: value for key, value in parts["dram"].items()}}
     built = Grid("Components", columns, [_row(name, part) for name, part in parts.items()])
     bound = Grid("What binds them", limits, [[name, _bound(part), _left(part)] for name, part in parts.items()])
     return Group(Facts(facts), "", built, "", bound)
@@ -58,7 +56,9 @@ def _price(price: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if missing:
         return [*rows, ("price", f"unknown: the technology has no {missing[0]}")]
     package = price["package"]
-    lost = package["lost_dies"] + package["lost_packages"]
+    stack = price["stack"] or {"lost": 0.0, "kept": 1.0}
+    lost = package["lost_dies"] + package["lost_packages"] + price["dies"] * stack["lost"]
+    rows += [("stack", f"a die with its layers; {stack['kept']:.1%} of them good")] if price["stack"] else []
     parts = f"{price['dram_usd']:,.0f} DRAM, {package['package']:,.0f} package, {lost:,.0f} lost in bonding"
     return [*rows, ("price", f"{price['usd']:,.0f} USD: {parts}, the rest dies")]
 

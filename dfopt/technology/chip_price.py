@@ -1,4 +1,4 @@
-"""What a derived chip costs: its dies, the stacks of DRAM beside them, and the package that holds both."""
+"""What a derived chip costs: its dies, the stacks of DRAM beside them or layers on them, and the package."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from dfopt.documents.design import Design
 from dfopt.documents.technology import Technology
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.derive import Derived
-from dfopt.technology.price import PackagePrice, die_price, die_yield, dies_per_wafer, package_price
+from dfopt.technology.price import (
+    PackagePrice,
+    StackPrice,
+    die_price,
+    die_yield,
+    dies_per_wafer,
+    package_price,
+    stack_price,
+)
 
-__all__ = ["ChipPrice", "chip_price", "price_of"]
+__all__ = ["ChipPrice", "chip_price", "price_of", "unpriced"]
 
 _MM2 = 1e-6  # m2
 _GB = 1e9
@@ -31,9 +39,11 @@ class ChipPrice:
     die_usd: float
     """Of one that works."""
     dram_usd: float | None
-    """Of all stacks."""
+    """Of all stacks, or of all layers."""
     package: PackagePrice | None
     """With the dies and stacks in it."""
+    stack: StackPrice | None = None
+    """A die with the layers of DRAM on it; none where DRAM stands beside the dies."""
 
     @property
     def usd(self) -> float | None:
@@ -50,7 +60,8 @@ def price_of(design: Design, chip: Derived) -> ChipPrice | None:
 def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: float) -> ChipPrice | None:
     """What a chip costs that is made of so many equal dies and stacks of DRAM; none without a wafer.
 
-    Stacks stand in the package, at the price of those that work. Raises `SystemSpecError` where a wafer has room for no
+    Stacks stand in the package, at the price of those that work; where the technology has layers, each die has so many
+    of them on it. Raises `SystemSpecError` where a wafer has room for no
     such die.
 
     Examples
@@ -77,14 +88,18 @@ def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: 
         return None
     area = chip_area_mm2 / dies * _MM2
     usd = float(die_price(area, wafer))
-    dram = technology.stacks
-    stack = None if dram.usd_per_gb is None else dram.usd_per_gb * dram.stack / _GB
+    layers, stack, dram, held = technology.layers, None, None, [(area, usd)] * dies
+    if layers is None and (per_gb := technology.stacks.usd_per_gb) is not None:
+        each = per_gb * technology.stacks.stack / _GB
+        dram, held = each * stacks, held + [(technology.stacks.stack_area_mm2 * _MM2, each)] * int(stacks)
+    elif layers is not None and layers.wafer is not None:
+        stack = stack_price(area, int(stacks), wafer, layers.wafer, layers.bonding_yield, layers.tested)
+        dram, held = stack.layers * dies, [(area, stack.total)] * dies
     package = None
-    if technology.package is not None and stack is not None:
-        beside = (dram.stack_area_mm2 * _MM2, stack)
-        package = package_price([(area, usd)] * dies + [beside] * int(stacks), technology.package)
-    if math.isinf(usd) or (package is not None and math.isinf(package.total)):
-        what = "dies" if math.isinf(usd) else "dies and stacks on an interposer"
+    if technology.package is not None and dram is not None:
+        package = package_price(held, technology.package)
+    if math.isinf(usd + (dram or 0.0)) or (package is not None and math.isinf(package.total)):
+        what = "dies" if math.isinf(usd + (dram or 0.0)) else "dies and stacks on an interposer"
         message = f"found {what} that no wafer has room for, expected smaller ones"
         raise SystemSpecError(
             technology.name, [Issue("$.budgets.chip_area_mm2", message, "lower it, or take more dies")]
@@ -95,6 +110,17 @@ def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: 
         dies_per_wafer=float(dies_per_wafer(area, wafer)),
         die_yield=float(die_yield(area, wafer)),
         die_usd=usd,
-        dram_usd=None if stack is None else stack * stacks,
+        dram_usd=dram,
         package=package,
+        stack=stack,
     )
+
+
+def unpriced(technology: Technology) -> list[str]:
+    """Fields of a technology without which its chips have no price, where it lacks them."""
+    fields: dict[str, object] = {"wafer": technology.wafer, "package": technology.package}
+    if technology.layers is None:
+        fields["dram.usd_per_gb"] = technology.stacks.usd_per_gb
+    else:
+        fields["layers.wafer"] = technology.layers.wafer
+    return [name for name, given in fields.items() if given is None]

@@ -6,6 +6,8 @@ a rate R of each role of links::
     left  = die - T layer - C connection - sum over roles (R area per rate)      mm2; no R of a network on a DRAM die
     units = left / (unit + 8 S bit + L port)                                     a real number
 
+A network on a DRAM die takes capacity there instead: as large a share of one layer as it takes of the die.
+
 The DRAM gives a chip no more than three rates allow::
 
     layers   C rate of a layer
@@ -50,8 +52,7 @@ class Point:
     @classmethod
     def of(cls, sizes: DesignSizes, technology: Technology) -> Point:
         """Those of a design; a network on a DRAM die takes nothing of the logic die."""
-        network = sum(network_mm2(technology.links[role], rate) for role, rate in sizes.rate.items())
-        on_logic = network if sizes.network_die == "logic" else 0.0
+        on_logic = _network_mm2(sizes, technology) if sizes.network_die == "logic" else 0.0
         return cls(sizes.dram_layers, sizes.connected, sizes.buffer, sizes.buffer_port, on_logic)
 
 
@@ -143,7 +144,7 @@ def layered_chip(taking: Design, giving: Design | None = None) -> Components:
     Raises
     ------
     SystemSpecError
-        If layers and network leave no area, or DRAM and links no power.
+        If layers and network leave no area, or DRAM and links no power, or a DRAM die has no room for the network.
     """
     technology, sizes, budgets = taking.technology, taking.sizes, (giving or taking).budgets
     given = (giving or taking).sizes
@@ -167,7 +168,25 @@ def layered_chip(taking: Design, giving: Design | None = None) -> Components:
     clock = core.frequency if giving is None else fastest_clock(unit)
     rate, bound = usable(part, most, core.units, clock)
     flowing = part.static_power * given.dram_layers
-    return core, _buffer(buffer, most, core, clock), _dram(part, most, rate, bound, flowing), links
+    dram = _dram(part, most, rate, bound, flowing)
+    if given.network_die == "dram":
+        dram = dram._replace(size=dram.size - _displaced(taking) * part.capacity)
+    return core, _buffer(buffer, most, core, clock), dram, links
+
+
+def _network_mm2(sizes: DesignSizes, technology: Technology) -> Numbers:
+    return sum(network_mm2(technology.links[role], rate) for role, rate in sizes.rate.items())
+
+
+def _displaced(design: Design) -> Numbers:
+    """Share of one DRAM die that the network takes."""
+    technology, sizes, die = design.technology, design.sizes, design.budgets.chip_area_mm2
+    assert sizes is not None
+    area = _network_mm2(sizes, technology) * _parts(technology)[0].network_area
+    if area > die:
+        message = f"found a network of {area:.6g} mm2, expected at most the {die:.6g} mm2 of a DRAM die"
+        raise SystemSpecError(design.name, [Issue("$.sizes.network_die", message, "lower rates, or take logic")])
+    return area / die
 
 
 def _beside_w(technology: Technology, sizes: DesignSizes) -> float:

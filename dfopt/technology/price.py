@@ -4,7 +4,9 @@ Sources. Dies on a round wafer: the usual area of the wafer over that of a die, 
 (Hennessy and Patterson, "Computer architecture", section 1.6). Yield: negative binomial, Stapper, "Defect density
 distribution for LSI yield calculations", IEEE Trans. Electron Devices 20 (1973). What is lost where tested dies are
 bonded onto an interposer and that onto a substrate: package.py of Chiplet Actuary
-(github.com/Yinxiao-Feng/chiplet-actuary, b85c29f), dies last. Costs of design (NRE) are left out.
+(github.com/Yinxiao-Feng/chiplet-actuary, b85c29f), dies last. Stacks of dies, tested or bonded as wafers: Dong and Xie,
+"System-level cost analysis and design exploration for three-dimensional integrated circuits", ASP-DAC 2009 (the form;
+unconfirmed). Costs of design (NRE) are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dfopt.documents.wafer import Packaging, Wafer
 
-__all__ = ["PackagePrice", "die_price", "die_yield", "dies_per_wafer", "package_price"]
+__all__ = ["PackagePrice", "StackPrice", "die_price", "die_yield", "dies_per_wafer", "package_price", "stack_price"]
 
 _MM2 = 1e-6  # m2
 _CM2 = 1e-4
@@ -88,6 +90,41 @@ class PackagePrice(NamedTuple):
         return sum(self)
 
 
+class StackPrice(NamedTuple):
+    """USD of a logic die with layers of DRAM on it that works, part by part; they add up to `total`."""
+
+    kept: float
+    """Share of the stacks that work."""
+    logic: float
+    layers: float
+    lost: float  # dies of stacks that do not work
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.logic + self.layers + self.lost
+
+
+def stack_price(area: float, layers: int, logic: Wafer, dram: Wafer, bonding_yield: float, tested: bool) -> StackPrice:
+    """USD of a die of some m2 with so many layers on it: of tested dies, or of dies as they come from their wafers.
+
+    Examples
+    --------
+    >>> wafers = Wafer(usd=16988, defects_per_cm2=0.11), Wafer(usd=2100, defects_per_cm2=0.1)
+    >>> for tested in (True, False):
+    ...     price = stack_price(85e-6, 4, *wafers, 0.99, tested)
+    ...     print(round(price.kept, 3), round(price.layers, 2), round(price.total, 2))
+    0.961 13.52 42.79
+    0.624 12.43 60.2
+    """
+    below, above = float(die_price(area, logic)), layers * float(die_price(area, dram))
+    kept = bonding_yield**layers
+    if not tested:
+        good, each = float(die_yield(area, logic)), float(die_yield(area, dram))
+        below, above, kept = below * good, above * each, kept * good * each**layers
+    return StackPrice(kept, below, above, _lost(below + above, kept))
+
+
 def package_price(dies: Sequence[tuple[float, float]], packaging: Packaging) -> PackagePrice:
     """USD of a package with tested dies in it: what is in it, and what is lost on the way.
 
@@ -132,7 +169,7 @@ def package_price(dies: Sequence[tuple[float, float]], packaging: Packaging) -> 
 
 def _lost(usd: float, kept: float) -> float:
     """USD of what is thrown away for one that is kept, of which there is such a share."""
-    return usd * (1 / kept - 1) if kept < 1 else 0.0  # infinite prices too
+    return 0.0 if kept >= 1 else usd * (1 / kept - 1) if kept > 0 else math.inf  # infinite prices too
 
 
 def _each(wafer: Wafer, pieces: _Reals) -> _Reals:

@@ -14,13 +14,15 @@ __all__ = ["told", "told_price"]
 _LIMITS = ("bound", "count_bound", "link_bound")
 
 
-def told(chip: Derived) -> dict[str, Any]:
+def told(chip: Derived, layered: bool = False) -> dict[str, Any]:
     """Figures of every component of one chip by name, in SI units and mm2; limits by their names.
 
     Parameters
     ----------
     chip : Derived
         Of a single design.
+    layered : bool
+        Whether its DRAM dies are ``layers``, not ``stacks``.
 
     Examples
     --------
@@ -34,7 +36,11 @@ def told(chip: Derived) -> dict[str, Any]:
     """
     parts: dict[str, Any] = {"core": chip.core, **chip.sram, "dram": chip.dram}
     parts |= {str(role): part for role, part in chip.links.items()}
-    return {name: {key: _plain(key, value) for key, value in part._asdict().items()} for name, part in parts.items()}
+    word = {"stacks": "layers"} if layered else {}
+    return {
+        name: {word.get(key, key): _plain(key, value) for key, value in part._asdict().items()}
+        for name, part in parts.items()
+    }
 
 
 def told_price(price: ChipPrice | None) -> dict[str, Any] | None:
@@ -47,8 +53,10 @@ def told_price(price: ChipPrice | None) -> dict[str, Any] | None:
     """
     if price is None:
         return None
-    package = None if price.package is None else price.package._asdict()
-    return {**asdict(price), "package": package, "usd": price.usd}
+    parts = {"package": price.package, "stack": price.stack}
+    return {
+        **asdict(price), **{name: part and part._asdict() for name, part in parts.items()}, "usd": price.usd,
+    }  # fmt: skip
 
 
 def _plain(key: str, value: Any) -> Any:

@@ -49,6 +49,13 @@ def test_an_imported_chip_is_derived_and_shown(imported: Path) -> None:
     assert sum(part["power"] for part in parts.values()) == pytest.approx(chip.power)
 
 
+def test_layers_are_layers() -> None:
+    said = json.loads(run("derive", "stacked-256", "--json"))
+    dram, stack = said["components"]["dram"], said["price"]["stack"]
+    assert dram["layers"] == 4 and "stacks" not in dram
+    assert stack["kept"] == 0.99**4 and said["price"]["usd"] > stack["logic"] + stack["layers"] + stack["lost"]
+
+
 def test_a_design_is_a_document_like_any_other(imported: Path) -> None:
     assert "ok (dfopt/design/1)" in run("check", imported)
     assert "chip_area_mm2: 815" in run("show", imported)

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.documents.design import Design
+from dfopt.documents.exploration import DesignLimits
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.explore import workload_of
 from dfopt.exploring.layer_space import LayerSpace
 from dfopt.exploring.space import Box
 from dfopt.library import as_design
@@ -25,10 +27,11 @@ ALL: dict[str, Any] = {
     "connected_layers": [1, 3, 8],
     "buffer": ["64 KiB", "512 KiB"],
     "buffer_port": ["128 B", "1 KiB"],
+    "network_die": ["logic", "dram"],
     "rate": {"in_package": {"least": "100 GB/s", "most": "900 GB/s", "step": "400 GB/s"}},
     "power": {"least": "30 W", "most": "150 W", "step": "60 W"},
 }
-SOME = {"dram_layers": [3, 10], "connected_layers": [2, 3, 10]}
+SOME = {"dram_layers": [3, 10], "connected_layers": [3, 10], "network_die": ["logic", "dram"]}
 
 
 def design(choices: dict[str, Any], **technology: Any) -> Design:
@@ -86,7 +89,7 @@ def test_halves_hold_every_design_once() -> None:
         parts = space.halves(box)
         boxes += parts[len(boxes) % len(parts)] if parts else ()
         singles += [] if parts else [box]
-    assert len(set(singles)) == len(singles) == space.count == 432
+    assert len(set(singles)) == len(singles) == space.count == 864
 
 
 def brute(graph: str, space: LayerSpace, on: str | None = None) -> dict[tuple[int, ...], float]:
@@ -114,8 +117,39 @@ def test_the_best_is_that_of_every_design_alone() -> None:
     made = df.explore(GPT2, space.design, gap=0.0, sensitivity=False)
     assert made.status == "optimal" and made.value == pytest.approx(min(alone.values()), rel=1e-9)
     assert max(alone.values()) > 1.1 * made.value  # the choice matters
-    assert made.effort.designs == 6 and made.effort.solves < 6
+    assert made.effort.designs == 8 and made.effort.solves < 6
+    assert made.best["network_on_logic"] == 0
     assert "verified optimal" in check_exploration(made, "it")
+
+
+def test_the_cheapest_and_limits_on_price() -> None:
+    space = LayerSpace(design(SOME))
+    made = df.explore("gpt2-small", space.design, objective="cost", gap=0.0, sensitivity=False)
+    assert made.best["dram_layers"] == 3 and "verified optimal" in check_exploration(made, "it")
+    limits = DesignLimits(price=made.value * 1.001)
+    cheap = df.explore("gpt2-small", space.design, limits=limits, gap=0.0, sensitivity=False)
+    assert cheap.best["dram_layers"] == 3 and cheap.result.score.price_usd == pytest.approx(made.value, rel=1e-12)
+    data = space.design.to_data()
+    del data["technology"]["layers"]["wafer"], data["technology"]["package"]
+    with pytest.raises(SystemSpecError, match=r"\$.technology.package: found none(?s:.)*layers.wafer: found none"):
+        df.explore("gpt2-small", Design.from_data(data, "it"), objective="cost")
+
+
+@given(st.data())
+def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(data: st.DataObject) -> None:
+    workload = workload_of("gpt2-small", [design(ALL)])
+    sizes = workload.spaces[0].sizes.values()
+    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in sizes]
+    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    least = workload.cost(box)
+    for at in itertools.product(*(sorted({a, b}) for a, b in ends)):
+        cost = workload.cost(workload.spaces[0].one(at))
+        if cost is None:
+            continue
+        assert least is not None and least.total_w is not None and least.total_usd is not None
+        assert cost.total_w is not None and cost.total_usd is not None
+        assert least.total_w <= cost.total_w * (1 + 1e-9)
+        assert least.total_usd <= cost.total_usd * (1 + 1e-9)
 
 
 def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
@@ -129,11 +163,18 @@ def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
     assert "verified" in check_exploration(made, "it", 120)
 
 
+def test_a_range_of_energy_is_one_of_stacks() -> None:
+    with pytest.raises(SystemSpecError, match=r"\$.technology.layers: found DRAM layers in stacked, expected stacks"):
+        df.explore("gpt2-small", design(SOME), range=True)
+
+
 @pytest.mark.parametrize(
     ("name", "choices", "words"),
     [
         ("stacked-256", {}, r"\$.choices: found no choices, expected lists of sizes"),
         ("stacked-256", {"buffer": ["2 KiB", "1 KiB"]}, r"\$.choices.buffer: found .* expected rising values"),
+        ("stacked-256", {"network_die": ["dram", "dram"]}, r"\$.choices.network_die: found .* expected each die once"),
+        ("reticle-2026", {"network_die": ["dram"]}, r"\$.choices.network_die: found sizes of DRAM layers beside"),
         ("stacked-256", {"stacks": {"most": 2}}, r"\$.choices: found sizes of dram, expected those of components"),
         ("reticle-2026", {"dram_layers": [1]}, r"\$.choices.dram_layers: found sizes of DRAM layers beside shares"),
     ],

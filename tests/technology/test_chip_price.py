@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.documents.design import Design
+from dfopt.errors import SystemSpecError
 from dfopt.exploring.decisions import Decisions
+from dfopt.library import as_design
 from dfopt.technology.dies import memory_per_link_rate, seam_mm
-from dfopt.technology.price import die_price, package_price
+from dfopt.technology.price import die_price, die_yield, package_price
 from dfopt.technology.told import told
 from tests.technology.test_as_system import fixed
 
@@ -59,6 +63,65 @@ def test_dies_stacks_and_package_add_up() -> None:
     assert made.system.chip.price_usd == price.usd
     assert "$.chip.price_usd" not in df.system_cost(made.system).missing
     assert "$.chip.dram.usd_per_gb_s" not in df.system_cost(made.system).missing
+
+
+def layered(layers: int = 4, part: dict[str, Any] | None = None, **sizes: Any) -> Design:
+    """The design of the zoo with so many layers, at other prices."""
+    given = as_design("stacked-256").to_data()
+    given["technology"]["layers"] |= part or {}
+    given["sizes"] |= {"dram_layers": layers, "connected_layers": layers, **sizes}
+    return Design.from_data(given, "it")
+
+
+def test_a_stack_is_what_its_dies_cost_over_what_of_it_is_good() -> None:
+    area, data = 85e-6, as_design("stacked-256").technology
+    assert data.wafer is not None and data.package is not None and data.layers is not None and data.layers.wafer
+    logic, layer = (float(die_price(area, wafer)) for wafer in (data.wafer, data.layers.wafer))
+    good, dram_good = (float(die_yield(area, wafer)) for wafer in (data.wafer, data.layers.wafer))
+    bond = data.layers.bonding_yield
+    assert bond < 1 and dram_good < 1
+    by_hand = {
+        True: (logic + 4 * layer) / bond**4,
+        False: (logic * good + 4 * layer * dram_good) / (good * (dram_good * bond) ** 4),
+    }
+    for tested, usd in by_hand.items():
+        price = df.derive(layered(part={"tested": tested})).price
+        assert price is not None and price.stack is not None and price.dram_usd is not None
+        assert price.stack.total == pytest.approx(usd, rel=1e-12)
+        assert price.usd == pytest.approx(package_price([(area, usd)], data.package).total, rel=1e-12)
+        assert price.dram_usd == pytest.approx(4 * layer * (1 if tested else dram_good), rel=1e-12)
+        assert df.derive(layered(part={"tested": tested})).system.chip.price_usd == price.usd
+    unpriced = df.derive(layered(part={"wafer": None})).price
+    assert unpriced is not None and unpriced.usd is None and unpriced.die_usd == logic
+
+
+@given(
+    st.integers(1, 12),
+    st.booleans(),
+    st.floats(0.5, 1),
+    st.floats(0, 3),
+    st.sampled_from(["logic", "dram"]),
+)
+def test_more_layers_cost_yield_and_money(
+    layers: int, tested: bool, bonding: float, defects: float, network: str
+) -> None:
+    wafer = {"usd": 2100, "defects_per_cm2": defects}
+    part = {"wafer": wafer, "tested": tested, "bonding_yield": bonding}
+    asked = [(layers, 1), (layers, layers), (layers + 1, layers), (layers + 1, layers + 1)]
+    prices = [
+        df.derive(layered(total, part, connected_layers=connected, network_die=network)).price
+        for total, connected in asked
+    ]
+    for less, more in pairwise(prices):
+        assert less is not None and more is not None and less.stack is not None and more.stack is not None
+        assert less.usd is not None and more.usd is not None and less.usd <= more.usd
+        assert more.stack.kept <= less.stack.kept
+    assert prices[0].usd < prices[-1].usd  # type: ignore[union-attr, operator]
+
+
+def test_layers_that_no_wafer_holds_are_refused() -> None:
+    with pytest.raises(SystemSpecError, match=r"chip_area_mm2: found dies that no wafer has room for"):
+        _ = df.derive(layered(part={"wafer": {"usd": 2100, "defects_per_cm2": 0.1, "diameter": "20 mm"}})).price
 
 
 def test_what_has_no_price_has_none() -> None:

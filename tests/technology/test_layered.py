@@ -58,6 +58,14 @@ def test_a_network_in_a_dram_die_takes_no_logic_area() -> None:
     assert dram == slow > logic
 
 
+def test_a_network_in_a_dram_die_takes_its_area_from_one_layer() -> None:
+    for factor in (0.0, 1.0, 4.0):
+        chip = df.derive(design({"layers.network_area": factor}, network_die="dram")).components
+        share = factor * (256 * 0.002 + 100 * 0.009 + 50 * 0.02) / 85
+        assert chip.dram.size == pytest.approx((4 - share) * 2 * 2**30, rel=1e-12)
+        assert chip.dram.rate == df.derive(design(network_die="dram")).components.dram.rate
+
+
 sizes = st.fixed_dictionaries(
     {
         "dram_layers": st.integers(1, 16),
@@ -78,7 +86,9 @@ def test_what_is_derived_is_what_the_judge_stacks(drawn: dict[str, Any], connect
         assume(False)
     assert memory is not None
     assert stack.dram.peak == pytest.approx(memory.bandwidth, rel=1e-12)
-    assert stack.dram.capacity == memory.capacity == drawn["dram_layers"] * 2 * 2**30
+    assert stack.dram.capacity == memory.capacity
+    displaced = 3 * 2.412 / 85 if drawn["network_die"] == "dram" else 0.0
+    assert memory.capacity == pytest.approx((drawn["dram_layers"] - displaced) * 2 * 2**30, rel=1e-12)
     assert len(stack.dram_dies) == drawn["dram_layers"]
     assert stack.side_x * stack.side_y == pytest.approx(85e-6, rel=1e-12)
     assert stack.dram.channels == 8 * connected
@@ -121,6 +131,10 @@ def test_a_mapping_is_judged_on_its_layers() -> None:
         ({"connected_layers": 5}, r"connected_layers: found 5, expected at most the 4 of dram_layers"),
         ({"rate": {"between_dies": "1 GB/s"}}, r"\$.sizes.rate.between_dies: technology stacked has no such"),
         ({"rate": {}}, r"found a chip without in_package \(area ends it\)"),
+        (
+            {"rate": {"between_nodes": "2 TB/s"}, "network_die": "dram"},
+            r"\$.sizes.network_die: found a network of 120 mm2, expected at most the 85 mm2 of a DRAM die",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
