@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class Stage(Generic[Box]):
     ``ahead`` is given the boxes that need the bound next, the first of them now, with a cutoff for all of them: it may
     work them out together. Which these are does not depend on how it does that.
 
+    ``gives(box, best)``: things that the bound of a box led to, as `Problem.candidates` has them.
+
     A stage may stop early where it knows that nothing in the box is below the cutoff, and return the cutoff. Infinity
     says that nothing in the box can be had.
     """
@@ -43,6 +45,7 @@ class Stage(Generic[Box]):
     name: str
     of: Callable[[Box, float], float]
     ahead: Callable[[Sequence[Box], float], None] | None = None
+    gives: Callable[[Box, float], Iterable[tuple[float, Any]]] | None = None
 
 
 class Problem(Protocol[Box, Choice_co]):
@@ -223,7 +226,11 @@ class _Search(Generic[Box, Choice]):
         return self.kept[-1][0] if len(self.kept) >= self.top else np.inf
 
     def _keep(self, value: float, choice: Choice) -> None:
-        if value < self.last and all(choice != other for _, other in self.kept):
+        same = next((known for known, other in self.kept if other == choice), np.inf)
+        if value < min(self.last, same):
+            self.kept = [
+                (known, other) for known, other in self.kept if other != choice
+            ]  # it was kept with a worse one
             self.kept.append((value, choice))
             self.kept.sort(key=lambda one: one[0])
             del self.kept[self.top :]
@@ -243,11 +250,10 @@ class _Search(Generic[Box, Choice]):
                     return
             tighter = self._tighter(bound, box, stage)
             heapq.heapreplace(self.open, (tighter, -stage - 1, next(self.order), box))
+            if (gives := self.problem.stages[stage].gives) is not None:
+                self._look(gives(box, self.last))
         else:
-            looked = np.inf
-            for value, choice in interruptible.steps(self.problem.candidates(box, self.last)):
-                looked = min(looked, value)
-                self._keep(value, choice)
+            looked = self._look(self.problem.candidates(box, self.last))
             with interruptible():
                 parts = self.problem.split(box)
             heapq.heappop(self.open)
@@ -257,6 +263,14 @@ class _Search(Generic[Box, Choice]):
                 self._add(part, bound)
         if self.progress is not None:
             self.progress(self._now())
+
+    def _look(self, candidates: Iterable[tuple[float, Choice]]) -> float:
+        """Keep the best of some candidates; the least of their values."""
+        least = np.inf
+        for value, choice in interruptible.steps(candidates):
+            least = min(least, value)
+            self._keep(value, choice)
+        return least
 
     def _tighter(self, bound: float, box: Box, stage: int) -> float:
         with interruptible():

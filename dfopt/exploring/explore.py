@@ -52,7 +52,7 @@ from dfopt.questions import Resolver, question_of
 from dfopt.search import options
 from dfopt.technology.chip_price import unpriced
 
-__all__ = ["explore", "in_technologies", "workload_of"]
+__all__ = ["explore", "explore_each", "in_technologies", "workload_of"]
 
 _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
 _OF_GAP: Final = 0.5  # of the gap of an exploration, that each solve may leave
@@ -170,6 +170,66 @@ def explore(
         return made.model_copy(update={"energy_range": EnergyRange(low=found[0], high=found[1])}).sealed()
 
 
+def explore_each(
+    graph: Graph | str | os.PathLike[str],
+    design: Design | str | os.PathLike[str],
+    size: str,
+    *,
+    assumptions: Assumptions | str = "default",
+    gap: float = 0.01,
+    time_limit: float = 300.0,
+    progress: Callable[[options.Progress], None] | None = None,
+    **asked: Any,
+) -> Iterator[tuple[float, Exploration | None]]:
+    """The best design with each value of one of the sizes that are to be chosen, such as each number of DRAM layers.
+
+    Each is an exploration of its own, and bounds of plans of all designs serve each of them. Its result answers the
+    question about the best plan alone; its bound holds for all plans.
+
+    Parameters
+    ----------
+    size : str
+        Name of a list of ``choices``, such as ``dram_layers``.
+    time_limit : float
+        In seconds, of each value.
+
+    Others as of `explore`.
+
+    Yields
+    ------
+    (value, Exploration), with None where no design of this value holds the workload.
+
+    Examples
+    --------
+    >>> from dfopt.machines.designs import load_design
+    >>> data = {**load_design("stacked-256").to_data(), "choices": {"dram_layers": [4, 6]}}
+    >>> asked = {"phase": "decode", "batch": 8, "context": 64, "rank_order": "tp-mp-pp-dp", "tp": 32}
+    >>> for layers, made in explore_each("llama-68m", Design.from_data(data), "dram_layers", **asked):
+    ...     print(layers, made.best["dram_layers"])
+    4.0 4.0
+    6.0 6.0
+    """
+    of, (graphs, fixed) = as_design(design), _workload(graph, asked)
+    given = of.to_data().get("choices", {})
+    if size not in given or not isinstance(given[size], list):
+        lists = ", ".join(name for name, values in given.items() if isinstance(values, list)) or "no list"
+        raise PlanError(f"size: found {size!r}, expected a list of the choices of {of.name}, which has {lists}")
+    asking = ExplorationRequest(
+        options=fixed if fixed.asked() else None, gap=gap, time_limit=time_limit, sensitivity=False
+    )
+    whole = workload_of(graphs, (of,), assumptions, asking)
+    values = whole.spaces[0].sizes[size]
+    for value, written in zip(values, given[size], strict=True):
+        alone = Design.from_data({**of.to_data(), "choices": {**given, size: [written]}}, of.name)
+        try:
+            made = _explored(whole.narrowed((space_of(alone),)), asking, progress, whole=False)
+        except Infeasible:
+            yield value, None
+            continue
+        whole.solver.latest = made.result
+        yield value, made
+
+
 def _workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> tuple[tuple[Graph, ...], Request]:
     """A workload in every way that is free, and what is fixed of its mappings."""
     if isinstance(graph, Graph) and not asked:
@@ -182,8 +242,13 @@ def _workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> t
 
 
 def _explored(
-    workload: Workload, request: ExplorationRequest, progress: Callable[[options.Progress], None] | None
+    workload: Workload,
+    request: ExplorationRequest,
+    progress: Callable[[options.Progress], None] | None,
+    *,
+    whole: bool = True,
 ) -> Exploration:
+    """The exploration of a problem; ``whole``: its result answers the question about all plans of the best design."""
     gap = request.gap
     workload.run.deadline = time.perf_counter() + request.time_limit
     tell = None if progress is None else _telling(workload, progress)
@@ -193,7 +258,7 @@ def _explored(
         raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
     box, heated, result = found.choice.box, isinstance(workload, Heated), found.choice.result
     if found.ending != "interrupted" and (system := workload.system(box)) is not None and request.heat != "aware":
-        result = workload.solver.complete(system, result)
+        result = workload.solver.complete(system, result, whole=whole)
     value = workload.valued(result.score) or found.best
     bound = min(found.bound, value)
     sensitivity = request.sensitivity and not heated  # which would have to be derived on other stacks

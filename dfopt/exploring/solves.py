@@ -96,16 +96,17 @@ class Solves:
     known: dict[str, Solved] = field(default_factory=dict)
     _packs: dict[tuple[int, ...], str] = field(default_factory=dict)
 
-    def ahead(self, wanted: Sequence[tuple[System, float]]) -> None:
-        """Solve some machines, each below a cutoff: as many at once as there are processes.
+    def ahead(self, wanted: Sequence[tuple[System, float, bool]]) -> None:
+        """Solve some machines, each below a cutoff, and whole or not: as many at once as there are processes.
 
-        Without processes it is one after the other, below the same cutoffs, so that the answers are the same.
+        Without processes it is one after the other, below the same cutoffs, so that the answers are the same. A mapping
+        that is found ends it.
         """
-        open_ = ((system, cutoff) for system, cutoff in wanted if self._is_open(system, cutoff))
-        todo = {system.digest(): (system, cutoff) for system, cutoff in open_}
-        apart = {
-            key: one for key, one in todo.items() if self.run.processes is not None and not self._is_recorded(*one)
-        }
+        open_ = [one for one in wanted if self._is_open(*one[:2])]
+        todo = {system.digest(): (system, cutoff) for system, cutoff, _ in open_}
+        whole = {system.digest(): whole for system, _, whole in open_}
+        beside = self.run.processes is not None
+        apart = {key: one for key, one in todo.items() if beside and not self._is_recorded(*one)}
         answers, others = dict[str, dict[str, Any]](), dict[str, float]()
         ended = ""
         if self.run.processes is not None and len(apart) > 1:
@@ -116,11 +117,14 @@ class Solves:
                     tasks.append(self._task(key, *one, graphs, only))
             ended = self.run.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
         for key, one in todo.items():  # in their order, whichever came first
+            before = self.latest
             if key in answers:
                 self.count += 1
                 self.known[key] = self._keep(*one, _read(answers[key]), others[key])
-            if not ended:
-                self.solve(*one)
+            if not ended and (key not in answers or whole[key] or self.known[key].result is None):
+                self.solve(*one, whole=whole[key])
+            if self.latest is not before:
+                break  # the others may have to beat it, and are solved later
         if ended:
             raise KeyboardInterrupt
 
@@ -130,17 +134,30 @@ class Solves:
             return True
         if known.result is None:
             return known.bound < cutoff
-        near = known.result.score.step_time_s * (1 - self.request.gap)
-        return not known.whole and known.bound < min(cutoff, near)
+        return not known.whole and known.bound < self._near(system, cutoff)
 
-    def solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
-        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
+    def solve(self, system: System, cutoff: float, *, whole: bool = True) -> tuple[float, Result | None]:
+        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is.
+
+        ``whole``: otherwise a mapping is enough where there is no cutoff.
+        """
         key = system.digest()
         while self._is_open(system, cutoff):
-            self.known[key] = self._solve_anew(system, cutoff)
-            if self.known[key].whole or not self.run.left:
+            known, near = self.known.get(key), self._near(system, cutoff)
+            made = self._solve_anew(system, near)
+            if known is not None and known.result is not None and made.result is None:
+                made = made._replace(result=known.result)
+            self.known[key] = made
+            if made.whole or not self.run.left or not (whole or made.result is None):
                 break
         return self.known[key][:2]
+
+    def _near(self, system: System, cutoff: float) -> float:
+        """A cutoff, or what a mapping must be below to be better by more than the gap than one that is known."""
+        known = self.known.get(system.digest())
+        if known is None or known.result is None:
+            return cutoff
+        return min(cutoff, known.result.score.step_time_s * (1 - self.request.gap))
 
     def _solve_anew(self, system: System, cutoff: float) -> Solved:
         if self._is_recorded(system, cutoff):
@@ -160,19 +177,16 @@ class Solves:
         return self._keep(system, cutoff, bounded(question, variants, only), others)
 
     def _open_plans(self, system: System, cutoff: float) -> tuple[Sequence[Graph], Only | None, float]:
-        """The graphs and plans that may have a mapping below a cutoff, or below what is known on a system.
+        """The graphs and plans that may have a mapping below a cutoff, and what no other plan is below.
 
-        While nothing is known of it, those whose bounds are near the least; and what no other plan is below. No plans
-        are named where these have no bounds, or none fits: then a solve says why.
+        While there is none and nothing is known of a system, those whose bounds are near the least. No plans are named
+        where these have no bounds, or none fits: then a solve says why.
         """
         key = system.digest()
         least, lows = self.lows.get(key, (math.inf, []))
         if math.isinf(least):
             return self.graphs, None, math.inf
-        known = self.known.get(key)
-        below = min(cutoff, _NEAR * least if known is None else math.inf)
-        if known is not None and known.result is not None:
-            below = min(below, known.result.score.step_time_s)
+        below = _NEAR * least if math.isinf(cutoff) and key not in self.known else cutoff
         open_, only, others = list[Graph](), dict[tuple[int, str | None], Sequence[Plan]](), math.inf
         for number, (graph, low) in enumerate(zip(self.graphs, lows, strict=True)):
             low_i = (
@@ -186,20 +200,40 @@ class Solves:
                 only[graph.microbatch, graph.variant] = [plans[i] for i in np.flatnonzero(near).tolist()]
         return open_, only, others
 
-    def complete(self, system: System, result: Result) -> Result:
-        """The answer to the whole question about one machine; where time is up before it, that about one plan."""
+    def complete(self, system: System, result: Result, *, whole: bool = True) -> Result:
+        """The answer to the whole question about one machine; where time is up before it, that about its plan.
+
+        ``whole``: otherwise that about its plan in any case.
+        """
+        if not whole:
+            return self.fixed(system, result)
         key, store = self._key(system, self.request, complete=True), self.run.store
         if store is not None and key in store.records:
             self.count += 1
             return Result.from_data(store.records[key]["result"])
         first, *others = self.graphs
-        whole = self._alone(system, first, others, self.request)
-        if whole is not None and whole.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
-            if store is not None and whole.status in _WHOLE:
-                store.append({"cell": key, "status": whole.status, "result": whole.to_data()})
-            return whole
+        made = self._alone(system, first, others, self.request)
+        if made is not None and made.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
+            if store is not None and made.status in _WHOLE:
+                self._record(key, Bounded(made.status, made.bound, made))
+            return made
+        return self.fixed(system, result)
+
+    def fixed(self, system: System, result: Result) -> Result:
+        """The answer to the question about the plan of a result on another machine; the result where it is as fast."""
         graph = next(one for one in self.graphs if (one.microbatch, one.variant) == _drawn(result))
-        return self._alone(system, graph, (), _fixing(self.request, result.plan)) or result
+        key, store = self._key(system, _fixing(self.request, result.plan), complete=True), self.run.store
+        if store is not None and key in store.records:
+            self.count += 1
+            return Result.from_data(store.records[key]["result"])
+        made = self._alone(system, graph, (), _fixing(self.request, result.plan))
+        if store is not None and made is not None and made.status in _WHOLE:
+            self._record(key, Bounded(made.status, made.bound, made))
+        if result.system == system and (
+            made is None or made.score.step_time_s > result.score.step_time_s * (1 + _ROUND)
+        ):
+            return result
+        return made or result
 
     def _alone(self, system: System, graph: Graph, others: Sequence[Graph], request: Request) -> Result | None:
         self.count += 1
@@ -231,16 +265,15 @@ class Solves:
         bound = min(bound, others)
         self.latest = made.result or self.latest
         if self.run.store is not None and whole and made.status in ("infeasible", *_WHOLE):
-            self.run.store.append(
-                {
-                    "cell": self._key(system, self._asked(system, cutoff)),
-                    "status": made.status,
-                    "bound": bound if math.isfinite(bound) else None,
-                    "result": None if made.result is None else made.result.to_data(),
-                    "refused": made.refused,
-                }
-            )
+            self._record(self._key(system, self._asked(system, cutoff)), made._replace(bound=bound))
         return Solved(bound, made.result, whole)
+
+    def _record(self, key: str, made: Bounded) -> None:
+        assert self.run.store is not None
+        bound, result = made.bound if math.isfinite(made.bound) else None, made.result
+        data = None if result is None else result.to_data()
+        record = {"cell": key, "status": made.status, "bound": bound, "result": data, "refused": made.refused}
+        self.run.store.append(record)
 
     def _task(
         self, key: str, system: System, cutoff: float, graphs: Sequence[Graph], only: Only | None

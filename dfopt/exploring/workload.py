@@ -64,6 +64,7 @@ class Workload:
     limits: DesignLimits | None = field(default=None, kw_only=True)
     run: Run = field(default_factory=Run, kw_only=True)
     within: tuple[Box, ...] = ()  # in place of all designs
+    above: PlanLows | None = field(default=None, kw_only=True)  # of a machine that is no worse than any here
     thrifty: bool = field(default=True, kw_only=True)  # boxes whose solve would hardly close them are split instead
     memory: Dram | None = None  # of chips that have none beside them
     refused: str = ""  # why a design could not be had, for the case that none can
@@ -96,7 +97,7 @@ class Workload:
         return [
             Stage("peak", lambda box, cutoff: self._valued(box, self._by_peak(box))),
             Stage("plans", lambda box, cutoff: self._valued(box, self._by_plans(box))),
-            Stage("solve", self._by_solve, self.solve_ahead),
+            Stage("solve", self._by_solve, self.solve_ahead, self._adapting),
         ]
 
     def split(self, box: Box) -> Sequence[Box]:
@@ -113,25 +114,41 @@ class Workload:
         system = None if tried is None else self.system(tried)
         if tried is None or system is None:
             return
-        result = self.mapped(system, self.merit.most_s(best, *self._least(tried)))
+        result = self.mapped(system, self._most(tried, best)) if box.single else self.adapted(system, box)
         value = None if result is None else self.valued(result.score)
         if result is not None and value is not None:
             yield value, Choice(tried, result)
+
+    def _adapting(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
+        """The same of a box whose corner was solved."""
+        system = self.system(box)
+        known = None if system is None else self.solver.known.get(system.digest())
+        if not box.single and known is not None and known.result is not None:
+            yield from self.candidates(box, best)
 
     def promising(self, box: Box, best: float) -> Box | None:
         """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
         corner = self.system(box)
         if corner is None:
             return None
-        known = self.solver.known.get(corner.digest())
-        result = known.result if known is not None and known.result is not None else self.solver.latest
-        if result is None:
+        if (result := self._mapping_on(corner)) is None:
             return None
         mapping, graph = result.mapping, self.drawn_as(result)
         (within,) = (root for root in self.roots if root.which == box.which)
         design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
         value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
         return design if value < best else None
+
+    def _mapping_on(self, corner: System) -> Result | None:
+        """The mapping that is known of the corner of a box, or the last one of any machine."""
+        known = self.solver.known.get(corner.digest())
+        return known.result if known is not None and known.result is not None else self.solver.latest
+
+    def adapted(self, system: System, box: Box) -> Result | None:
+        """A mapping on a design of a box, under the plan that is known of its corner."""
+        corner = self.system(box)
+        result = None if corner is None else self._mapping_on(corner)
+        return None if result is None else self.solver.fixed(system, result)
 
     def drawn_as(self, result: Result) -> Graph:
         """The graph that a result maps, as it was drawn."""
@@ -156,6 +173,18 @@ class Workload:
     def graph_of(self, box: Box, mapping: Mapping) -> Graph:
         """The graph that a mapping maps best on a design; the first one if it is a mapping of none."""
         return min(self.graphs, key=lambda graph: self.judged(box, mapping, graph))
+
+    def narrowed(self, spaces: tuple[Space, ...]) -> Workload:
+        """The same work on some of the designs, whose bounds build on those of all of them."""
+        (root,) = self.roots
+        self._by_plans(root)
+        system = self.system(root)
+        above = None if system is None else self._planned[system.digest()][1]
+        made = Workload(
+            spaces, self.graphs, self.assumptions, self.request, self.objective, limits=self.limits, above=above
+        )
+        made._listed, made.solver.latest = self._listed, self.solver.latest
+        return made
 
     def judged(self, box: Box, mapping: Mapping, graph: Graph | None = None) -> float:
         """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had.
@@ -250,18 +279,22 @@ class Workload:
             return math.inf
         if (key := system.digest()) not in self._planned:
             above = None if box not in self._above else self.system(self._above[box])
-            known = None if above is None else self._planned.get(above.digest())
+            _, known = (math.inf, self.above) if above in (None, system) else self._planned[above.digest()]
             settings = [self.setting(system, graph) for graph in self.graphs]
-            self._planned[key] = self._least_plans.lows(settings, None if known is None else known[1])
+            self._planned[key] = self._least_plans.lows(settings, known)
             self._unfit = self._unfit if self._planned[key][0] < math.inf else system
         return self._planned[key][0]
 
     def _is_worth_it(self, box: Box, cutoff: float) -> bool:
         """Whether a solve may close a box: what its mappings take beside their bounds is as much as it was elsewhere.
 
-        Of a design alone, and while nothing is known, it is.
+        Of a design alone, and while no mapping is known, it is.
         """
-        return not self.thrifty or box.single or self._by_plans(box) * self._over_bounds >= self._most(box, cutoff)
+        if not self.thrifty or box.single:
+            return True
+        if math.isinf(cutoff):
+            return self.solver.latest is None
+        return self._by_plans(box) * self._over_bounds >= self._most(box, cutoff)
 
     @property
     def _over_bounds(self) -> float:
@@ -277,7 +310,7 @@ class Workload:
             return cutoff
         if not self._is_worth_it(box, cutoff):
             return 0.0
-        seconds, _ = self.solver.solve(system, most)
+        seconds, _ = self.solver.solve(system, most, whole=box.single or not self.thrifty)
         value = self._valued(box, seconds)
         return max(value, cutoff) if seconds >= most else value  # but for rounding they are the same there
 
@@ -287,9 +320,12 @@ class Workload:
 
     def solve_ahead(self, boxes: Sequence[Box], cutoff: float) -> None:
         """Solve the best corners of some boxes below one cutoff: as many at once as there are processes."""
-        worth = (box for box in boxes if self.system(box) is not None and self._is_worth_it(box, cutoff))
-        wanted = [(system, self._most(box, cutoff)) for box in worth if (system := self.system(box)) is not None]
-        self.solver.ahead([(system, most) for system, most in wanted if most])
+        wanted = []
+        for box in boxes:
+            system = self.system(box)
+            if system is not None and self._is_worth_it(box, cutoff) and (most := self._most(box, cutoff)):
+                wanted.append((system, most, box.single or not self.thrifty))
+        self.solver.ahead(wanted)
 
     @cached_property
     def solver(self) -> Solves:

@@ -79,7 +79,7 @@ def search(
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     with wall_limit(options.deadline - began, began):
-        if kind is JointSearch and only is None:
+        if kind is JointSearch and (only is None or not request.objective.limits):
             begin(cast("list[JointSearch]", searches))
         kind.run_all(searches)
     refused, searches = [by.refused for by in searches if by.refused], [by for by in searches if not by.refused]
