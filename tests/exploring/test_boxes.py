@@ -174,3 +174,27 @@ def test_progress_never_claims_more_than_it_knows() -> None:
     assert [one.best for one in told] == sorted((one.best for one in told), reverse=True)
     assert [one.bound for one in told] == sorted(one.bound for one in told)
     assert told[-1].best == found.best
+
+
+def test_a_choice_that_is_kept_gets_a_better_value_and_a_stage_may_give_some() -> None:
+    class Twice:
+        """The least of 4 x over x from 1 to 8, whose values are known a little too high at first."""
+
+        roots = ((1, 8),)
+
+        def __init__(self) -> None:
+            self.stages = [Stage("low", lambda box, cutoff: 4.0 * box[0], gives=self._give)]
+
+        @staticmethod
+        def _give(box: tuple[int, int], best: float) -> list[tuple[float, int]]:
+            return [(4.0 * box[1] + 1, box[1])]
+
+        def candidates(self, box: tuple[int, int], best: float) -> list[tuple[float, int]]:
+            return [(4.0 * box[1], box[1])]
+
+        def split(self, box: tuple[int, int]) -> list[tuple[int, int]]:
+            (low, high), middle = box, sum(box) // 2
+            return [(low, middle), (middle + 1, high)] if low < high else []
+
+    found = search_boxes(Twice(), top=2)
+    assert found.kept == ((4.0, 1), (8.0, 2)) and found.ending == "optimal"

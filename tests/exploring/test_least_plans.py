@@ -1,0 +1,47 @@
+"""Bounds of plans that build on those of a better machine are those that are worked out anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from design_cases import chosen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dfopt.exploring.explore import _workload, workload_of
+from dfopt.exploring.least_plans import LeastPlans
+from dfopt.exploring.workload import Workload
+from dfopt.setting.bounds import PlanBounds
+
+
+@pytest.fixture(scope="module")
+def work() -> Workload:
+    graphs, _ = _workload("llama-68m", {"phase": "decode", "batch": 8, "context": 64})
+    return workload_of(graphs, [chosen()])
+
+
+@given(st.lists(st.floats(0, 1), min_size=6, max_size=6))
+def test_bounds_on_a_worse_machine_build_on_those_of_a_better_one(work: Workload, ends: list[float]) -> None:
+    space = work.spaces[0]
+    sizes = [len(steps) for steps in space.sizes.values()]
+    pairs = zip(ends[::2], ends[1::2], sizes, strict=True)
+    at = [sorted(int(end * (size - 1)) for end in pair) for *pair, size in pairs]
+    box = space.whole._replace(low=tuple(low for low, _ in at), high=tuple(high for _, high in at))
+    root, inside = work.system(space.whole), work.system(box)
+    if root is None or inside is None:
+        return
+    plans = LeastPlans(work.plans)
+    settings, better = ([work.setting(system, graph) for graph in work.graphs] for system in (inside, root))
+    _, above = plans.lows(better)
+    least, lows = plans.lows(settings, above)
+    every = [
+        {**dict.fromkeys(work.plans(n), np.inf)} | PlanBounds(setting).of_all(work.plans(n))
+        for n, setting in enumerate(settings)
+    ]
+    tables = [table for n, setting in enumerate(settings) for table in PlanBounds(setting).tables(work.plans(n))]
+    whole = min(float(np.where(table.used_i <= 1, table.seconds(), np.inf).min()) for table in tables)
+    assert least == pytest.approx(whole, rel=1e-12)  # oracle: all plans of all graphs
+    for n, low in enumerate(lows):
+        shown = np.broadcast_to(low, len(work.plans(n)))
+        fits = [min(value, np.inf) for value in every[n].values()]
+        assert all(a <= b * (1 + 1e-12) or np.isinf(a) for a, b in zip(shown.tolist(), fits, strict=True))
