@@ -30,7 +30,7 @@ from scipy.stats import spearmanr
 
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
-from dfopt.exploring.explore import explore_each
+from dfopt.exploring.each import explore_each
 from dfopt.library import as_design
 
 HERE: Final = Path(__file__).parent

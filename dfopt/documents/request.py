@@ -179,11 +179,11 @@ class Request(OnAxes):
         (features) and ``none``. Modules are ``stream``, ``mixer``, ``dense``, ``experts`` and ``ends``.
     parallelism : e.g. tp_pp_dp
         Menu of parallelism strategies. ``tp_pp_dp``: tensor, pipeline and data parallelism only. ``expanded``: also a
-        module-wise parallel group whose mixers and dense networks split alike, by tokens or by features (expert and
-        context parallelism). ``per_module``: every module has a scheme of its own. None: per_module.
+        module-wise parallel group whose mixers and dense networks split alike. ``per_module``: every module has a
+        scheme of its own. None: per_module.
     rank_order : e.g. tp-mp-pp-dp
-        Order in which the axes take neighboring chips, from the first network dim on, as ranks are numbered in
-        Megatron-LM. An axis that you leave out comes last. None: dfopt tries all ways to place axes on dims.
+        Order in which the axes take neighboring chips, as Megatron-LM numbers ranks. An axis that you leave out comes
+        last. None: dfopt tries all ways to place axes on dims.
     place : e.g. {experts: DDR}
         Memory in which kinds of data lie, on chips with several memories. The kinds are ``weights``, ``experts``
         (weights of routed experts), ``caches``, ``tables``, ``activations``, ``gradients`` and ``optimizer``. None:

@@ -52,7 +52,7 @@ from dfopt.questions import Resolver, question_of
 from dfopt.search import options
 from dfopt.technology.chip_price import unpriced
 
-__all__ = ["explore", "explore_each", "in_technologies", "workload_of"]
+__all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 
 _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
 _OF_GAP: Final = 0.5  # of the gap of an exploration, that each solve may leave
@@ -84,7 +84,7 @@ def explore(
     Parameters
     ----------
     graph : Graph, or the name or path of one
-        The workload; one that is named is drawn in every way that is free, such as with other microbatches.
+        The workload; one that is named is drawn in every way that is free.
     design : Design, or the name or path of one
         With shares of the area that are ``auto``, the sizes that its choices allow, and a template.
     technologies : sequence of Technology, or of names or paths
@@ -123,8 +123,7 @@ def explore(
     progress : callable, optional
         Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
     **asked
-        Parameters of the workload such as ``phase`` and ``batch``, and fields of :class:`dfopt.Request` that fix parts
-        of the mapping of every design, as in :func:`dfopt.solve`.
+        Parameters of the workload, and fields of :class:`dfopt.Request`, as in :func:`dfopt.solve`.
 
     Raises
     ------
@@ -141,7 +140,7 @@ def explore(
     designs = in_technologies(as_design(design), technologies)
     on = load_stack(stack) if isinstance(stack, str | os.PathLike) else stack
     ends = at_both_ends(designs) if range else ()
-    graphs, fixed = _workload(graph, asked)
+    graphs, fixed = asked_workload(graph, asked)
     asking = ExplorationRequest(
         objective=objective, limits=limits, options=fixed if fixed.asked() else None, heat=heat,
         stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity,
@@ -152,14 +151,14 @@ def explore(
         for workload in workloads:
             workload.run = Run(store=opened, processes=processes if processes.jobs > 1 else None)
         part = asking.model_copy(update={"time_limit": time_limit / len(workloads)})
-        made = _explored(workloads[0], part, progress)
+        made = explored(workloads[0], part, progress)
         part = part.model_copy(update={"sensitivity": False})
         found: list[Exploration] = []
         for name, workload in zip(("least", "most"), workloads[1:], strict=False):
             if "interrupted" in (one.status for one in (made, *found)):
                 return made
             try:
-                found.append(_explored(workload, part, progress))
+                found.append(explored(workload, part, progress))
             except Infeasible as error:
                 raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
             except NoSolution as error:
@@ -170,67 +169,7 @@ def explore(
         return made.model_copy(update={"energy_range": EnergyRange(low=found[0], high=found[1])}).sealed()
 
 
-def explore_each(
-    graph: Graph | str | os.PathLike[str],
-    design: Design | str | os.PathLike[str],
-    size: str,
-    *,
-    assumptions: Assumptions | str = "default",
-    gap: float = 0.01,
-    time_limit: float = 300.0,
-    progress: Callable[[options.Progress], None] | None = None,
-    **asked: Any,
-) -> Iterator[tuple[float, Exploration | None]]:
-    """The best design with each value of one of the sizes that are to be chosen, such as each number of DRAM layers.
-
-    Each is an exploration of its own, and bounds of plans of all designs serve each of them. Its result answers the
-    question about the best plan alone; its bound holds for all plans.
-
-    Parameters
-    ----------
-    size : str
-        Name of a list of ``choices``, such as ``dram_layers``.
-    time_limit : float
-        In seconds, of each value.
-
-    Others as of `explore`.
-
-    Yields
-    ------
-    (value, Exploration), with None where no design of this value holds the workload.
-
-    Examples
-    --------
-    >>> from dfopt.machines.designs import load_design
-    >>> data = {**load_design("stacked-256").to_data(), "choices": {"dram_layers": [4, 6]}}
-    >>> asked = {"phase": "decode", "batch": 8, "context": 64, "rank_order": "tp-mp-pp-dp", "tp": 32}
-    >>> for layers, made in explore_each("llama-68m", Design.from_data(data), "dram_layers", **asked):
-    ...     print(layers, made.best["dram_layers"])
-    4.0 4.0
-    6.0 6.0
-    """
-    of, (graphs, fixed) = as_design(design), _workload(graph, asked)
-    given = of.to_data().get("choices", {})
-    if size not in given or not isinstance(given[size], list):
-        lists = ", ".join(name for name, values in given.items() if isinstance(values, list)) or "no list"
-        raise PlanError(f"size: found {size!r}, expected a list of the choices of {of.name}, which has {lists}")
-    asking = ExplorationRequest(
-        options=fixed if fixed.asked() else None, gap=gap, time_limit=time_limit, sensitivity=False
-    )
-    whole = workload_of(graphs, (of,), assumptions, asking)
-    values = whole.spaces[0].sizes[size]
-    for value, written in zip(values, given[size], strict=True):
-        alone = Design.from_data({**of.to_data(), "choices": {**given, size: [written]}}, of.name)
-        try:
-            made = _explored(whole.narrowed((space_of(alone),)), asking, progress, whole=False)
-        except Infeasible:
-            yield value, None
-            continue
-        whole.solver.latest = made.result
-        yield value, made
-
-
-def _workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> tuple[tuple[Graph, ...], Request]:
+def asked_workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> tuple[tuple[Graph, ...], Request]:
     """A workload in every way that is free, and what is fixed of its mappings."""
     if isinstance(graph, Graph) and not asked:
         return (graph,), Request()
@@ -241,7 +180,7 @@ def _workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> t
     return tuple(graphs), question.options
 
 
-def _explored(
+def explored(
     workload: Workload,
     request: ExplorationRequest,
     progress: Callable[[options.Progress], None] | None,

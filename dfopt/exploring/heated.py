@@ -18,13 +18,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import NamedTuple
 
 from dfopt.documents.design import POWER
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.exploration import HeatMode, WithoutHeat
-from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
@@ -33,6 +31,7 @@ from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage, search_boxes
+from dfopt.exploring.mixtures import mixture, part_of
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, together
@@ -40,7 +39,6 @@ from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import Joules, least_interval_of
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
-from dfopt.physics.ops import flop
 from dfopt.physics.pipeline import least_step_s
 from dfopt.search import solve
 from dfopt.setting.bounds import PlanBounds
@@ -290,7 +288,7 @@ class Heated(Workload):
             times = [one.seconds(one.setting.under(plan)) for one in compute]
             spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
             by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
-            least = min(least, max([seconds, *map(_mixture, by_price)]))
+            least = min(least, max([seconds, *map(mixture, by_price)]))
         return least
 
     def _by_energy(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, leaks: float) -> list[float]:
@@ -307,7 +305,7 @@ class Heated(Workload):
         burst = min(dram.energies.read_burst, dram.energies.write_burst) / dram.burst
         stacked, idle = bool(stack.dram_dies), stack.logic.idle if box.single else 0.0
         where = self._together(box, instance)
-        even = 0.0 if self.heat == "aware" else _part(instance.setting.model, where.alone)
+        even = 0.0 if self.heat == "aware" else part_of(instance.setting.model, where.alone)
         compute = self._flop / (instance.system.chips * plan.microbatches) * rung.flop
         spent = Joules(
             compute=compute * (1 - even),
@@ -357,30 +355,6 @@ class Heated(Workload):
             )
             self._stacks[key] = stack.model_copy(update={"dies": dies})
         return self._stacks[key]
-
-
-def _part(graph: Graph, names: frozenset[str]) -> float:
-    """The part of all FLOP that some kernels have."""
-    parts = [graph.times_of(one) * flop(one) for one in graph.kernels if one.name in names]
-    whole = math.fsum(graph.times_of(one) * flop(one) for one in graph.kernels)
-    return math.fsum(parts) / whole if whole > 0 else 0.0
-
-
-def _mixture(points: Sequence[tuple[float, float]]) -> float:
-    """The least of the larger coordinate over all mixtures of points.
-
-    Examples
-    --------
-    >>> _mixture([(1.0, 3.0), (3.0, 1.0), (4.0, 0.5)])
-    2.0
-    """
-    least = min(max(point) for point in points)
-    for (a, b), (c, d) in combinations(points, 2):
-        one, other = a - b, c - d
-        if one * other < 0:  # on the line between them both are equal somewhere
-            part = one / (one - other)
-            least = min(least, a + part * (c - a))
-    return least
 
 
 def without_heat(made: Heated, gap: float) -> WithoutHeat | None:

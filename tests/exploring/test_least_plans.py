@@ -8,7 +8,7 @@ from design_cases import chosen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.exploring.explore import _workload, workload_of
+from dfopt.exploring.explore import asked_workload, workload_of
 from dfopt.exploring.least_plans import LeastPlans
 from dfopt.exploring.workload import Workload
 from dfopt.setting.bounds import PlanBounds
@@ -16,7 +16,7 @@ from dfopt.setting.bounds import PlanBounds
 
 @pytest.fixture(scope="module")
 def work() -> Workload:
-    graphs, _ = _workload("llama-68m", {"phase": "decode", "batch": 8, "context": 64})
+    graphs, _ = asked_workload("llama-68m", {"phase": "decode", "batch": 8, "context": 64})
     return workload_of(graphs, [chosen()])
 
 

@@ -1,0 +1,79 @@
+"""The best design with each value of one size: what a figure over the number of DRAM layers shows, say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.design import Design
+from dfopt.documents.exploration import Exploration, ExplorationRequest
+from dfopt.documents.graph import Graph
+from dfopt.errors import Infeasible, PlanError
+from dfopt.exploring.explore import asked_workload, explored, workload_of
+from dfopt.exploring.layer_space import space_of
+from dfopt.library import as_design
+from dfopt.search import options
+
+__all__ = ["explore_each"]
+
+
+def explore_each(
+    graph: Graph | str | os.PathLike[str],
+    design: Design | str | os.PathLike[str],
+    size: str,
+    *,
+    assumptions: Assumptions | str = "default",
+    gap: float = 0.01,
+    time_limit: float = 300.0,
+    progress: Callable[[options.Progress], None] | None = None,
+    **asked: Any,
+) -> Iterator[tuple[float, Exploration | None]]:
+    """The best design with each value of one of the sizes that are to be chosen, such as each number of DRAM layers.
+
+    Each is an exploration of its own, and bounds of plans of all designs serve each of them. Its result answers the
+    question about the best plan alone; its bound holds for all plans.
+
+    Parameters
+    ----------
+    size : str
+        Name of a list of ``choices``, such as ``dram_layers``.
+    time_limit : float
+        In seconds, of each value.
+
+    Others as of `explore`.
+
+    Yields
+    ------
+    (value, Exploration), with None where no design of this value holds the workload.
+
+    Examples
+    --------
+    >>> from dfopt.machines.designs import load_design
+    >>> data = {**load_design("stacked-256").to_data(), "choices": {"dram_layers": [4, 6]}}
+    >>> asked = {"phase": "decode", "batch": 8, "context": 64, "rank_order": "tp-mp-pp-dp", "tp": 32}
+    >>> for layers, made in explore_each("llama-68m", Design.from_data(data), "dram_layers", **asked):
+    ...     print(layers, made.best["dram_layers"])
+    4.0 4.0
+    6.0 6.0
+    """
+    of, (graphs, fixed) = as_design(design), asked_workload(graph, asked)
+    given = of.to_data().get("choices", {})
+    if size not in given or not isinstance(given[size], list):
+        lists = ", ".join(name for name, values in given.items() if isinstance(values, list)) or "no list"
+        raise PlanError(f"size: found {size!r}, expected a list of the choices of {of.name}, which has {lists}")
+    asking = ExplorationRequest(
+        options=fixed if fixed.asked() else None, gap=gap, time_limit=time_limit, sensitivity=False
+    )
+    whole = workload_of(graphs, (of,), assumptions, asking)
+    values = whole.spaces[0].sizes[size]
+    for value, written in zip(values, given[size], strict=True):
+        alone = Design.from_data({**of.to_data(), "choices": {**given, size: [written]}}, of.name)
+        try:
+            made = explored(whole.narrowed((space_of(alone),)), asking, progress, whole=False)
+        except Infeasible:
+            yield value, None
+            continue
+        whole.solver.latest = made.result
+        yield value, made
