@@ -204,7 +204,7 @@ def explored(
     more: tuple[BudgetSensitivity, ...] = ()
     if sensitivity and found.ending != "interrupted":
         more = budget_sensitivities(workload, box, gap, workload.run.deadline)
-    explored = Exploration(
+    made = Exploration(
         status=found.ending,
         value=value,
         bound=bound,
@@ -229,13 +229,13 @@ def explored(
             seconds=found.seconds,
         ),
         designs=tuple(one.design for one in workload.spaces),
-        graph=workload.drawn_as(result),
+        graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
         without_heat=without_heat(workload, gap) if isinstance(workload, Heated) else None,
         request=request.model_copy(update={"sensitivity": sensitivity}),
         version=dfopt.__version__,
     )
-    return explored.model_copy(update={"status": _shown(explored), "asked": explored.asked_digest()}).sealed()
+    return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()
 
 
 def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> BaseException:
@@ -296,7 +296,7 @@ def workload_of(
     SystemSpecError
         If a design cannot be explored, or does not say what the objective needs to know.
     PlanError
-        If there is no such objective, or heat is asked of no stack or together with an objective that is not time.
+        If heat is asked of no stack, or together with limits or an objective that is not time.
     """
     of = request or ExplorationRequest()
     for design in designs:

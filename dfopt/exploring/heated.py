@@ -372,7 +372,7 @@ def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
     if system is None:
         return None
     result = found.choice.result
-    score = evaluate(result.mapping, made.drawn_as(result), system, result.assumptions)
+    score = evaluate(result.mapping, made.solver.drawn_as(result), system, result.assumptions)
     assert score.physical is not None  # the system of one design has a stack
     return WithoutHeat(
         design=box.which,

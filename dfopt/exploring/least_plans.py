@@ -46,9 +46,7 @@ class LeastPlans:
         above
             What was shown on a machine that is no worse in anything.
         """
-        lows: PlanLows = (
-            [0.0] * len(settings) if above is None else [np.copy(low) if _listed(low) else low for low in above]
-        )
+        lows: PlanLows = [low if isinstance(low, float) else low.copy() for low in above or [0.0] * len(settings)]
         bounds = [PlanBounds(setting) for setting in settings]
         here: list[Bools] = [np.zeros(np.shape(low), dtype=bool) for low in lows]  # what was bounded on this machine
         size = [_FIRST] * len(settings)
@@ -81,7 +79,3 @@ class LeastPlans:
             at = [place_of[plan] for plan in table.plans]
             low[at] = np.maximum(low[at], shown)
         here[places] = True
-
-
-def _listed(low: Floats | float) -> bool:
-    return not isinstance(low, float)

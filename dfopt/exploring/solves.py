@@ -207,38 +207,34 @@ class Solves:
         """
         if not whole:
             return self.fixed(system, result)
-        key, store = self._key(system, self.request, complete=True), self.run.store
-        if store is not None and key in store.records:
-            self.count += 1
-            return Result.from_data(store.records[key]["result"])
-        first, *others = self.graphs
-        made = self._alone(system, first, others, self.request)
+        made = self._answer(system, self.graphs, self.request)
         if made is not None and made.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
-            if store is not None and made.status in _WHOLE:
-                self._record(key, Bounded(made.status, made.bound, made))
             return made
         return self.fixed(system, result)
 
     def fixed(self, system: System, result: Result) -> Result:
         """The answer to the question about the plan of a result on another machine; the result where it is as fast."""
-        graph = next(one for one in self.graphs if (one.microbatch, one.variant) == _drawn(result))
-        key, store = self._key(system, _fixing(self.request, result.plan), complete=True), self.run.store
-        if store is not None and key in store.records:
-            self.count += 1
-            return Result.from_data(store.records[key]["result"])
-        made = self._alone(system, graph, (), _fixing(self.request, result.plan))
-        if store is not None and made is not None and made.status in _WHOLE:
-            self._record(key, Bounded(made.status, made.bound, made))
-        if result.system == system and (
-            made is None or made.score.step_time_s > result.score.step_time_s * (1 + _ROUND)
-        ):
-            return result
-        return made or result
+        made = self._answer(system, (self.drawn_as(result),), _fixing(self.request, result.plan))
+        most = math.inf if result.system != system else result.score.step_time_s * (1 + _ROUND)
+        return result if made is None or made.score.step_time_s > most else made
 
-    def _alone(self, system: System, graph: Graph, others: Sequence[Graph], request: Request) -> Result | None:
+    def drawn_as(self, result: Result) -> Graph:
+        """The graph that a result maps, as it was drawn."""
+        of = result.graph
+        return next(one for one in self.graphs if (one.microbatch, one.variant) == (of.microbatch, of.variant))
+
+    def _answer(self, system: System, graphs: tuple[Graph, ...], request: Request) -> Result | None:
+        """The answer to a question about some graphs, with all plans that the request leaves free."""
         self.count += 1
-        documents = {"graph": graph, "system": system, "assumptions": self.assumptions}
-        return bounded(Question(**documents, options=self._timed(request)), others).result
+        key, store = self._key(system, request, graphs), self.run.store
+        if store is not None and key in store.records:
+            return Result.from_data(store.records[key]["result"])
+        first, *others = graphs
+        documents = {"graph": first, "system": system, "assumptions": self.assumptions}
+        made = bounded(Question(**documents, options=self._timed(request)), others)
+        if store is not None and made.status in _WHOLE:
+            self._record(key, made)
+        return made.result
 
     def _asked(self, system: System, cutoff: float) -> Request:
         """The request, limited where a limit rules out mappings of any sharding: in a search for the joint optimum."""
@@ -299,21 +295,17 @@ class Solves:
             self._packs[key] = pack(*graphs)
         return self._packs[key]
 
-    def _key(self, system: System, request: Request, *, complete: bool = False) -> str:
+    def _key(self, system: System, request: Request, whole: tuple[Graph, ...] = ()) -> str:
         """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept.
 
-        ``complete``: of the answer to the whole question, where others leave plans out.
+        ``whole``: the graphs of a question that is answered with all plans, where others leave plans out.
         """
-        asked: dict[str, Any] = {"complete": True} if complete else {}
+        first, *others = whole or self.graphs
+        documents = {"graph": first, "system": system, "assumptions": self.assumptions}
+        asked: dict[str, Any] = {name: document.digest() for name, document in documents.items()}
         asked |= {"request": request.said(), "dfopt": dfopt.__version__}
-        documents = {"graph": self.graphs[0], "system": system, "assumptions": self.assumptions}
-        digests = {name: document.digest() for name, document in documents.items()}
-        others = [graph.digest() for graph in self.graphs[1:]]
-        return digest_of({**asked, **digests, **({"variants": others} if others else {})})
-
-
-def _drawn(result: Result) -> tuple[int, str | None]:
-    return result.graph.microbatch, result.graph.variant
+        asked |= {"complete": True} if whole else {}
+        return digest_of(asked | ({"variants": [graph.digest() for graph in others]} if others else {}))
 
 
 def _fixing(request: Request, plan: Plan) -> Request:

@@ -133,7 +133,7 @@ class Workload:
             return None
         if (result := self._mapping_on(corner)) is None:
             return None
-        mapping, graph = result.mapping, self.drawn_as(result)
+        mapping, graph = result.mapping, self.solver.drawn_as(result)
         (within,) = (root for root in self.roots if root.which == box.which)
         design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
         value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
@@ -149,11 +149,6 @@ class Workload:
         corner = self.system(box)
         result = None if corner is None else self._mapping_on(corner)
         return None if result is None else self.solver.fixed(system, result)
-
-    def drawn_as(self, result: Result) -> Graph:
-        """The graph that a result maps, as it was drawn."""
-        of = result.graph
-        return next(one for one in self.graphs if (one.microbatch, one.variant) == (of.microbatch, of.variant))
 
     def why_none(self) -> str:
         """Why a design could not be had; empty where none fits the budgets."""
@@ -279,7 +274,7 @@ class Workload:
             return math.inf
         if (key := system.digest()) not in self._planned:
             above = None if box not in self._above else self.system(self._above[box])
-            _, known = (math.inf, self.above) if above in (None, system) else self._planned[above.digest()]
+            known = self.above if above is None else self._planned[above.digest()][1]
             settings = [self.setting(system, graph) for graph in self.graphs]
             self._planned[key] = self._least_plans.lows(settings, known)
             self._unfit = self._unfit if self._planned[key][0] < math.inf else system

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from design_cases import GPT2, SIZES, chosen
 
+import dfopt as df
 from dfopt.documents.exploration import Exploration
-from dfopt.documents.store import read_records
+from dfopt.documents.store import Store, read_records
 from dfopt.exploring import solves
-from dfopt.exploring.explore import explore
+from dfopt.exploring.explore import asked_workload, explore, workload_of
 
 FEW: dict[str, Any] = {
     **SIZES, "choices__capacity__L2__most": "12 MiB", "choices__rate__between_packages__most": "150 GB/s",
@@ -58,3 +59,17 @@ def test_an_exploration_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pyt
     anew.clear()
     again = explore(GPT2, chosen(**FEW), gap=0.0, sensitivity=False, store=store)
     assert not anew and told(again) == told(whole)
+
+
+def test_answers_about_one_plan_of_several_graphs_are_kept_apart(tmp_path: Path) -> None:
+    graphs, _ = asked_workload("llama-68m", {"phase": "decode", "batch": 8, "context": 64})
+    work = workload_of(graphs, [chosen()])
+    system = work.system(work.spaces[0].one((0,) * len(work.spaces[0].sizes)))
+    assert system is not None
+    results = [df.solve(graph, system, tp=2, pp=1, dp=4, mp=1) for graph in graphs if graph.microbatch in (1, 2)]
+    with Store(tmp_path / "solved.jsonl") as store:
+        work.run.store = store
+        for result in [*results, *results]:
+            again = work.solver.fixed(system, result)
+            assert (again.graph.microbatch, again.graph.variant) == (result.graph.microbatch, result.graph.variant)
+            assert again.step_time_s == pytest.approx(result.step_time_s, rel=1e-9)
