@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import ExplorationRequest
 from dfopt.exploring.explore import workload_of
+from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.workloads import load_graph
 
@@ -102,3 +103,16 @@ PRICED: dict[str, Any] = {
 def problem(graph: str, designs: Sequence[Design], **asked: Any) -> Workload:
     """The problem of an exploration, of a workload as it is drawn where nothing is free."""
     return workload_of([load_graph(graph)], designs, request=ExplorationRequest(**{"gap": 0.0, **asked}))
+
+
+def check_costs(workload: Workload, box: Box, inside: Iterable[tuple[int, ...]]) -> None:
+    """Hold the power and the price that are said of a box against those of designs in it."""
+    least = workload.cost(box)
+    for at in inside:
+        cost = workload.cost(workload.spaces[0].one(at))
+        if cost is None:
+            continue
+        assert least is not None and least.total_w is not None and least.total_usd is not None
+        assert cost.total_w is not None and cost.total_usd is not None
+        assert least.total_w <= cost.total_w * (1 + 1e-9)
+        assert least.total_usd <= cost.total_usd * (1 + 1e-9)

@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from design_cases import GPT2
+from design_cases import GPT2, check_costs, problem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from dfopt.documents.design import Design
 from dfopt.documents.exploration import DesignLimits
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring.checking import check_exploration
-from dfopt.exploring.explore import workload_of
 from dfopt.exploring.layer_space import LayerSpace
 from dfopt.exploring.space import Box
 from dfopt.library import as_design
@@ -137,19 +136,11 @@ def test_the_cheapest_and_limits_on_price() -> None:
 
 @given(st.data())
 def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(data: st.DataObject) -> None:
-    workload = workload_of("gpt2-small", [design(ALL)])
+    workload = problem("gpt2-small", [design(ALL)])
     sizes = workload.spaces[0].sizes.values()
     ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in sizes]
     box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
-    least = workload.cost(box)
-    for at in itertools.product(*(sorted({a, b}) for a, b in ends)):
-        cost = workload.cost(workload.spaces[0].one(at))
-        if cost is None:
-            continue
-        assert least is not None and least.total_w is not None and least.total_usd is not None
-        assert cost.total_w is not None and cost.total_usd is not None
-        assert least.total_w <= cost.total_w * (1 + 1e-9)
-        assert least.total_usd <= cost.total_usd * (1 + 1e-9)
+    check_costs(workload, box, itertools.product(*(sorted({a, b}) for a, b in ends)))
 
 
 def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
