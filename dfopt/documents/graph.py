@@ -6,6 +6,7 @@ A graph file is written in one of two ways: explicit ``kernels`` and ``tensors``
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -139,6 +140,11 @@ class Graph(Named):
     def index(self) -> dict[str, int]:
         """Kernel name -> position in ``kernels``; not to be changed."""
         return self._index
+
+    @cached_property
+    def memo(self) -> dict[Hashable, Any]:
+        """What others worked out of this graph alone, by what else it depends on: machines of one question share it."""
+        return {}
 
     @cached_property
     def _made(self) -> list[float]:

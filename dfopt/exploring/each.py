@@ -75,5 +75,5 @@ def explore_each(
         except Infeasible:
             yield value, None
             continue
-        whole.solver.latest = made.result
+        whole.solver.take(made.result)
         yield value, made

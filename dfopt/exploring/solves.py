@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +35,7 @@ __all__ = ["Run", "Solved", "Solves"]
 
 _NEAR: Final = 1.3  # times the least bound of a plan: what is searched first
 _ROUND: Final = 1e-9
+_RECENT: Final = 3
 _LEAST_S: Final = 1.0  # for a solve that has begun
 _WHOLE: Final = ("optimal", "optimal_per_level", "gap_reached")  # of a solve that no limit cut short
 
@@ -64,6 +65,17 @@ class Solved(NamedTuple):
     whole: bool = True
 
 
+class _Left(NamedTuple):
+    """The graphs and plans that may have a mapping below a cutoff, and what no other plan is below.
+
+    ``only``: none where all plans are left.
+    """
+
+    graphs: Sequence[Graph]
+    only: Only | None
+    others: float
+
+
 @dataclass
 class Solves:
     """The solves of a workload.
@@ -80,8 +92,8 @@ class Solves:
         Gives the plans of a graph, by its place.
     lows
         What no plan is below on a machine, by its digest, as far as that was worked out.
-    count, refused, latest
-        How many solves there were, why a machine has no mapping, and the last mapping.
+    count, refused, recent
+        How many solves there were, why a machine has no mapping, and the last few mappings, the latest last.
     """
 
     graphs: tuple[Graph, ...]
@@ -89,10 +101,10 @@ class Solves:
     request: Request
     run: Run
     plans: Callable[[int], Sequence[Plan]]
-    lows: Mapping[str, tuple[float, PlanLows]]
+    lows: dict[str, tuple[float, PlanLows]]
     count: int = 0
     refused: str = ""
-    latest: Result | None = None
+    recent: list[Result] = field(default_factory=list)
     known: dict[str, Solved] = field(default_factory=dict)
     _packs: dict[tuple[int, ...], str] = field(default_factory=dict)
 
@@ -107,26 +119,35 @@ class Solves:
         whole = {system.digest(): whole for system, _, whole in open_}
         beside = self.run.processes is not None
         apart = {key: one for key, one in todo.items() if beside and not self._is_recorded(*one)}
-        answers, others = dict[str, dict[str, Any]](), dict[str, float]()
+        answers, left = dict[str, dict[str, Any]](), dict[str, _Left]()
         ended = ""
         if self.run.processes is not None and len(apart) > 1:
             tasks = []
             for key, one in apart.items():
-                graphs, only, others[key] = self._open_plans(*one)
-                if graphs:
-                    tasks.append(self._task(key, *one, graphs, only))
+                left[key] = self._open_plans(*one)
+                if left[key].graphs:
+                    tasks.append(self._task(key, *one, left[key]))
             ended = self.run.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
         for key, one in todo.items():  # in their order, whichever came first
             before = self.latest
             if key in answers:
                 self.count += 1
-                self.known[key] = self._keep(*one, _read(answers[key]), others[key])
+                self.known[key] = self._keep(*one, _read(answers[key], left[key].only), left[key])
             if not ended and (key not in answers or whole[key] or self.known[key].result is None):
                 self.solve(*one, whole=whole[key])
             if self.latest is not before:
                 break  # the others may have to beat it, and are solved later
         if ended:
             raise KeyboardInterrupt
+
+    @property
+    def latest(self) -> Result | None:
+        """The last mapping of any machine."""
+        return self.recent[-1] if self.recent else None
+
+    def take(self, result: Result) -> None:
+        """Keep a mapping, and few before it."""
+        self.recent = [*(one for one in self.recent if one.mapping != result.mapping), result][-_RECENT:]
 
     def _is_open(self, system: System, cutoff: float) -> bool:
         known = self.known.get(system.digest())
@@ -167,17 +188,17 @@ class Solves:
             self.refused = self.refused or record["refused"]
             result = Result.from_data(record["result"]) if record["result"] else None
             return Solved(math.inf if record["bound"] is None else record["bound"], result)
-        graphs, only, others = self._open_plans(system, cutoff)
-        if not graphs:
-            return Solved(others, None)  # no plan is below the cutoff
+        left = self._open_plans(system, cutoff)
+        if not left.graphs:
+            return Solved(left.others, None)  # no plan is below the cutoff
         self.count += 1
-        first, *variants = graphs
+        first, *variants = left.graphs
         documents = {"graph": first, "system": system, "assumptions": self.assumptions}
         question = Question(**documents, options=self._timed(self._asked(system, cutoff)))
-        return self._keep(system, cutoff, bounded(question, variants, only), others)
+        return self._keep(system, cutoff, bounded(question, variants, left.only), left)
 
-    def _open_plans(self, system: System, cutoff: float) -> tuple[Sequence[Graph], Only | None, float]:
-        """The graphs and plans that may have a mapping below a cutoff, and what no other plan is below.
+    def _open_plans(self, system: System, cutoff: float) -> _Left:
+        """What may have a mapping below a cutoff.
 
         While there is none and nothing is known of a system, those whose bounds are near the least. No plans are named
         where these have no bounds, or none fits: then a solve says why.
@@ -185,9 +206,9 @@ class Solves:
         key = system.digest()
         least, lows = self.lows.get(key, (math.inf, []))
         if math.isinf(least):
-            return self.graphs, None, math.inf
+            return _Left(self.graphs, None, math.inf)
         below = _NEAR * least if math.isinf(cutoff) and key not in self.known else cutoff
-        open_, only, others = list[Graph](), dict[tuple[int, str | None], Sequence[Plan]](), math.inf
+        open_, only, others = list[Graph](), Only(), math.inf
         for number, (graph, low) in enumerate(zip(self.graphs, lows, strict=True)):
             low_i = (
                 np.broadcast_to(low, len(self.plans(number))) if np.min(low, initial=np.inf) < below else np.ravel(low)
@@ -197,8 +218,20 @@ class Solves:
             if near.any():
                 open_.append(graph)
                 plans = self.plans(number)
-                only[graph.microbatch, graph.variant] = [plans[i] for i in np.flatnonzero(near).tolist()]
-        return open_, only, others
+                only[graph.microbatch, graph.variant] = {
+                    plans[i]: float(low_i[i]) for i in np.flatnonzero(near).tolist()
+                }
+        return _Left(open_, only, others)
+
+    def _raise(self, key: str, only: Only) -> None:
+        """Take up what a solve showed of each plan: of machines that are no better it holds, too."""
+        least, lows = self.lows[key]
+        for number, graph in enumerate(self.graphs):
+            if (shown := only.get((graph.microbatch, graph.variant))) is not None:
+                plans, low = self.plans(number), lows[number]
+                low_i = np.full(len(plans), low) if isinstance(low, float) else low
+                lows[number] = np.maximum(low_i, [shown.get(plan, 0.0) for plan in plans])
+        self.lows[key] = max(least, min(float(np.min(low, initial=math.inf)) for low in lows)), lows
 
     def complete(self, system: System, result: Result, *, whole: bool = True) -> Result:
         """The answer to the whole question about one machine; where time is up before it, that about its plan.
@@ -252,14 +285,18 @@ class Solves:
     def _is_recorded(self, system: System, cutoff: float) -> bool:
         return self.run.store is not None and self._key(system, self._asked(system, cutoff)) in self.run.store.records
 
-    def _keep(self, system: System, cutoff: float, made: Bounded, others: float) -> Solved:
-        """What a solve shows, where no other plan is below ``others``; it goes into the store, unless time was up."""
+    def _keep(self, system: System, cutoff: float, made: Bounded, left: _Left) -> Solved:
+        """What a solve of what was left shows; it goes into the store, unless time was up."""
+        if left.only is not None:
+            self._raise(system.digest(), left.only)
+        others = left.others
         bound = cutoff if made.status == "infeasible" and self._is_limited(cutoff) else made.bound
         self.refused = self.refused or made.refused
         value = math.inf if made.result is None else made.result.score.step_time_s * (1 - self.request.gap)
         whole = others >= min(bound, value, cutoff)
         bound = min(bound, others)
-        self.latest = made.result or self.latest
+        if made.result is not None:
+            self.take(made.result)
         if self.run.store is not None and whole and made.status in ("infeasible", *_WHOLE):
             self._record(self._key(system, self._asked(system, cutoff)), made._replace(bound=bound))
         return Solved(bound, made.result, whole)
@@ -271,19 +308,19 @@ class Solves:
         record = {"cell": key, "status": made.status, "bound": bound, "result": data, "refused": made.refused}
         self.run.store.append(record)
 
-    def _task(
-        self, key: str, system: System, cutoff: float, graphs: Sequence[Graph], only: Only | None
-    ) -> dict[str, Any]:
+    def _task(self, key: str, system: System, cutoff: float, left: _Left) -> dict[str, Any]:
         """A solve for a process."""
         request = self._timed(self._asked(system, cutoff))
-        documents = {"graphs": self._packed(graphs), "system": system.to_data()}
+        documents = {"graphs": self._packed(left.graphs), "system": system.to_data()}
         asked = {
             **documents,
             "assumptions": self.assumptions.to_data(),
             "options": request.said(),
             "seed": request.seed,
         }
-        sent = None if only is None else [(*way, [plan.to_data() for plan in plans]) for way, plans in only.items()]
+        sent = None
+        if left.only is not None:
+            sent = [(*way, [(plan.to_data(), low) for plan, low in plans.items()]) for way, plans in left.only.items()]
         # after twice the time limit the process is ended
         return {
             "cell": key, "asked": asked, "bounded": True, "only": sent, "options": {"time_limit": request.time_limit},
@@ -316,10 +353,12 @@ def _fixing(request: Request, plan: Plan) -> Request:
     return Request.of(**{**given, **axes, **schemes})
 
 
-def _read(answer: dict[str, Any]) -> Bounded:
-    """The answer of a process."""
+def _read(answer: dict[str, Any], only: Only | None) -> Bounded:
+    """The answer of a process, with what it shows of plans."""
     if answer["status"] == "failed":
         raise SolverFailure(answer["message"])
+    for plans, lows in zip((only or {}).values(), answer["lows"], strict=True):
+        plans.update(zip(plans, (math.inf if low is None else low for low in lows), strict=True))
     bound = math.inf if answer["bound"] is None else answer["bound"]
     result = None if answer["result"] is None else Result.from_data(answer["result"])
     return Bounded(answer["status"], bound, result, answer["refused"])

@@ -42,6 +42,7 @@ from dfopt.technology.chip_price import chip_price
 __all__ = ["Choice", "Workload"]
 
 Costs = tuple[float, float]  # W, USD
+_REPLACED = 1.5  # times the value of a mapping that does not fit a smaller design: what another one may have there
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Workload:
     _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict)
     _above: dict[Box, Box] = field(default_factory=dict)  # the box that each was split from
     _listed: dict[int, list[Plan]] = field(default_factory=dict)  # plans by graph
+    _descended: set[Mapping] = field(default_factory=set)
     _unfit: System | None = None  # one whose memory is too small under every plan
 
     @property
@@ -101,12 +103,27 @@ class Workload:
         ]
 
     def split(self, box: Box) -> Sequence[Box]:
-        """The box in the two halves whose bounds of plans rise most; of equals, along the longest side."""
+        """The box in the two halves on which its best mapping loses most; of equals, along the longest side.
+
+        While no mapping is known, those whose bounds of plans rise most.
+        """
         parts = self.spaces[box.which].halves(box)
         self._above.update((half, box) for halves in parts for half in halves)
-        return max(
-            parts, key=lambda halves: sum(self._valued(half, self._by_plans(half)) for half in halves), default=()
-        )
+        value, result = self._best_known(box)
+
+        def expected(half: Box) -> float:
+            if result is None:
+                return self._valued(half, self._by_plans(half))
+            # what does not fit any more is replaced, at some cost
+            return min(self.judged(half, result.mapping, self.solver.drawn_as(result)), _REPLACED * value)
+
+        return max(parts, key=lambda halves: sum(map(expected, halves)), default=())
+
+    def _best_known(self, box: Box) -> tuple[float, Result | None]:
+        """The best of the last mappings on the corner of a box."""
+        known = [(self.judged(box, one.mapping, self.solver.drawn_as(one)), one) for one in self.solver.recent]
+        value, result = min(known, key=lambda one: one[0], default=(math.inf, None))
+        return value, result if math.isfinite(value) else None
 
     def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
         """One design, if that is all; else one on which a mapping that is known is better than the best."""
@@ -134,6 +151,9 @@ class Workload:
         if (result := self._mapping_on(corner)) is None:
             return None
         mapping, graph = result.mapping, self.solver.drawn_as(result)
+        if mapping in self._descended:  # from other corners it comes to about the same
+            return None
+        self._descended.add(mapping)
         (within,) = (root for root in self.roots if root.which == box.which)
         design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
         value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
@@ -178,7 +198,7 @@ class Workload:
         made = Workload(
             spaces, self.graphs, self.assumptions, self.request, self.objective, limits=self.limits, above=above
         )
-        made._listed, made.solver.latest = self._listed, self.solver.latest
+        made._listed, made.solver.recent = self._listed, self.solver.recent
         return made
 
     def judged(self, box: Box, mapping: Mapping, graph: Graph | None = None) -> float:
@@ -281,21 +301,13 @@ class Workload:
         return self._planned[key][0]
 
     def _is_worth_it(self, box: Box, cutoff: float) -> bool:
-        """Whether a solve may close a box: what its mappings take beside their bounds is as much as it was elsewhere.
+        """Whether a solve may close a box: no mapping that is known is below the cutoff on its corner.
 
         Of a design alone, and while no mapping is known, it is.
         """
-        if not self.thrifty or box.single:
+        if not self.thrifty or box.single or self.solver.latest is None:
             return True
-        if math.isinf(cutoff):
-            return self.solver.latest is None
-        return self._by_plans(box) * self._over_bounds >= self._most(box, cutoff)
-
-    @property
-    def _over_bounds(self) -> float:
-        """How many times its bound of plans the best mapping of a machine took, at least among those solved."""
-        solved = ((self._planned.get(key, (0.0, []))[0], one) for key, (_, one, _) in self.solver.known.items())
-        return min((one.score.step_time_s / low for low, one in solved if one is not None and low), default=math.inf)
+        return self._best_known(box)[0] >= cutoff
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
         system = self.system(box)

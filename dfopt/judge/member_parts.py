@@ -8,7 +8,6 @@ from functools import cached_property
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import System
 from dfopt.documents.wiring import operands
 from dfopt.physics import ops
 from dfopt.physics.spread import Spread, spread
@@ -22,10 +21,10 @@ _ATTENDS = {"scores": "looked up", "softmax": "looked up", "scores_dropout": "lo
 class Parts:
     """A graph, and what a chip of the second axis makes of it."""
 
-    def __init__(self, graph: Graph, plan: Plan, system: System) -> None:
+    def __init__(self, graph: Graph, plan: Plan, near: int) -> None:
         assert plan.modules is not None
         self.all, self.modules, self.chips = graph, plan.modules, plan.members
-        self.near = system.dim(plan.member_dims[0]).size
+        self.near = near
         self.of = {kernel.name: kernel for kernel in graph.kernels}
         self.made_by: dict[str, list[str]] = {name: [] for name in self.of}
         self.taken_by: dict[str, list[str]] = {name: [] for name in self.of}

@@ -55,7 +55,7 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
             message = f"found a second axis, but the optimizer drawn as a kernel, {kernel.name!r}"
             yield Issue(f"$.plan.{MODULES}", message, "leave the optimizer to the assumptions")
             return
-    view = _View(graph, plan, system)
+    view = _view(Same(graph), Same(plan), _near(plan, system))
     for kernel in graph.kernels:
         if problem := view.problem(kernel):
             yield Issue("$.plan.modules", problem, _REMEDY)
@@ -63,13 +63,18 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
 
 def seen_by_a_chip(graph: Graph, plan: Plan, system: System) -> Graph:
     """The graph as one chip of the second axis has it; itself where there is none."""
-    return graph if plan.modules is None else _seen(Same(graph), Same(plan), Same(system))
+    return graph if plan.modules is None else _view(Same(graph), Same(plan), _near(plan, system)).graph
 
 
 @lru_cache(maxsize=64)
-def _seen(graph: Same[Graph], plan: Same[Plan], system: Same[System]) -> Graph:
-    """Worked out once for every mapping under a plan: that it fits and its times both ask, and so do its neighbours."""
-    return _View(graph.document, plan.document, system.document).graph
+def _view(graph: Same[Graph], plan: Same[Plan], near: int) -> _View:
+    """Worked out once for every mapping under a plan, on any machine: that it fits and its times both ask."""
+    return _View(graph.document, plan.document, near)
+
+
+def _near(plan: Plan, system: System) -> int:
+    """Chips of the second axis along its first network dim."""
+    return system.dim(plan.member_dims[0]).size
 
 
 class _View(Parts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, get_args
 
 from dfopt.documents.dtypes import FORMATS, Arithmetic, DataClass, Dtype, Peaks
@@ -11,6 +12,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.system import Chip
 from dfopt.errors import Issue
 from dfopt.physics.dtypes import WIDER
+from dfopt.physics.identity import Same
 
 _BY_WIDTH: Final[tuple[Arithmetic, ...]] = get_args(Arithmetic)
 _TOO_NARROW: Final = ("int4", "fp4", "fp6", "int8", "fp8")  # for a vector unit
@@ -87,6 +89,12 @@ def copied_word(graph: Graph, reader: Kernel) -> float | None:
 
 def _fitting(graph: Graph, kernel: Kernel) -> list[Arithmetic]:
     """Types that hold every operand of a kernel, the narrowest first."""
+    return _fitting_of(Same(graph), Same(kernel))
+
+
+@lru_cache(maxsize=4096)
+def _fitting_of(of: Same[Graph], one: Same[Kernel]) -> list[Arithmetic]:
+    graph, kernel = of.document, one.document
     operands = [_type(graph, "activations")]
     if kernel.op in ("gemm", "weight_update") and graph.dtypes is not None and graph.dtypes.operands is not None:
         operands = [graph.dtypes.operands]  # converted in front of it

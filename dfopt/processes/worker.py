@@ -107,7 +107,7 @@ class Bounded(NamedTuple):
 def bounded(question: Question, others: Sequence[Graph] = (), only: Only | None = None) -> Bounded:
     """Answer a question, and take what is infeasible or out of time for an answer too.
 
-    ``only``: the plans of each microbatch and variant that are searched; of others nothing is said.
+    ``only``: the plans that are searched; of others nothing is said. See :func:`dfopt.search.optimization.search`.
     """
     from dfopt.search import answer
 
@@ -125,14 +125,17 @@ def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"cell": task["cell"]}
     try:
         sent = task.get("only")
-        only = {(size, way): [Plan.model_validate(plan) for plan in plans] for size, way, plans in sent or ()}
+        only = {
+            (size, way): {Plan.model_validate(plan): low for plan, low in plans} for size, way, plans in sent or ()
+        }
         told = bounded(*asked_of(task["asked"]), None if sent is None else only)
     except Exception as error:  # told where it was asked for
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
         return {**answer, "status": "failed", "message": message}
     bound = told.bound if math.isfinite(told.bound) else None
     result = None if told.result is None else told.result.to_data()
-    return {**answer, "status": told.status, "bound": bound, "result": result, "refused": told.refused}
+    lows = [[low if math.isfinite(low) else None for low in plans.values()] for plans in only.values()]
+    return {**answer, "status": told.status, "bound": bound, "result": result, "refused": told.refused, "lows": lows}
 
 
 def _figures(result: Result) -> dict[str, Any]:

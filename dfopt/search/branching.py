@@ -21,7 +21,6 @@ from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
-from dfopt.setting.bounds.work import Known
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.plans import Rejected, asked_plans
@@ -57,7 +56,6 @@ class Search:
         self.rejected: list[Rejected] = []
         self.apart: GraphRecord | None = None  # all plans were given up together
         self.memo: Memo = {}
-        self.kernel_memo: Known = {}
         self.began = time.perf_counter()
         self.bounds: dict[Plan, float] = {}
         self.used: dict[Plan, float] = {}
@@ -93,14 +91,20 @@ class Search:
     @cached_property
     def plan_bounds(self) -> PlanBounds:
         """Bounds of plans, which searches of one setting may share."""
-        return PlanBounds(self.setting, self.kernel_memo)
+        return PlanBounds(self.setting)
+
+    @property
+    def given(self) -> dict[Plan, float]:
+        """What is known of plans that are given: what a step takes at least under each."""
+        graph, only = self.setting.graph, self.options.only
+        return {} if only is None else only.get((graph.microbatch, graph.variant), {})
 
     @cached_property
     def legal(self) -> list[Plan]:
         """The plans that the request leaves free, unless some are given; of others there are records of why not."""
         setting = self.setting
         if self.options.only is not None:
-            return [*self.options.only.get((setting.graph.microbatch, setting.graph.variant), ())]
+            return [*self.given]
         try:
             with uncollected():
                 of = setting.graph, setting.system, self.options.request, setting.assumptions

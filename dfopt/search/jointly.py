@@ -121,8 +121,9 @@ class JointSearch(KnownSearch):
         self.levels_at = time.perf_counter() + _LEVELS * self.options.left()
         self.known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible] = {}  # by schemes that were fused
         self.take_starts()
-        for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
-            self._push(self.bounds[plan], plan)
+        low_of = {plan: max(self.bounds[plan], self.given.get(plan, 0.0)) for plan in legal}
+        for plan in sorted(legal, key=lambda p: (low_of[p], p.label)):
+            self._push(low_of[plan], plan)
         late = False
         while self.heap or self.waiting:
             if not self.heap:
@@ -331,7 +332,7 @@ class JointSearch(KnownSearch):
             return
         for node in nodes:
             options_k, unit = self.families.taken_up(node), self._unit(node)
-            node.bound = max(node.bound, self.bounds[plan])
+            node.bound = max(node.bound, self.bounds[plan], self.given.get(plan, 0.0))
             if node.agreed:
                 self.units.setdefault(unit, Found()).agreed |= node.agreed
             if self._looks(unit) and node.bound < self._goal(unit):

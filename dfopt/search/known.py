@@ -215,6 +215,20 @@ class KnownSearch(Search):
                 found.value, found.solves = outcome.value, outcome.records
             self.accept(outcome)
 
+    def tell(self) -> None:
+        """Raise what is known of plans that are given to what was shown."""
+        if self.apart is not None:
+            self.given.update((plan, max(low, self.apart.bound or 0.0)) for plan, low in self.given.items())
+            return
+        hiding, placing = vars(self).get("hiding"), vars(self).get("placing")
+        if (hiding and hiding.menu) or (placing and placing.menu):  # a plan may stand for others
+            return
+        shown: dict[Plan, float] = {}
+        for record in self.records:
+            low = np.inf if record.status == "infeasible" else record.bound or 0.0
+            shown[record.plan] = min(low, shown.get(record.plan, np.inf))
+        self.given.update((plan, max(low, shown.get(plan, 0.0))) for plan, low in self.given.items())
+
     def _told(self, unit: Unit, found: Found) -> None:
         """The record of a plan and tile count."""
         plan, tiles = unit

@@ -49,7 +49,7 @@ def search(
 
     ``began``: when that was, on the clock of :func:`time.perf_counter`; the time limit counts from there.
     ``variants``: the same workload drawn in other ways, which are searched too. ``only``: the plans that are searched;
-    the answer says nothing of others then.
+    the answer says nothing of others then. What is known of each is raised to what the search shows.
 
     Raises
     ------
@@ -82,6 +82,9 @@ def search(
         if kind is JointSearch and (only is None or not request.objective.limits):
             begin(cast("list[JointSearch]", searches))
         kind.run_all(searches)
+    for one in searches:
+        if only is not None and isinstance(one, JointSearch):
+            one.tell()
     refused, searches = [by.refused for by in searches if by.refused], [by for by in searches if not by.refused]
     if not searches:
         raise refused[0]

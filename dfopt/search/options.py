@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +15,8 @@ from dfopt.documents.request import Request
 from dfopt.fusion.certificates import Certificate
 from dfopt.milp import Solution, TracePoint
 
-Only = Mapping[tuple[int, str | None], Sequence[Plan]]
+Only = dict[tuple[int, str | None], dict[Plan, float]]
+"""By microbatch and variant of a graph the plans that are searched, and what a step takes at least under each."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Options:
     progress : callable, optional
         Who is told.
     only : mapping, optional
-        The plans that are searched of each microbatch and variant of the graph, where others are known to be no better.
+        The plans that are searched, where others are known to be no better; what is known of each is raised to what is
+        shown.
     """
 
     request: Request

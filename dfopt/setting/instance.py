@@ -56,7 +56,10 @@ class Setting:
         """A setting under assumptions with what they leave to the chips, and the graph as it is computed then."""
         chip = system.chip
         rules = resolve(assumptions, chip.execution, chip.compute_utilization, chip.reserved(graph.trains))
-        return cls(as_computed(graph, rules), system, rules)
+        key = "as computed", rules.masked_scores, rules.execution
+        if key not in graph.memo:
+            graph.memo[key] = as_computed(graph, rules)
+        return cls(graph.memo[key], system, rules)
 
     @property
     def model(self) -> Graph:
@@ -142,7 +145,10 @@ class Setting:
             return self
         key = plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size
         if key not in self._of_members:
-            self._of_members[key] = replace(self, graph=member_graph(self.graph, *key), of=self.graph)
+            memo, part = self.graph.memo, ("member graph", *key)
+            if part not in memo:
+                memo[part] = member_graph(self.graph, *key)
+            self._of_members[key] = replace(self, graph=memo[part], of=self.graph)
         return self._of_members[key]
 
 

@@ -175,11 +175,8 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
         Tensor-parallel chips.
     """
     chip, assumptions = setting.system.chip, setting.assumptions
-    rules = assumptions.sharding_rules
-    pairs = list(zip(kernels, schemes, strict=True))
-    whole = [work_whole(k, z, setting.sums, assumptions) for k, z in pairs]
-    share = [1.0 if all_ else ops.split_share(k, z, degree, rules) for (k, z), all_ in zip(pairs, whole, strict=True)]
-    flop = np.array([ops.flop(k) * part for k, part in zip(kernels, share, strict=True)])
+    rules, pairs = assumptions.sharding_rules, list(zip(kernels, schemes, strict=True))
+    flop = shard_flop(setting, kernels, schemes, degree)
     peak = np.array([rate(setting.graph, kernel, chip) for kernel in kernels])
     if assumptions.compute_model != "efficiency":
         return flop / (peak * (assumptions.compute_utilization or 1.0))
@@ -188,6 +185,15 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
     op = np.array([row_op(kernel, assumptions) for kernel in kernels])
     extents = np.array([ops.shard_extents(k, z, degree, rules) for k, z in pairs], dtype=np.float64)
     return flop / (peak * efficiency_share(chip.efficiency, simd, flop, extents, op))
+
+
+def shard_flop(setting: Setting, kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int) -> Floats:
+    """FLOP of each kernel's largest shard, on any chip; parameters as of :func:`compute_seconds`."""
+    rules, found = setting.assumptions.sharding_rules, []
+    for kernel, scheme in zip(kernels, schemes, strict=True):
+        whole = work_whole(kernel, scheme, setting.sums, setting.assumptions)
+        found.append(ops.flop(kernel) * (1.0 if whole else ops.split_share(kernel, scheme, degree, rules)))
+    return np.array(found)
 
 
 def shard(instance: Instance, sharding: dict[str, Sharding], *, alone: bool = False) -> ShardedGraph:

@@ -20,7 +20,7 @@ from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork, fuse, given_record
 from dfopt.search.solved import Solved, finish
 from dfopt.setting.bounds.table import PlanTable
-from dfopt.setting.bounds.work import Known, LeastWork
+from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State
 from dfopt.setting.tables import Floats, Ints
@@ -35,8 +35,8 @@ _SCALES: Final = np.geomspace(1.0, 4.0, 4096)  # times its lower bound: where th
 class _Priced(LeastWork):
     """What the kernels of a layer hold under one sharding, instead of the least under any."""
 
-    def __init__(self, setting: Setting, known: Known, states: Mapping[int, Sequence[State]]) -> None:
-        super().__init__(setting, known)
+    def __init__(self, setting: Setting, states: Mapping[int, Sequence[State]]) -> None:
+        super().__init__(setting)
         self._priced = dict(states)
 
     def states(self, instance: Instance) -> dict[int, Sequence[State]]:
@@ -52,8 +52,6 @@ class ShardedLayer:
     ----------
     plans
         They all have the same :attr:`dfopt.setting.instance.Instance.shared`.
-    known
-        What was worked out of kernels for other layers.
     lattices
         The down-sets that layers of the same graph have, as far as they are listed.
     """
@@ -62,7 +60,6 @@ class ShardedLayer:
     plans: Sequence[Plan]
     schemes: Mapping[str, Sharding]
     options: Options
-    known: Known
     lattices: dict[int, Lattice | None]
 
     def __post_init__(self) -> None:
@@ -85,7 +82,7 @@ class ShardedLayer:
         seconds_of: dict[Plan, float] = {}
         for ready in self._prepared(self.plans[0], roomy=True):
             states = {number: stage.work.states for number, stage in enumerate(ready.stages) if stage.work is not None}
-            table = PlanTable(_Priced(ready.instance.setting, self.known, states), self.plans)
+            table = PlanTable(_Priced(ready.instance.setting, states), self.plans)
             if not (fitting := np.flatnonzero(table.used_i <= 1.0)).size:
                 continue
             try:

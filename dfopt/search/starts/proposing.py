@@ -23,7 +23,6 @@ from dfopt.search.starts.estimates import estimated
 from dfopt.search.starts.layer import ShardedLayer
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.setting.bounds import PlanBounds
-from dfopt.setting.bounds.work import Known
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.roofline import least_step
@@ -48,7 +47,6 @@ class Startable(Protocol):
     setting: Setting
     options: Options
     found: list[Solved]
-    kernel_memo: Known
     starts_later: bool
 
     @property
@@ -160,7 +158,6 @@ class _Starts:
         self.searches, self.found, self.options = searches, searches[0].found, searches[0].options
         limit = min(self.options.left(), self.options.request.time_limit)
         self.end, self.patience = self.options.deadline - (1 - _SHARE) * limit, _PATIENCE * limit
-        self.kernel_memo: Known = {}
         self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
         self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
         self.of_graphs: list[float] = []  # what was estimated of the best layer of each, by its least
@@ -211,7 +208,6 @@ class _Starts:
         listing = replace(
             textbook_plans(setting.graph, setting.system, self.options.request), check_time=lambda: look(self.end)
         )
-        item.search.kernel_memo = self.kernel_memo
         bounds = item.search.plan_bounds
         layers: list[_Graph] = []
         try:
@@ -247,7 +243,7 @@ class _Starts:
         self.tried.add(key)
         within = replace(self._options, deadline=self.end - max(self._options.left() - self.patience, 0.0))
         try:
-            priced = ShardedLayer(setting, layer.plans, schemes, within, self.kernel_memo, layer.lattices)
+            priced = ShardedLayer(setting, layer.plans, schemes, within, layer.lattices)
             usual = variation == VARIATIONS[0]
             ranked = priced.fastest(math.inf if usual else self._beat())
             if ranked and usual:

@@ -8,7 +8,7 @@ from dfopt.documents.plan import Plan
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.states import capacities
 from dfopt.setting.bounds.table import PlanTable
-from dfopt.setting.bounds.work import Known, LeastWork
+from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, room_to_save
 from dfopt.setting.stages import PipelineStage
@@ -24,14 +24,13 @@ class PlanBounds:
     both, each by itself.
     """
 
-    def __init__(self, setting: Setting, of_kernels: Known | None = None) -> None:
+    def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self._known: dict[Setting, LeastWork] = {}  # of the graphs that plans with a second axis see, too
-        self._of_kernels: Known = {} if of_kernels is None else of_kernels
 
     def _of(self, setting: Setting) -> LeastWork:
         if setting not in self._known:
-            self._known[setting] = LeastWork(setting, self._of_kernels)
+            self._known[setting] = LeastWork(setting)
         return self._known[setting]
 
     def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:

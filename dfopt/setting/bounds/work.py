@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from dfopt.documents.graph import Kernel
 from dfopt.documents.saved import added_bytes, reduced_bytes
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
-from dfopt.physics.dtypes import slowdown
+from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.offload import Layer
 from dfopt.physics.pipeline import partition_time
@@ -27,9 +28,9 @@ from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import Passes, exchanged_by_kind, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Floats, compute_seconds
+from dfopt.setting.tables import Floats, compute_seconds, shard_flop
 
-__all__ = ["Known", "Least", "LeastWork", "Parts", "exchanging"]
+__all__ = ["Least", "LeastWork", "Parts", "exchanging"]
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Least:
 
 
 class _Alone(NamedTuple):
-    """What no scheme of a kernel over some degree avoids, each by itself; bytes but for compute."""
+    """What no scheme of a kernel over some degree avoids, each by itself; bytes but for FLOP and shares."""
 
-    compute_s: float
+    flop: float
     weight_share: float
     output_share: float
     moved: float
@@ -62,8 +63,20 @@ class _Alone(NamedTuple):
     cached: float
 
 
-Known = dict[tuple[Kernel, int, Counted], _Alone]
-"""Of kernels, many of which are the same in several graphs."""
+class _Amounts(NamedTuple):
+    """The same of the kernels of a layer, on any chip: bytes over DRAM and SRAM, of gradients and weights, and states.
+
+    ``flop_k``: none where rates of a chip depend on more than that.
+    """
+
+    flop_k: Floats | None
+    moved_k: Floats
+    accessed_k: Floats
+    gradient_k: Floats
+    held_k: Floats
+    states: Sequence[State]
+
+
 Parts = list[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]]
 """By kind of layer: passes of its kernels; seconds of compute, memory, network and SRAM of each."""
 
@@ -84,9 +97,8 @@ class LeastWork:
     assumption has it. What a sharding or a cut costs counts as nothing.
     """
 
-    def __init__(self, setting: Setting, of_kernels: Known) -> None:
+    def __init__(self, setting: Setting) -> None:
         self.setting, graph = setting, setting.graph
-        self._of_kernels = of_kernels
         self._least: dict[tuple[int, Counted], tuple[Least, ...]] = {}
         self._states: dict[tuple[int, Counted, int], dict[int, Sequence[State]]] = {}
         self._layers: dict[tuple[Instance, int], tuple[Floats, Floats]] = {}
@@ -101,6 +113,11 @@ class LeastWork:
         self._saved = saved_by_kernel(graph, setting.assumptions)
         limited = setting.system.chip.sram.bandwidth is not None
         self._passed = passed_by_kernel(graph, setting.assumptions) if limited else {}
+        rules, whole = setting.assumptions, setting.model.memo
+        # kernels are the same in many graphs that chips of a model see, and what they move on many machines
+        self._of_kernels: dict[tuple[Kernel, int, Counted], _Alone] = whole.setdefault(("alone", rules, limited), {})
+        self._amounts: dict[tuple[int, Counted, int], _Amounts] = graph.memo.setdefault(("least", rules, limited), {})
+        self._compute_s: dict[tuple[Kernel, int], float] = whole.setdefault(("compute", rules, setting.system.chip), {})
 
     def drawn_stages(self, instance: Instance) -> int:
         """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
@@ -110,7 +127,7 @@ class LeastWork:
         """The least of every kind of layer."""
         key = instance.plan.shards, instance.counted
         if key not in self._least:
-            self._least[key] = tuple(self._worked_out(*key, kernels) for kernels in self.kinds)
+            self._least[key] = tuple(self._worked_out(*key, kind) for kind in range(len(self.kinds)))
         return self._least[key]
 
     def states(self, instance: Instance) -> dict[int, Sequence[State]]:
@@ -201,16 +218,58 @@ class LeastWork:
         overlap = self.setting.assumptions.overlap
         return max(partition_time(compute, memory, talk, overlap, sram) for compute, memory, talk, sram in terms)
 
-    def _worked_out(self, shards: int, counted: Counted, kernels: list[Kernel]) -> Least:
-        assumptions, system = self.setting.assumptions, self.setting.system
-        rules, words = assumptions.sharding_rules, self.setting.graph.words
+    def _worked_out(self, shards: int, counted: Counted, kind: int) -> Least:
+        key, chip, kernels = (shards, counted, kind), self.setting.system.chip, self.kinds[kind]
+        if key not in self._amounts:
+            self._amounts[key] = self._amounts_of(shards, counted, kernels)
+        least = self._amounts[key]
+        memory_k = least.moved_k / most_sustained(chip, self.setting.assumptions)
+        rate = chip.sram.bandwidth
+        sram_k = np.zeros(len(kernels)) if rate is None else least.accessed_k / rate
+        if least.flop_k is None:
+            compute_k = np.array([self._seconds(kernel, shards) for kernel in kernels])
+        else:
+            compute_k = least.flop_k / self._rates[kind]
+        return Least(
+            compute_s=float(compute_k.sum()),
+            memory_s=float(memory_k.sum()),
+            gradient_k=least.gradient_k,
+            states=least.states,
+            compute_k=compute_k,
+            memory_k=memory_k,
+            sram_k=sram_k,
+            weight_k=least.held_k,
+        )
+
+    @cached_property
+    def _rates(self) -> list[Floats]:
+        """FLOP/s that the chip sustains of each kernel, by kind of layer."""
+        graph, chip, share = self.setting.graph, self.setting.system.chip, self.setting.assumptions.compute_utilization
+        return [np.array([rate(graph, kernel, chip) for kernel in kernels]) * (share or 1.0) for kernels in self.kinds]
+
+    def _seconds(self, kernel: Kernel, shards: int) -> float:
+        """Seconds of a kernel under its fastest scheme, where that depends on more than FLOP."""
+        if (kernel, shards) not in self._compute_s:
+            setting, rules = self.setting, self.setting.assumptions.sharding_rules
+            schemes = ops.legal_schemes(kernel, shards, setting.assumptions)
+            if setting.assumptions.compute_model == "cycle":
+                least = min(least_cycles_s(kernel, z, shards, setting.system, rules) for z in schemes)
+                least *= slowdown(setting.graph, kernel, setting.system.chip)
+            else:
+                least = float(compute_seconds(setting, [kernel] * len(schemes), schemes, shards).min())
+            self._compute_s[kernel, shards] = least
+        return self._compute_s[kernel, shards]
+
+    def _amounts_of(self, shards: int, counted: Counted, kernels: list[Kernel]) -> _Amounts:
+        assumptions, rules = self.setting.assumptions, self.setting.assumptions.sharding_rules
+        words = self.setting.graph.words
         reduced, adding = reduced_bytes(self.setting.graph), added_bytes(self.setting.graph, assumptions)
         saved = cached = working = 0.0
-        compute, traffic, accessed, gradient, held_k = [], [], [], [], []
+        flop, traffic, accessed, gradient, held_k = [], [], [], [], []
         for kernel in kernels:
             alone = self._known(kernel, shards, counted)
             _, held_share, made_share, moved, own, kept = alone
-            compute.append(alone.compute_s)
+            flop.append(alone.flop)
             word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
             held_k.append(held * word)
             gradient.append(ops.gradient_elements(kernel) * reduced * made_share)
@@ -236,13 +295,15 @@ class LeastWork:
                 schemes = ops.legal_schemes(kernel, shards, assumptions)
                 beside = np.array([self.setting.beside.on_chip(kernel, z, shards) for z in schemes]).min(axis=0)
                 saved, working = saved + float(beside[0]), working + float(beside[1])
-        compute_k, memory_k = np.array(compute), np.array(traffic) / most_sustained(system.chip, assumptions)
-        rate = system.chip.sram.bandwidth
-        sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
-        whole = float(compute_k.sum()), float(memory_k.sum())
         weights = (weight_factors(self.setting, kernels) @ held_k).tolist()
-        states = states_of(self.setting, kernels, (*weights, saved, cached, working))
-        return Least(*whole, np.array(gradient), states, compute_k, memory_k, sram_k, np.array(held_k))
+        return _Amounts(
+            flop_k=np.array(flop) if assumptions.compute_model == "fixed" else None,
+            moved_k=np.array(traffic),
+            accessed_k=np.array(accessed),
+            gradient_k=np.array(gradient),
+            held_k=np.array(held_k),
+            states=states_of(self.setting, kernels, (*weights, saved, cached, working)),
+        )
 
     def _known(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
         if (kernel, shards, counted) not in self._of_kernels:
@@ -250,15 +311,10 @@ class LeastWork:
         return self._of_kernels[kernel, shards, counted]
 
     def _alone(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
-        assumptions, system = self.setting.assumptions, self.setting.system
+        assumptions = self.setting.assumptions
         rules, schemes = assumptions.sharding_rules, ops.legal_schemes(kernel, shards, assumptions)
-        if assumptions.compute_model == "cycle":
-            least = min(least_cycles_s(kernel, z, shards, system, rules) for z in schemes)
-            least *= slowdown(self.setting.graph, kernel, system.chip)
-        else:
-            least = float(compute_seconds(self.setting, [kernel] * len(schemes), schemes, shards).min())
         return _Alone(
-            compute_s=least,
+            flop=float(shard_flop(self.setting, [kernel] * len(schemes), schemes, shards).min()),
             weight_share=min(ops.weight_share(kernel, z, shards, rules) for z in schemes),
             output_share=min(ops.output_share(kernel, z, shards, rules) for z in schemes),
             moved=min(counted.own_traffic(kernel, z, shards) for z in schemes),
