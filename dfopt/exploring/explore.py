@@ -7,7 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -42,6 +43,7 @@ from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Choice, Workload
+from dfopt.interrupts import interruptible
 from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
@@ -54,6 +56,7 @@ from dfopt.technology.chip_price import unpriced
 
 __all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 
+T = TypeVar("T")
 _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
 _OF_GAP: Final = 0.5  # of the gap of an exploration, that each solve may leave
 
@@ -197,13 +200,13 @@ def explored(
         raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
     box, heated, result = found.choice.box, isinstance(workload, Heated), found.choice.result
     if found.ending != "interrupted" and (system := workload.system(box)) is not None and request.heat != "aware":
-        result = workload.solver.complete(system, result, whole=whole)
+        result = _unless_stopped(partial(workload.solver.complete, system, result, whole=whole), result)
     value = workload.valued(result.score) or found.best
     bound = min(found.bound, value)
     sensitivity = request.sensitivity and not heated  # which would have to be derived on other stacks
     more: tuple[BudgetSensitivity, ...] = ()
     if sensitivity and found.ending != "interrupted":
-        more = budget_sensitivities(workload, box, gap, workload.run.deadline)
+        more = _unless_stopped(partial(budget_sensitivities, workload, box, gap, workload.run.deadline), more)
     made = Exploration(
         status=found.ending,
         value=value,
@@ -231,11 +234,22 @@ def explored(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
-        without_heat=without_heat(workload, gap) if isinstance(workload, Heated) else None,
+        without_heat=_unless_stopped(partial(without_heat, workload, gap), None)
+        if isinstance(workload, Heated)
+        else None,
         request=request.model_copy(update={"sensitivity": sensitivity}),
         version=dfopt.__version__,
     )
     return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()
+
+
+def _unless_stopped(work: Callable[[], T], otherwise: T) -> T:
+    """What comes after the search: where a limit or Ctrl-C ends it, the answer goes out without it."""
+    try:
+        with interruptible():
+            return work()
+    except KeyboardInterrupt:
+        return otherwise
 
 
 def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> BaseException:

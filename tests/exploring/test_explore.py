@@ -21,8 +21,10 @@ from dfopt.documents.exploration import Exploration
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring import boxes
+from dfopt.exploring import explore as explore_
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
+from dfopt.exploring.solves import Solves
 from dfopt.exploring.space import Box
 from dfopt.search.options import Progress
 
@@ -253,3 +255,13 @@ def test_technologies_differ_in_more_than_rates() -> None:
         assert both.value == pytest.approx(alone.value, rel=1e-9)
         assert both.designs[both.best_design].technology.name == "good"
         assert check_exploration(both, "it").startswith("verified optimal")
+
+
+def test_an_interrupt_behind_the_search_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Solves, "complete", late)
+    monkeypatch.setattr(explore_, "budget_sensitivities", late)
+    found = explore(GPT2, chosen(**SIZES), gap=0.0)
+    assert found.value == pytest.approx(min(every("gpt2-small").values()), rel=1e-9) and found.status == "optimal"
