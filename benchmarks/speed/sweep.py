@@ -149,9 +149,9 @@ def _per_second(used: Callable[[], dict[str, float]], seconds: float = 5.0) -> d
 
 def executors(file: str, jobs: int, cluster: str | None) -> None:
     """Print how much of the executor's time is no solve, and who used the processor."""
+    from dfopt.processes.cluster import Cluster
     from dfopt.processes.executor import Processes
     from dfopt.studies.cells import expand
-    from dfopt.studies.cluster import Cluster
     from dfopt.studies.packing import Tasks
     from dfopt.studies.sweep import load_study
 

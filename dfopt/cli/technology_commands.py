@@ -73,7 +73,7 @@ def explore_designs(
     heat: str = "ignore", gap: str = "1%", time_limit: float = 60.0, output: Path | None = None,
     param: list[str] | None = None, assume: str | None = None, set_: list[str] | None = None, seed: int = 0,
     top: int = 1, sensitivity: bool = True, range_: bool = False, store: Path | None = None, jobs: int = 1,
-    quiet: bool = False, force: bool = False, as_json: bool = False, **options: Any,
+    cluster: str | None = None, quiet: bool = False, force: bool = False, as_json: bool = False, **options: Any,
 ) -> None:  # fmt: skip
     """Choose the sizes of a design for a workload: the best of all designs, with a proof.
 
@@ -94,6 +94,7 @@ def explore_designs(
         sensitivity: Report the gain from 10 % more of each budget; default: on.
         range_ (--range): Repeat with the least and the most energy of DRAM that sources give.
         jobs (N 1..): Number of processes, of one thread each; default: 1.
+        cluster (ADDRESS): Scheduler of a Dask cluster that solves, such as tcp://10.0.0.1:8786.
 
     Heat:
         stack (STACK): Stack with the package and limits of the chip, for --heat; default: hbm3.
@@ -143,6 +144,7 @@ def explore_designs(
                 range=range_,
                 store=store,
                 jobs=jobs,
+                cluster=cluster,
                 progress=line,
                 **arguments.values(param, "--param"),
                 **served,

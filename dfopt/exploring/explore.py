@@ -49,7 +49,7 @@ from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
-from dfopt.processes.executor import Processes
+from dfopt.processes.executor import executor_of
 from dfopt.questions import Resolver, question_of
 from dfopt.search import options
 from dfopt.technology.chip_price import unpriced
@@ -79,6 +79,7 @@ def explore(
     range: bool = False,
     store: str | os.PathLike[str] | None = None,
     jobs: int | None = 1,
+    cluster: str | None = None,
     progress: Callable[[options.Progress], None] | None = None,
     **asked: Any,
 ) -> Exploration:
@@ -123,6 +124,8 @@ def explore(
     jobs : int, optional
         Processes that solve, of one solver thread each; none for as many as there are cores. The answer is the same
         whatever their number. Under heat solves are one after the other.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster, such as ``tcp://10.0.0.1:8786``, whose workers solve in their place.
     progress : callable, optional
         Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
     **asked
@@ -149,7 +152,7 @@ def explore(
         stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity,
     )  # fmt: skip
     workloads = [workload_of(graphs, of, assumptions, asking) for of in (designs, *ends)]
-    processes = Processes(jobs, stay=True)
+    processes = executor_of(None if cluster is not None and jobs == 1 else jobs, cluster, stay=True)
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
         for workload in workloads:
             workload.run = Run(store=opened, processes=processes if processes.jobs > 1 else None)

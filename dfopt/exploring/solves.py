@@ -6,6 +6,7 @@ again. A solve that was not cut short goes into the store, and several run besid
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -26,13 +27,14 @@ from dfopt.documents.store import Store
 from dfopt.documents.system import System
 from dfopt.errors import SolverFailure
 from dfopt.exploring.least_plans import PlanLows
-from dfopt.processes.executor import Processes
+from dfopt.processes.executor import INTERRUPTED, Executor
 from dfopt.processes.packing import pack
 from dfopt.processes.worker import Bounded, bounded
 from dfopt.search.options import Only
 
 __all__ = ["Run", "Solved", "Solves"]
 
+_log = logging.getLogger("dfopt.exploring")
 _NEAR: Final = 1.3  # times the least bound of a plan: what is searched first
 _ROUND: Final = 1e-9
 _RECENT: Final = 3
@@ -46,7 +48,7 @@ class Run:
 
     deadline: float = math.inf
     store: Store | None = None
-    processes: Processes | None = None
+    processes: Executor | None = None
 
     @property
     def left(self) -> float:
@@ -128,6 +130,9 @@ class Solves:
                 if left[key].graphs:
                     tasks.append(self._task(key, *one, left[key]))
             ended = self.run.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
+        if ended and ended != INTERRUPTED:  # a cluster is lost: the rest is solved here
+            _log.warning("%s; the search goes on here", ended)
+            self.run.processes, ended = None, ""
         for key, one in todo.items():  # in their order, whichever came first
             before = self.latest
             if key in answers:

@@ -122,18 +122,19 @@ def bounded(question: Question, others: Sequence[Graph] = (), only: Only | None 
 
 def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a task that is to be ``bounded``, as `Bounded` has it; whatever goes wrong is its ``message``."""
-    answer: dict[str, Any] = {"cell": task["cell"]}
+    began, answer = time.perf_counter(), {"cell": task["cell"]}
     try:
         sent = task.get("only")
         only = {(size, way): {Plan.model_validate(plan): low for plan, low in plans} for size, way, plans in sent or ()}
         told = bounded(*asked_of(task["asked"]), None if sent is None else only)
     except Exception as error:  # told where it was asked for
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
-        return {**answer, "status": "failed", "message": message}
+        return {**answer, "status": "failed", "message": message, "seconds": time.perf_counter() - began}
     bound = told.bound if math.isfinite(told.bound) else None
     result = None if told.result is None else told.result.to_data()
     lows = [[low if math.isfinite(low) else None for low in plans.values()] for plans in only.values()]
-    return {**answer, "status": told.status, "bound": bound, "result": result, "refused": told.refused, "lows": lows}
+    answer |= {"status": told.status, "bound": bound, "result": result, "refused": told.refused, "lows": lows}
+    return {**answer, "seconds": time.perf_counter() - began}
 
 
 def _figures(result: Result) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dfopt.documents.store import Record, Store, read_records
 from dfopt.documents.study import Study
 from dfopt.documents.study_entries import SystemEntry
 from dfopt.errors import PlanError
-from dfopt.processes.executor import INTERRUPTED, Executor, Processes
+from dfopt.processes.executor import INTERRUPTED, Executor, executor_of
 from dfopt.studies.cells import expand
 from dfopt.studies.listing import damage
 from dfopt.studies.packing import Tasks
@@ -100,7 +100,7 @@ def sweep(
     """
     document, folder, path = load_study(study)
     share = None if part is None else Shard.parse(part)
-    chosen = executor or _executor(jobs, cluster)
+    chosen = executor or executor_of(jobs, cluster)
     kept = None if out_dir is None else _folder(out_dir)
     with closing(chosen), nullcontext() if store is None else Store(store) as opened:
         if opened is None or not opened.records:  # a new sweep: import there while the study is expanded here
@@ -158,16 +158,6 @@ def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[st
     mine = (records[key] for key in {cell.key for cell in cells} if key in records)
     notes = [said] if (said := damage(stores)) else []
     return Runs(document, cells, records, notes=(*notes, *_other_versions(mine)))
-
-
-def _executor(jobs: int | None, cluster: str | None) -> Executor:
-    if cluster is None:
-        return Processes(jobs)
-    if jobs is not None:
-        raise PlanError("--jobs is for processes of this machine; with --cluster its workers decide: leave one out")
-    from dfopt.studies.cluster import Cluster
-
-    return Cluster(cluster)
 
 
 def _at_most(study: Study) -> int:

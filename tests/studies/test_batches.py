@@ -9,7 +9,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.studies.batches import SECONDS, Batches
+from dfopt.processes.batches import SECONDS, Batches
 
 
 @given(st.integers(0, 300), st.integers(0, 2**32))

@@ -19,21 +19,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from design_cases import GPT2, SIZES, chosen
 from hypothesis import given
 from hypothesis import strategies as st
 from study_cases import study
 
 from dfopt.errors import PlanError
+from dfopt.exploring.explore import explore
 from dfopt.studies.sweep import collect, sweep
 
 pytest.importorskip("distributed")
 from dask_cluster import LoopbackCluster, cluster_in, free_port
 from distributed.scheduler import KilledWorker
 
-from dfopt.studies import remote
-from dfopt.studies.cluster import Cluster, _between_calls, _Session
-from dfopt.studies.identity import identity
-from dfopt.studies.remote import solve_on_worker
+from dfopt.processes import remote
+from dfopt.processes.cluster import Cluster, _between_calls, _Session
+from dfopt.processes.identity import identity
+from dfopt.processes.remote import solve_on_worker
 
 
 def grid(count: int) -> Any:
@@ -102,6 +104,35 @@ def test_the_same_frame_as_on_this_machine(cluster: LoopbackCluster, tmp_path: P
         != set()
     )
     assert set(counted(tmp_path / "there.jsonl").values()) == {1}
+
+
+def explored(**asked: Any) -> Any:
+    """An exploration of designs in two technologies, and what it says but for seconds."""
+    made = chosen(**SIZES).technology
+    cheap = made.core.model_copy(update={"power": made.core.power * 0.9})
+    both = [made.model_copy(update={"name": "t0"}), made.model_copy(update={"name": "t1", "core": cheap})]
+    found = explore(GPT2, chosen(**SIZES), technologies=both, gap=0.0, sensitivity=False, **asked)
+    data = found.to_data()
+    del data["seal"], data["effort"]["seconds"], data["result"]
+    return data
+
+
+def test_an_exploration_says_the_same_on_a_cluster(cluster: LoopbackCluster) -> None:
+    assert explored(cluster=cluster.address) == explored()
+
+
+def test_an_exploration_whose_scheduler_is_lost_goes_on_here(
+    cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[int] = []
+
+    def lost(self: Cluster, tasks: Any, take: Any) -> str:
+        asked.append(len(tasks))
+        return f"the scheduler at {self.address} is lost"
+
+    monkeypatch.setattr(Cluster, "run", lost)
+    assert explored(cluster=cluster.address) == explored()
+    assert len(asked) == 1 and "is lost; the search goes on here" in caplog.text
 
 
 def test_a_worker_that_is_killed_costs_nothing(cluster: LoopbackCluster, alone: Any, tmp_path: Path) -> None:
@@ -183,7 +214,7 @@ def test_what_the_loop_of_dask_says_of_a_ctrl_c_is_not_heard(
 
 def test_another_dfopt_on_the_workers_is_refused(cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     other = {**identity(), "program": "0" * 12}
-    monkeypatch.setattr("dfopt.studies.cluster.identity", lambda: other)
+    monkeypatch.setattr("dfopt.processes.cluster.identity", lambda: other)
     with pytest.raises(PlanError, match=r"worker tcp://.* has another dfopt than this client: program here"):
         sweep(study(), cluster=cluster.address)
     assert "program here" in solve_on_worker(b"", {"program": "other"})["refused"]
@@ -193,7 +224,7 @@ def test_a_worker_that_comes_late_with_another_dfopt_is_refused(
     cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cluster, "_compare", lambda self: None)  # as if it came after
-    monkeypatch.setattr("dfopt.studies.cluster.identity", lambda: {**identity(), "program": "0" * 12})
+    monkeypatch.setattr("dfopt.processes.cluster.identity", lambda: {**identity(), "program": "0" * 12})
     with pytest.raises(PlanError, match="a worker has another dfopt than this client: program here"):
         sweep(study(), cluster=cluster.address)
 
@@ -257,9 +288,9 @@ def test_a_cell_that_kills_every_worker_fails_alone(many: int, seed: int) -> Non
 
 def test_a_batch_of_slow_cells_gives_back_what_it_cannot_start_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = SimpleNamespace(answer=lambda task, limit: {"cell": task["cell"]})
-    monkeypatch.setattr("dfopt.studies.remote._pool", [slow])
+    monkeypatch.setattr("dfopt.processes.remote._pool", [slow])
     clock = iter([0.0, 1.5, 3.0, 4.5])  # a second and a half per cell
-    monkeypatch.setattr("dfopt.studies.remote.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("dfopt.processes.remote.time", SimpleNamespace(monotonic=lambda: next(clock)))
     batch = [{"cell": name, "options": {"time_limit": 60.0}} for name in ("a", "b", "c", "d")]
     answer = solve_on_worker(pickle.dumps(batch), identity())
     assert [record["cell"] for record in answer["records"]] == ["a", "b"]

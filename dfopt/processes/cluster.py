@@ -1,10 +1,10 @@
-"""Solves cells on a Dask cluster: the client hands out batches, takes records, and is the only one that writes.
+"""Solves tasks on a Dask cluster: the client hands out batches, takes records, and is the only one that writes.
 
 A task of Dask is a batch of cells, about a second of work, which Dask solves again when a worker is lost. Only a few
 batches per worker thread are on their way at any time, so that the client holds neither ten thousand cells nor their
 answers. A lost scheduler ends the sweep; the same command goes on from the store.
 
-What the workers run is in `dfopt.studies.remote`.
+What the workers run is in `dfopt.processes.remote`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 from dfopt.errors import PlanError
 from dfopt.interrupts import interrupt_after_imports
+from dfopt.processes.batches import Batches
 from dfopt.processes.executor import INTERRUPTED, Take
+from dfopt.processes.identity import identity
 from dfopt.processes.packing import Task
 from dfopt.processes.process import failed
-from dfopt.studies.batches import Batches
-from dfopt.studies.identity import identity
-from dfopt.studies.remote import difference, greet, solve_on_worker
+from dfopt.processes.remote import difference, greet, solve_on_worker
 
 __all__ = ["Cluster"]
 
@@ -40,18 +40,22 @@ _log = logging.getLogger("dfopt.studies")
 class Cluster:
     """A Dask cluster, by the address of its scheduler, which has ``patience`` seconds to answer at the start.
 
+    The client leaves at the end of a run, or where it is to ``stay`` when it is closed.
+
     Raises
     ------
     PlanError
         If ``distributed`` is not installed, nobody answers at the address, or a worker has another dfopt.
     """
 
-    def __init__(self, address: str, patience: float = 30.0) -> None:
+    jobs = 2  # or more: who does not ask beforehand hands out several tasks at once
+
+    def __init__(self, address: str, patience: float = 30.0, stay: bool = False) -> None:
         try:
             import distributed
         except ImportError:
             raise PlanError('--cluster: needs Dask; python -m pip install "dask[distributed]"') from None
-        self.address, self.patience = address, patience
+        self.address, self.patience, self.stay = address, patience, stay
         self._dask: Any = distributed
         self._client: Any = None
 
@@ -74,17 +78,20 @@ class Cluster:
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
         """See `dfopt.processes.executor.Executor`."""
+        whole = False
         with _silence():  # until the client is closed: its thread may stumble over a Ctrl-C some time after it
             try:
                 self.prepare(len(tasks))
                 with _between_calls() as pressed:
                     _Session(self._client, tasks, take, pressed).run()
+                whole = True
             except KeyboardInterrupt:
                 return INTERRUPTED
             except _Lost as lost:
                 return f"the scheduler at {self.address} is lost: {lost}"
             finally:
-                self.close()
+                if not (whole and self.stay):
+                    self.close()
         return ""
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dfopt.processes.batches import SECONDS
+from dfopt.processes.identity import identity
 from dfopt.processes.process import SolverProcess, time_to_kill
-from dfopt.studies.batches import SECONDS
-from dfopt.studies.identity import identity
 
 if TYPE_CHECKING:
     from dfopt.processes.packing import Task
