@@ -39,8 +39,8 @@ def plot(
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto.
 
     Arguments:
-        sources (RESULT|STUDY|FRAME.csv|STORE.jsonl): A result (several for breakdown or roofline; a graph
-            for dataflow), or a study, frame or store of a sweep.
+        sources (RESULT|STUDY|FRAME.csv|STORE.jsonl): A result or an exploration (several for breakdown or
+            roofline; a graph for dataflow), or a study, frame or store of a sweep.
 
     Options:
         kind (plan|breakdown|memory|partitions|roofline|timeline|progress|dataflow|temperature|heat-map|pareto|trace):
@@ -121,13 +121,15 @@ def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: in
 
 
 def _loaded(source: str, kind: str) -> Any:
-    """A result; of a dataflow also a graph."""
+    """A result, or that of the best design of an exploration; of a dataflow also a graph."""
+    from dfopt.documents.exploration import Exploration
     from dfopt.documents.graph import Graph
     from dfopt.documents.result import Result
     from dfopt.errors import PlanError
     from dfopt.library import load_any
 
     found = load_any(source)
+    found = found.result if isinstance(found, Exploration) else found
     if not isinstance(found, Result) and not (isinstance(found, Graph) and kind == "dataflow"):
         raise PlanError(
             f"plot: {source}: found {what(found)}, expected a result for --kind {kind}; `dfopt solve -o` writes one"

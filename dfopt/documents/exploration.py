@@ -213,6 +213,11 @@ class Effort(Part):
     ----------
     designs : designs, e.g. 240
         Number of designs that the choices allow, including those that break a budget.
+    sizes : sizes, e.g. {dram_layers: 8}
+        Number of sizes of each component that the search chooses from, in the space of the best design.
+    plans : plans, e.g. 16654
+        Number of plans for each design, in all microbatches and variants whose plans were listed. None: an earlier
+        version wrote the exploration.
     boxes : boxes, e.g. 31
         Number of boxes of designs that the search examined.
     bounds : bounds, e.g. {peak: 31, plans: 12}
@@ -224,6 +229,8 @@ class Effort(Part):
     """
 
     designs: int
+    sizes: dict[str, int] = Field(default_factory=dict)
+    plans: int | None = None
     boxes: int
     bounds: dict[str, int]
     solves: int

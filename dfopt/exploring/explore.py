@@ -229,6 +229,8 @@ def explored(
         sensitivity=more,
         effort=Effort(
             designs=workload.designs,
+            sizes={name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
+            plans=workload.listed,
             boxes=found.boxes,
             bounds=found.bounded,
             solves=workload.solver.count,

@@ -355,6 +355,11 @@ class Workload:
             self._listed[number] = [] if system is None else self._asked_plans(self.graphs[number], system)
         return self._listed[number]
 
+    @property
+    def listed(self) -> int:
+        """Plans of all graphs whose plans were listed."""
+        return sum(map(len, self._listed.values()))
+
     def _asked_plans(self, graph: Graph, system: System) -> list[Plan]:
         if self.request.offload is not None:
             raise PlanError("offload: found beside designs, whose memories have no bounds with it; use place")

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.design import POWER
 from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
-from dfopt.documents.exploration import Exploration
+from dfopt.documents.exploration import Effort, Exploration
 from dfopt.documents.tokens import drawn
 from dfopt.show.asked import asked_facts
 from dfopt.show.grid import Facts, Grid, Kind
@@ -52,7 +52,7 @@ def exploration_report(made: Exploration) -> RenderableType:
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
         *asked_facts(made.result),
-        ("design", f"{made.designs[0].name}: {effort.designs:,} designs in {names}"),
+        ("design", f"{made.designs[0].name}: {effort.designs:,} designs in {names}{_plans(effort)}"),
         (
             "step" if objective == "time" else objective,
             f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
@@ -66,6 +66,7 @@ def exploration_report(made: Exploration) -> RenderableType:
         ("effort", f"{effort.boxes} boxes; bounds: {counts}; {effort.solves} solves, {effort.seconds:.1f} s"),
     ]
     columns: dict[str, Kind] = {"component": "word", "best": "figure", "least": "figure", "most": "figure"}
+    columns |= {"sizes": "figure"} if effort.sizes else {}
     rows = [[name, _size(made, name, size), *_range(made, name)] for name, size in made.best.items()]
     made_of: dict[str, Kind] = {"chip": "word", "of the best design": "figure"}
     figures = [
@@ -186,4 +187,11 @@ def _size(made: Exploration, name: str, size: float) -> str:
 def _range(made: Exploration, name: str) -> list[str]:
     boxes = [box for box in made.boxes if box.design == made.best_design]
     ends = [box.low[name] for box in boxes], [box.high[name] for box in boxes]
-    return [_size(made, name, min(ends[0])), _size(made, name, max(ends[1]))]
+    count = [f"{made.effort.sizes[name]:,}"] if made.effort.sizes else []
+    return [_size(made, name, min(ends[0])), _size(made, name, max(ends[1])), *count]
+
+
+def _plans(effort: Effort) -> str:
+    if effort.plans is None:
+        return ""
+    return f" x {effort.plans:,} plans: {effort.designs * effort.plans:.3g} points"

@@ -10,6 +10,9 @@ import pytest
 pytest.importorskip("matplotlib")
 import matplotlib.pyplot as plt
 from cli_tools import call, spawn
+from design_cases import GPT2, SIZES, chosen
+
+from dfopt.exploring.explore import explore
 
 STUDY = """\
 schema: dfopt/study/1
@@ -52,6 +55,14 @@ def test_a_result_is_drawn(kind: str, solved: Path, tmp_path: Path) -> None:
     assert "gpt2-small" in target.read_text()
     assert call("plot", solved / "one.json", "--kind", kind, "-o", target, "--width", 420).code == 0
     plt.close("all")
+
+
+def test_an_exploration_is_drawn_as_its_best_design(tmp_path: Path) -> None:
+    few = {**SIZES, "choices__capacity__L2__most": "4 MiB", "choices__rate__between_packages__most": "50 GB/s"}
+    explore(GPT2, chosen(**few), sensitivity=False).dump(tmp_path / "made.json")
+    target = tmp_path / "figure.svg"
+    assert call("plot", tmp_path / "made.json", "--kind", "breakdown", "-o", target).code == 0
+    assert "gpt2-small" in target.read_text()
 
 
 def test_several_results_are_compared(solved: Path, tmp_path: Path) -> None:
