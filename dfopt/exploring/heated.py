@@ -16,29 +16,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from dfopt.documents.design import POWER
 from dfopt.documents.dtypes import Peaks
-from dfopt.documents.exploration import HeatMode, WithoutHeat
+from dfopt.documents.exploration import HeatMode
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
-from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
-from dfopt.exploring.boxes import Stage, search_boxes
+from dfopt.exploring.boxes import Stage
 from dfopt.exploring.mixtures import mixture, part_of
-from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, together
 from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import Joules, least_interval_of
-from dfopt.judge import evaluate
-from dfopt.machines.stacks import memory_of
+from dfopt.physics.merits import Figures
 from dfopt.physics.pipeline import least_step_s
 from dfopt.search import solve
 from dfopt.setting.bounds import PlanBounds
@@ -47,7 +44,7 @@ from dfopt.technology.as_stack import derived_stack
 from dfopt.technology.components import clock_at
 from dfopt.technology.stack_models import power_of
 
-__all__ = ["Heated", "seconds_on_stack", "slower", "without_heat"]
+__all__ = ["Heated", "slower"]
 
 _PARTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # of the time that a chip works
 _RUNGS = 16  # intervals of voltage from the lowest that works to the highest
@@ -87,14 +84,6 @@ def slower(system: System, share: float, sram: bool = True) -> System:
     return system.model_copy(update={"chip": chip.model_copy(update=changes), "stack": None})
 
 
-def seconds_on_stack(score: Score) -> float | None:
-    """Seconds of a step on a stack of dies, at the level that keeps its limits; none where no level does."""
-    on_stack = score.physical
-    if on_stack is None or on_stack.limits_broken or on_stack.runaway:
-        return None
-    return on_stack.step_time_s
-
-
 @dataclass
 class Heated(Workload):
     """The problem of `Workload` where each chip is a stack of dies, on the package of ``on``."""
@@ -104,9 +93,6 @@ class Heated(Workload):
     _stacks: dict[Box, Stack] = field(default_factory=dict)
     _heat: dict[tuple[Box, float], float] = field(default_factory=dict)
     _last: Result | None = None
-
-    def __post_init__(self) -> None:
-        self.memory = memory_of(self.on) if self.on.dram_dies else None
 
     @property
     def roots(self) -> Sequence[Box]:
@@ -139,10 +125,6 @@ class Heated(Workload):
             self._stacks[box] = derived_stack(decisions.one_design(box.high), chip, self.on)
         return self._stacks[box]
 
-    def valued(self, score: Score) -> float | None:
-        """Seconds of a step on the stack, if some level keeps its limits."""
-        return seconds_on_stack(score)
-
     def mapped(self, system: System, cutoff: float) -> Result | None:
         """The mapping without heat, or around it."""
         _, result = self.solver.solve(system, cutoff)
@@ -172,6 +154,13 @@ class Heated(Workload):
 
     # bounds
 
+    def _figures(self, box: Box) -> Figures:
+        """The least of the systems of a box; of joules those of compute at the lowest voltage."""
+        of, system = super()._figures(box), self.system(box)
+        if "j" not in self.merit.needs or system is None:
+            return of
+        return of._replace(once_j=self._flop * min(rung.flop for rung in self._rungs(box)))
+
     def _by_heat(self, box: Box, cutoff: float) -> float:
         """Of all levels, plans and mappings: see the top of the file."""
         if self.system(box) is None:
@@ -186,16 +175,25 @@ class Heated(Workload):
         if system is None:
             return math.inf
         if self.heat == "aware":
-            return self.solver.solve(slower(system, 1.0), cutoff)[0]
-        if not box.single:  # many intervals of voltage, each a solve: halves of the box say more for less
+            return self._solved(slower(system, 1.0), cutoff, self._least(box))
+        # of many intervals of voltage each is a solve, halves of the box say more for less; joules hang little on time
+        if not box.single or "j" in self.merit.needs:
             return 0.0
         least = cutoff
         for rung in self._rungs(box):
             bound = self._at(box, rung)
             if bound < least:
-                solved = self.solver.solve(slower(system, rung.share), least)[0]
+                solved = self._solved(slower(system, rung.share), least, self._least(box))
                 least = min(least, max(bound, solved))
         return least
+
+    def _solved(self, system: System, cutoff: float, of: Figures) -> float:
+        """What no mapping on a machine is below in the objective, or the cutoff."""
+        if not (most := self.merit.most_s(cutoff, of)):
+            return cutoff
+        seconds, _ = self.solver.solve(system, most)
+        value = seconds if math.isinf(seconds) else self.merit.value(seconds, of)
+        return max(value, cutoff) if seconds >= most else value
 
     def _rungs(self, box: Box) -> list[_Rung]:
         """The levels of a design, or intervals of voltage that hold those of all designs of a box."""
@@ -227,7 +225,7 @@ class Heated(Workload):
         return found[::-1]
 
     def _at(self, box: Box, rung: _Rung) -> float:
-        """Seconds of a step that no plan beats at one level."""
+        """The objective that no plan beats at one level."""
         if (box, rung.share) not in self._heat:
             system = self.system(box)
             assert system is not None
@@ -236,9 +234,10 @@ class Heated(Workload):
                 setting = self.setting(slower(system, rung.share, box.single), graph)
                 bounds = PlanBounds(setting)
                 for plan in self.plans(number):
-                    seconds = bounds.seconds(setting.under(plan))
-                    if seconds < least:
-                        least = min(least, max(seconds, self._at_plan(box, plan, rung, bounds)))
+                    seconds, of = bounds.seconds(setting.under(plan)), self._spending(box, plan, rung, bounds)
+                    if self.merit.value(seconds, of) < least:
+                        seconds = max(seconds, self._at_plan(box, plan, rung, bounds))
+                        least = min(least, self.merit.value(seconds, of))
             self._heat[box, rung.share] = least
         return self._heat[box, rung.share]
 
@@ -262,7 +261,7 @@ class Heated(Workload):
         return self.stack(box).levels[-1].voltage if box.single else 0.0
 
     def _mixed(self, box: Box) -> float:
-        """Seconds of a step of a design where every partition has a level of its own."""
+        """The objective of a design where every partition has a level of its own."""
         if (box, -1.0) not in self._heat:
             self._heat[box, -1.0] = min(self._mixed_of(box, number) for number in range(len(self.graphs)))
         return self._heat[box, -1.0]
@@ -282,13 +281,13 @@ class Heated(Workload):
         compute = [PlanBounds(self.setting(slower(alone, rung.share), graph)) for rung in rungs]
         least = math.inf
         for plan in self.plans(number):
-            seconds = whole.seconds(whole.setting.under(plan))
-            if seconds >= least:
+            seconds, of = whole.seconds(whole.setting.under(plan)), self._spending(box, plan, rungs[-1], whole)
+            if self.merit.value(seconds, of) >= least:
                 continue
             times = [one.seconds(one.setting.under(plan)) for one in compute]
             spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
             by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
-            least = min(least, max([seconds, *map(mixture, by_price)]))
+            least = min(least, self.merit.value(max([seconds, *map(mixture, by_price)]), of))
         return least
 
     def _by_energy(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, leaks: float) -> list[float]:
@@ -298,28 +297,46 @@ class Heated(Workload):
         """
         if plan.at_once > 1:
             return []
-        instance = bounds.setting.under(plan)
-        dram_bytes, sram_bytes = bounds.traffic(instance)
-        stack = self._priced(box)
-        dram, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
-        burst = min(dram.energies.read_burst, dram.energies.write_burst) / dram.burst
-        stacked, idle = bool(stack.dram_dies), stack.logic.idle if box.single else 0.0
-        where = self._together(box, instance)
+        instance, stack = bounds.setting.under(plan), self._priced(box)
+        where, spent = self._together(box, instance), self._spent(box, plan, rung, bounds, bool(stack.dram_dies))
         even = 0.0 if self.heat == "aware" else part_of(instance.setting.model, where.alone)
-        compute = self._flop / (instance.system.chips * plan.microbatches) * rung.flop
-        spent = Joules(
-            compute=compute * (1 - even),
-            sram=sram_bytes * rung.sram,
-            dram=dram_bytes * (burst + dram.energies.activate / dram.row) * stacked,
-            way=dram_bytes * dram.energies.io * stacked,
-            logic_w=idle * waiting.frequency * waiting.voltage**2,
-            dram_w=model.background_w * stacked,
-            refresh_w=model.refresh_w(1.0) * stacked,
-            even=compute * even,
-            crowding=where.crowding,
-        )
+        spent = replace(spent, compute=spent.compute * (1 - even), even=spent.compute * even, crowding=where.crowding)
         assumptions = bounds.setting.assumptions
         return [least_step_s(plan, assumptions, one) for one in least_interval_of(stack).by_price(spent, leaks)]
+
+    def _spent(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, dram: bool) -> Joules:
+        """What a chip spends on a microbatch at least under a plan; ``dram``: with its DRAM."""
+        instance, stack = bounds.setting.under(plan), self._priced(box)
+        dram_bytes, sram_bytes = bounds.traffic(instance)
+        of, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
+        burst = min(of.energies.read_burst, of.energies.write_burst) / of.burst
+        idle = stack.logic.idle if box.single else 0.0
+        return Joules(
+            compute=self._flop / (instance.system.chips * plan.microbatches) * rung.flop,
+            sram=sram_bytes * rung.sram,
+            dram=dram_bytes * (burst + of.energies.activate / of.row) * dram,
+            way=dram_bytes * of.energies.io * dram,
+            logic_w=idle * waiting.frequency * waiting.voltage**2,
+            dram_w=model.background_w * dram,
+            refresh_w=model.refresh_w(1.0) * dram,
+        )
+
+    def _spending(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> Figures:
+        """The least figures of the designs of a box under a plan at one level: joules are those of all chips.
+
+        Memory beside the stack differs from design to design, so that of a design alone counts. What leaks is at least
+        as warm as its surroundings, and at the lowest level.
+        """
+        of = self._least(box)
+        if "j" not in self.merit.needs or plan.at_once > 1:
+            return of
+        stack, chips = self._priced(box), bounds.setting.system.chips
+        spent = self._spent(box, plan, rung, bounds, box.single or bool(stack.dram_dies))
+        leaks = power_of(stack).leakage(stack.ambient, self._waiting(box)).sum()
+        return of._replace(
+            once_j=chips * plan.microbatches * (spent.compute + spent.sram + spent.dram + spent.way),
+            flows_w=chips * (spent.logic_w + spent.dram_w + spent.refresh_w + float(leaks)),
+        )
 
     def _together(self, box: Box, instance: Instance) -> Together:
         """Which kernels are alone on a chip, where all designs of a box have the same tiles; none else.
@@ -355,29 +372,3 @@ class Heated(Workload):
             )
             self._stacks[key] = stack.model_copy(update={"dies": dies})
         return self._stacks[key]
-
-
-def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
-    """The design that is best without heat, within a gap, judged on its stack; none where time is up before it."""
-    plain = Workload(
-        made.spaces, made.graphs, made.assumptions, made.request, run=Run(made.run.deadline), within=made.within
-    )
-    plain.memory = made.memory
-    left = made.run.left
-    found = search_boxes(plain, gap=gap, time_limit=left)
-    if found.choice is None:
-        return None
-    box = found.choice.box
-    system = made.system(box)
-    if system is None:
-        return None
-    result = found.choice.result
-    score = evaluate(result.mapping, made.solver.drawn_as(result), system, result.assumptions)
-    assert score.physical is not None  # the system of one design has a stack
-    return WithoutHeat(
-        design=box.which,
-        best=made.spaces[box.which].named(box.low),
-        predicted=found.best,
-        judged=seconds_on_stack(score),
-        frequency=score.physical.frequency,
-    )

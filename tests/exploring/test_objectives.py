@@ -26,14 +26,16 @@ FEW: dict[str, Any] = {
     **SIZES, **PRICED, "budgets__power": "500 W", "choices__capacity__L2__most": "20 MiB",
     "technology__core__supply__max_v": 0.85, "choices__rate__between_packages__most": "150 GB/s",
 }  # fmt: skip
-NAMES: tuple[ObjectiveName, ...] = ("time", "energy", "cost", "time*cost")
+NAMES = tuple(name for name in MERITS if name != "tokens_per_j")  # which is of stacks alone
+CHIPS = 8
 
 
 def of(objective: str, score: Score) -> float:
     """The figure in the judge's own words."""
-    assert score.energy_per_step_j is not None and score.price_usd is not None
+    assert score.energy_per_step_j is not None and score.price_usd is not None and score.power_w is not None
     figures = {"time": score.step_time_s, "energy": score.energy_per_step_j, "cost": score.price_usd}
-    return figures.get(objective, score.step_time_s * score.price_usd)
+    figures |= {"time*cost": score.step_time_s * score.price_usd, "watts": score.power_w}
+    return (figures | {"tokens_per_s": score.tokens_per_s})[objective]
 
 
 @cache
