@@ -58,8 +58,8 @@ class DesignLimits(Part):
 
     Examples
     --------
-    >>> DesignLimits(step_time=0.05, price=2e6).words
-    'step time at most 50 ms, price at most 2,000,000 USD'
+    >>> DesignLimits(step_time=0.05, price=2e6, temperature="85 degC").words
+    'step time at most 50 ms, price at most 2,000,000 USD, temperature at most 85 degC'
     """
 
     step_time: Seconds | None = Field(default=None, gt=0)
@@ -74,7 +74,7 @@ class DesignLimits(Part):
             "step time": None if self.step_time is None else show_unit(self.step_time, "time"),
             "power": None if self.power is None else show_unit(self.power, "power"),
             "price": None if self.price is None else f"{self.price:,.0f} USD",
-            "temperature": None if self.temperature is None else show_unit(self.temperature, "temperature"),
+            "temperature": None if self.temperature is None else f"{self.temperature - 273.15:.6g} degC",
         }
         return ", ".join(f"{name} at most {text}" for name, text in figures.items() if text is not None)
 

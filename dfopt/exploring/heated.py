@@ -91,7 +91,7 @@ class Heated(Workload):
     on: Stack = field(kw_only=True)
     heat: HeatMode = field(kw_only=True)
     _stacks: dict[Box, Stack] = field(default_factory=dict)
-    _heat: dict[tuple[Box, float], float] = field(default_factory=dict)
+    _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict)
     _last: Result | None = None
 
     @property
@@ -165,19 +165,25 @@ class Heated(Workload):
         """Of all levels, plans and mappings: see the top of the file."""
         if self.system(box) is None:
             return math.inf
-        if self.heat == "aware" and box.single:
-            return self._mixed(box)
-        return min(self._at(box, rung) for rung in self._rungs(box)) if self.heat == "throttle" else 0.0
+        return self._over(box) if box.single or self.heat == "throttle" else 0.0
+
+    def _over(self, box: Box, step_s: float = 0.0) -> float:
+        """The objective that no plan beats at any level, nor in a shorter step than this one."""
+        if self.heat == "aware":
+            return min(self._mixed_of(box, number, step_s) for number in range(len(self.graphs)))
+        return min(self._at(box, rung, step_s) for rung in self._rungs(box))
 
     def _by_levels(self, box: Box, cutoff: float) -> float:
         """What the optimiser proves of a chip at each level that heat alone does not rule out."""
         system = self.system(box)
         if system is None:
             return math.inf
+        if "j" in self.merit.needs and box.single:  # the joules of each plan, in the time that all of them take
+            seconds, _ = self.solver.solve(slower(system, 1.0), self._most(box, cutoff))
+            return self._over(box, seconds)
         if self.heat == "aware":
             return self._solved(slower(system, 1.0), cutoff, self._least(box))
-        # of many intervals of voltage each is a solve, halves of the box say more for less; joules hang little on time
-        if not box.single or "j" in self.merit.needs:
+        if not box.single:  # many intervals of voltage, each a solve: halves of the box say more for less
             return 0.0
         least = cutoff
         for rung in self._rungs(box):
@@ -224,9 +230,9 @@ class Heated(Workload):
                 break
         return found[::-1]
 
-    def _at(self, box: Box, rung: _Rung) -> float:
+    def _at(self, box: Box, rung: _Rung, step_s: float = 0.0) -> float:
         """The objective that no plan beats at one level."""
-        if (box, rung.share) not in self._heat:
+        if (key := (box, rung.share, step_s)) not in self._heat:
             system = self.system(box)
             assert system is not None
             least = math.inf
@@ -234,12 +240,13 @@ class Heated(Workload):
                 setting = self.setting(slower(system, rung.share, box.single), graph)
                 bounds = PlanBounds(setting)
                 for plan in self.plans(number):
-                    seconds, of = bounds.seconds(setting.under(plan)), self._spending(box, plan, rung, bounds)
+                    seconds = max(bounds.seconds(setting.under(plan)), step_s)
+                    of = self._spending(box, plan, rung, bounds)
                     if self.merit.value(seconds, of) < least:
                         seconds = max(seconds, self._at_plan(box, plan, rung, bounds))
                         least = min(least, self.merit.value(seconds, of))
-            self._heat[box, rung.share] = least
-        return self._heat[box, rung.share]
+            self._heat[key] = least
+        return self._heat[key]
 
     def _at_plan(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> float:
         """Seconds of a step in which a chip gets rid of its heat at one level.
@@ -260,14 +267,8 @@ class Heated(Workload):
         """The voltage of what waits: that of the lowest level; 0 where it is not the same for all designs."""
         return self.stack(box).levels[-1].voltage if box.single else 0.0
 
-    def _mixed(self, box: Box) -> float:
-        """The objective of a design where every partition has a level of its own."""
-        if (box, -1.0) not in self._heat:
-            self._heat[box, -1.0] = min(self._mixed_of(box, number) for number in range(len(self.graphs)))
-        return self._heat[box, -1.0]
-
-    def _mixed_of(self, box: Box, number: int) -> float:
-        """The same of one graph."""
+    def _mixed_of(self, box: Box, number: int, step_s: float) -> float:
+        """The objective of a graph on a design where every partition has a level of its own."""
         system, rungs, graph = self.system(box), self._rungs(box), self.graphs[number]
         assert system is not None
         whole = PlanBounds(self.setting(slower(system, 1.0), graph))
@@ -281,7 +282,8 @@ class Heated(Workload):
         compute = [PlanBounds(self.setting(slower(alone, rung.share), graph)) for rung in rungs]
         least = math.inf
         for plan in self.plans(number):
-            seconds, of = whole.seconds(whole.setting.under(plan)), self._spending(box, plan, rungs[-1], whole)
+            seconds = max(whole.seconds(whole.setting.under(plan)), step_s)
+            of = self._spending(box, plan, rungs[-1], whole)
             if self.merit.value(seconds, of) >= least:
                 continue
             times = [one.seconds(one.setting.under(plan)) for one in compute]
@@ -298,16 +300,20 @@ class Heated(Workload):
         if plan.at_once > 1:
             return []
         instance, stack = bounds.setting.under(plan), self._priced(box)
-        where, spent = self._together(box, instance), self._spent(box, plan, rung, bounds, bool(stack.dram_dies))
+        where, spent = self._together(box, instance), self._spent(box, plan, rung, bounds)
         even = 0.0 if self.heat == "aware" else part_of(instance.setting.model, where.alone)
         spent = replace(spent, compute=spent.compute * (1 - even), even=spent.compute * even, crowding=where.crowding)
         assumptions = bounds.setting.assumptions
         return [least_step_s(plan, assumptions, one) for one in least_interval_of(stack).by_price(spent, leaks)]
 
-    def _spent(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, dram: bool) -> Joules:
-        """What a chip spends on a microbatch at least under a plan; ``dram``: with its DRAM."""
+    def _spent(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, mean: bool = False) -> Joules:
+        """What each chip spends on its stack for a microbatch at least under a plan.
+
+        ``mean``: of all chips, with memory beside the stack, which is known of a design alone.
+        """
         instance, stack = bounds.setting.under(plan), self._priced(box)
-        dram_bytes, sram_bytes = bounds.traffic(instance)
+        dram_bytes, sram_bytes = bounds.traffic(instance, mean)
+        dram = bool(stack.dram_dies) or (mean and box.single)
         of, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
         burst = min(of.energies.read_burst, of.energies.write_burst) / of.burst
         idle = stack.logic.idle if box.single else 0.0
@@ -324,14 +330,13 @@ class Heated(Workload):
     def _spending(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> Figures:
         """The least figures of the designs of a box under a plan at one level: joules are those of all chips.
 
-        Memory beside the stack differs from design to design, so that of a design alone counts. What leaks is at least
-        as warm as its surroundings, and at the lowest level.
+        What leaks is at least as warm as its surroundings, and at the lowest level.
         """
         of = self._least(box)
         if "j" not in self.merit.needs or plan.at_once > 1:
             return of
         stack, chips = self._priced(box), bounds.setting.system.chips
-        spent = self._spent(box, plan, rung, bounds, box.single or bool(stack.dram_dies))
+        spent = self._spent(box, plan, rung, bounds, mean=True)
         leaks = power_of(stack).leakage(stack.ambient, self._waiting(box)).sum()
         return of._replace(
             once_j=chips * plan.microbatches * (spent.compute + spent.sram + spent.dram + spent.way),
