@@ -256,11 +256,12 @@ def heat(asked: argparse.Namespace) -> Iterator[Row]:
     given, began = under_vaults(), _now()
     made = explore("gpt3-175b", given, stack="hybrid-vault", heat="throttle", gap=0.05, time_limit=600)
     took = _seconds(began)[1]
-    workload = workload_of("gpt3-175b", [given], on=made.request.stack, heat="throttle")
+    workload = workload_of([made.graph], [given], request=made.request)
     grid = []
     for at in range(0, 81, 5):
-        system = workload.system(workload.spaces[0].one((at,)))
-        if system is not None and (value := workload.valued(df.solve("gpt3-175b", system).score)) is not None:
+        system = workload.system(one := workload.spaces[0].one((at,)))
+        value = None if system is None else workload.valued(one, system, df.solve("gpt3-175b", system).score)
+        if value is not None:
             grid.append(value)
     other = made.without_heat
     seen = f"{made.value:.2f} s at {made.best['power']:g} W, best of the grid {min(grid):.2f} s, {took}"

@@ -11,6 +11,8 @@ from dfopt.errors import PlanError, UnitError
 if TYPE_CHECKING:
     from dfopt.documents.exploration import DesignLimits
 
+_ZERO_C = 273.15
+
 
 def pairs(items: list[str] | None, option: str) -> dict[str, str]:
     """KEY=VALUE words as a mapping; the same key twice with two values is an error."""
@@ -90,8 +92,10 @@ def ratio(option: str, words: str) -> float:
     return found
 
 
-def design_limits(step: str | None, power: str | None, cost: float | None) -> DesignLimits | None:
-    """--step-limit, --power-limit and --cost-limit; none without any.
+def design_limits(
+    step: str | None, power: str | None, cost: float | None, degc: float | None = None
+) -> DesignLimits | None:
+    """--step-limit, --power-limit, --cost-limit and --temperature-limit; none without any.
 
     Examples
     --------
@@ -104,9 +108,12 @@ def design_limits(step: str | None, power: str | None, cost: float | None) -> De
         "step_time": _limit("--step-limit", step, "time"),
         "power": _limit("--power-limit", power, "power"),
         "price": cost,
+        "temperature": None if degc is None else degc + _ZERO_C,
     }
     if cost is not None and not cost > 0:
         raise PlanError(f"--cost-limit: expected more than 0, found {cost:g}")
+    if degc is not None and not -_ZERO_C < degc < 1000:
+        raise PlanError(f"--temperature-limit: expected degC such as 85, found {degc:g}")
     return DesignLimits(**limits) if any(most is not None for most in limits.values()) else None
 
 

@@ -107,9 +107,10 @@ def problem(graph: str, designs: Sequence[Design], **asked: Any) -> Workload:
 
 def check_costs(workload: Workload, box: Box, inside: Iterable[tuple[int, ...]]) -> None:
     """Hold the power and the price that are said of a box against those of designs in it."""
-    least = workload.cost(box)
+    least = workload.costs.of(box, workload.system(box))
     for at in inside:
-        cost = workload.cost(workload.spaces[0].one(at))
+        one = workload.spaces[0].one(at)
+        cost = workload.costs.of(one, workload.system(one))
         if cost is None:
             continue
         assert least is not None and least.total_w is not None and least.total_usd is not None

@@ -11,7 +11,7 @@ from dfopt.cli.outputs import check_output
 from dfopt.cli.question_options import split_options, with_question_options
 from dfopt.interrupts import seconds_left, shielded
 
-_HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware"}
+_HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware", "lumped": "lumped"}
 
 
 @app.command()
@@ -70,8 +70,9 @@ def derive(
 def explore_designs(
     graph: str, design: str, technologies: str = "", objective: str = "time", step_limit: str | None = None,
     power_limit: str | None = None, cost_limit: float | None = None, stack: str | None = None,
-    heat: str = "ignore", gap: str = "1%", time_limit: float = 60.0, output: Path | None = None,
-    param: list[str] | None = None, assume: str | None = None, set_: list[str] | None = None, seed: int = 0,
+    heat: str = "ignore", temperature_limit: float | None = None, gap: str = "1%", time_limit: float = 60.0,
+    output: Path | None = None, param: list[str] | None = None, assume: str | None = None,
+    set_: list[str] | None = None, seed: int = 0,
     top: int = 1, sensitivity: bool = True, range_: bool = False, store: Path | None = None, jobs: int = 1,
     cluster: str | None = None, quiet: bool = False, force: bool = False, as_json: bool = False, **options: Any,
 ) -> None:  # fmt: skip
@@ -98,11 +99,13 @@ def explore_designs(
 
     Heat:
         stack (STACK): Stack with the package and limits of the chip, for --heat; default: hbm3.
-        heat (ignore|throttle|aware): Treatment of heat: a lower clock, or mappings around it; default: ignore.
+        heat (ignore|throttle|aware|lumped): A lower clock, mappings around heat, or a formula; default: ignore.
+        temperature_limit (DEGC): Highest temperature of every die, such as 85; default: of the stack, lumped: 95.
 
     Options:
         technologies (NAME[,NAME...]): Technologies to try instead of that of the design, such as n5,n3+hbm4.
-        objective (time|energy|cost|time*cost): Figure to minimize: of a step, or of the system; default: time.
+        objective (time|watts|cost|time*cost|energy|tokens_per_s|tokens_per_j|power_scaled): Metric of which the
+            best design has the least, or of tokens the most; default: time.
         step_limit (TIME): Longest time of a step that a design may have, such as 50ms; default: no limit.
         power_limit (POWER): Highest power of the whole system, such as 20kW; default: no limit.
         cost_limit (USD): Highest price of the whole system, such as 2000000; default: no limit.
@@ -115,6 +118,7 @@ def explore_designs(
         dfopt explore gpt2-small my-design.yaml --time-limit 300
         dfopt explore deepseek-v3 my-design.yaml --phase decode --batch 64 --context 4096
         dfopt explore llama-3.1-8b my-design.yaml --objective cost --step-limit 50ms
+        dfopt explore llama-3.1-8b stacked.yaml --objective tokens_per_s --heat lumped --temperature-limit 85
         dfopt explore gpt2-small my-design.yaml --technologies n5,n3 --jobs 4
     """
     with shielded(final=True), errors(" before the first design was found", time_limit):
@@ -131,7 +135,7 @@ def explore_designs(
                 graph,
                 design,
                 objective=arguments.choice("--objective", objective, tuple(MERITS)),
-                limits=arguments.design_limits(step_limit, power_limit, cost_limit),
+                limits=arguments.design_limits(step_limit, power_limit, cost_limit, temperature_limit),
                 stack=stack,
                 heat=_HEAT[arguments.choice("--heat", heat, tuple(_HEAT))],
                 technologies=[name for name in technologies.split(",") if name],

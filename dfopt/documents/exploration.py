@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -16,13 +17,28 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.sealed import Sealed
 from dfopt.documents.stack import Stack
-from dfopt.units import Seconds, Watts
+from dfopt.units import Kelvin, Seconds, Watts
 from dfopt.units import format as show_unit
 
 ExplorationStatus = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted"]
-ObjectiveName = Literal["time", "energy", "cost", "time*cost"]
-HeatMode = Literal["throttle", "aware"]
+Minimized = Literal["time", "watts", "cost", "time*cost", "energy"]
+Maximized = Literal["tokens_per_s", "tokens_per_j", "power_scaled"]
+ObjectiveName = Literal[Minimized, Maximized]
+HeatMode = Literal["throttle", "aware", "lumped"]
 BudgetName = Literal["area", "package", "power", "edge"]
+
+
+def turned(objective: ObjectiveName, figure: float) -> float:
+    """A figure of an objective as searches have it, where less is better, or back: its reciprocal where more is better.
+
+    Examples
+    --------
+    >>> turned("time", 0.25), turned("tokens_per_s", 0.25), turned("tokens_per_s", math.inf)
+    (0.25, 4.0, 0.0)
+    """
+    if objective not in get_args(Maximized):
+        return figure
+    return 1 / figure if figure else math.inf
 
 
 class DesignLimits(Part):
@@ -36,16 +52,20 @@ class DesignLimits(Part):
         Highest power of the whole system. None: no limit.
     price : USD, e.g. 2000000
         Highest price of the whole system. None: no limit.
+    temperature : e.g. 85 degC
+        Highest temperature of every die, in place of the limits of the stack; with heat only. None: the stack's, or
+        95 degC where heat is ``lumped``.
 
     Examples
     --------
-    >>> DesignLimits(step_time=0.05, price=2e6).words
-    'step time at most 50 ms, price at most 2,000,000 USD'
+    >>> DesignLimits(step_time=0.05, price=2e6, temperature="85 degC").words
+    'step time at most 50 ms, price at most 2,000,000 USD, temperature at most 85 degC'
     """
 
     step_time: Seconds | None = Field(default=None, gt=0)
     power: Watts | None = Field(default=None, gt=0)
     price: float | None = Field(default=None, gt=0)
+    temperature: Kelvin | None = Field(default=None, gt=0)
 
     @property
     def words(self) -> str:
@@ -54,6 +74,7 @@ class DesignLimits(Part):
             "step time": None if self.step_time is None else show_unit(self.step_time, "time"),
             "power": None if self.power is None else show_unit(self.power, "power"),
             "price": None if self.price is None else f"{self.price:,.0f} USD",
+            "temperature": None if self.temperature is None else f"{self.temperature - 273.15:.6g} degC",
         }
         return ", ".join(f"{name} at most {text}" for name, text in figures.items() if text is not None)
 
@@ -64,15 +85,18 @@ class ExplorationRequest(Part):
     Attributes
     ----------
     objective : e.g. time
-        Quantity that the best design minimizes. ``time``: the step time in s. ``energy``: power of the system x step
-        time, in J. ``cost``: price of the system in USD. ``time*cost``: their product in USD s.
+        Quantity of which the best design has least, or most. Least: ``time``: the step time in s. ``watts``: power of
+        the system in W. ``cost``: price of the system in USD. ``time*cost``: their product in USD s. ``energy``: power
+        of the system x step time, in J. Most: ``tokens_per_s``: tokens of a step / step time. ``tokens_per_j``: tokens
+        of a step / joules of the stacks. ``power_scaled``: tokens/s x (100 W / power of a chip)^(1/3) above 100 W.
     limits : e.g. {step_time: 50 ms}
         Limits that the best design keeps with its mapping. None: no limits.
     options : e.g. {tp: 8, rank_order: tp-mp-pp-dp}
         Parts of the mapping that are fixed for every design, as in a question about one system. None: nothing is fixed.
     heat : e.g. throttle
         Treatment of heat in the exploration. ``throttle``: map without heat, then lower the clock. ``aware``: choose
-        partitions, clocks and pauses for the limits. None: heat does not count.
+        partitions, clocks and pauses for the limits. ``lumped``: lower the clock by a formula of one resistance. None:
+        heat does not count.
     stack
         Stack of dies that supplies the properties which designs leave open, if heat counts. None: the designs say it
         all.
@@ -109,10 +133,10 @@ class WithoutHeat(Part):
         Position of the design in the list of designs.
     best : stacks, B, B/s or W, e.g. {dram: 4, L2: 50000000.0}
         Sizes of the components of the design, by name.
-    predicted : s, e.g. 0.05
-        Step time of the design if heat does not count.
-    judged : s, e.g. 0.06
-        Step time of the design on its stack of dies. None: no operating point keeps the limits.
+    predicted : s, J, W, USD, USD s or tokens/s, e.g. 0.05
+        Value of the objective for the design if heat does not count.
+    judged : s, J, W, USD, USD s or tokens/s, e.g. 0.06
+        Value of the objective for the design under heat. None: no operating point keeps the limits.
     frequency : share, e.g. 0.8
         Share of the nominal clock to which the design is throttled.
     """
@@ -124,8 +148,23 @@ class WithoutHeat(Part):
     frequency: float
 
 
+class LumpedHeat(Part):
+    """How hot a chip of the best design is by a formula of one resistance (`dfopt.physics.lumped`).
+
+    Attributes
+    ----------
+    temperature_c : degC, e.g. 97.0
+        Temperature at the nominal clock, in full use.
+    frequency : share, e.g. 0.98
+        Share of the nominal clock that keeps the limit.
+    """
+
+    temperature_c: float
+    frequency: float
+
+
 class DesignBox(Part):
-    """Designs whose sizes are from ``low`` to ``high``, by component; none of their mappings is below ``bound``.
+    """Designs whose sizes are from ``low`` to ``high``, by component; none of their mappings is better than ``bound``.
 
     A ``bound`` that is none says that no design of the box can be had: none fits the budgets, or no mapping fits it.
 
@@ -137,8 +176,8 @@ class DesignBox(Part):
         Smallest sizes of the components in the box, by name.
     high : stacks, B, B/s or W, e.g. {dram: 4}
         Largest sizes of the components in the box, by name.
-    bound : s, J, USD or USD s, e.g. 0.05
-        Proven bound: no mapping of a design in the box has a lower value of the objective. None: no design of the box
+    bound : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.05
+        Proven bound: no mapping of a design in the box has a better value of the objective. None: no design of the box
         is possible.
     stage : e.g. plans
         Stage of the search that bounded the box, in explorations of earlier versions. None: a present version wrote the
@@ -151,10 +190,10 @@ class DesignBox(Part):
     bound: float | None
     stage: str | None = None
 
-    @property
-    def order(self) -> tuple[float, int, tuple[float, ...]]:
-        """What the boxes of an exploration are sorted by: the bound first, and last where there is no design."""
-        return math.inf if self.bound is None else self.bound, self.design, tuple(self.low.values())
+    def order(self, objective: ObjectiveName) -> tuple[float, int, tuple[float, ...]]:
+        """What the boxes of an exploration are sorted by: the best bound first, and last where there is no design."""
+        bound = math.inf if self.bound is None else turned(objective, self.bound)
+        return bound, self.design, tuple(self.low.values())
 
 
 class OtherDesign(Part):
@@ -166,7 +205,7 @@ class OtherDesign(Part):
         Position of the design in the list of designs.
     best : stacks, B or B/s, e.g. {dram: 3}
         Sizes of the components of the design, by name.
-    value : s, J, USD or USD s, e.g. 0.052
+    value : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.052
         Value of the objective for the best mapping of this design.
     mapping
         Best mapping of this design.
@@ -191,7 +230,7 @@ class BudgetSensitivity(Part):
         ``edge``: the perimeter of the chip.
     more : mm2, W or mm, e.g. 80.0
         Amount by which the budget grows: mm2 of chip or package, W, or mm of edge.
-    value : s, J, USD or USD s, e.g. 0.047
+    value : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.047
         Value of the objective that the larger budget allows at least.
     best : stacks, B or B/s, e.g. {dram: 5}
         Sizes of the components with the larger budget, by name.
@@ -240,8 +279,8 @@ class Effort(Part):
 class Exploration(Sealed):
     """The best design for a workload, and the proof.
 
-    No mapping of any design within the choices has a value of the objective below ``bound``: the least of the bounds of
-    ``boxes``, which hold every design once, and of the best itself.
+    No mapping of any design within the choices has a better value of the objective than ``bound``: the best of the
+    bounds of ``boxes``, which hold every design once, and of the best itself.
 
     Attributes
     ----------
@@ -249,10 +288,10 @@ class Exploration(Sealed):
         Proof that the exploration reached. ``optimal``: no design is better. ``gap_reached``: it stopped at the
         requested gap. ``exhausted``: it examined all designs, but bounds stay below the best. ``time_limit``: the time
         limit ended it. ``interrupted``: Ctrl-C ended it.
-    value : s, J, USD or USD s, e.g. 0.05
+    value : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.05
         Value of the objective for the best design.
-    bound : s, J, USD or USD s, e.g. 0.0495
-        Proven bound: no mapping of any design has a lower value of the objective.
+    bound : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.0495
+        Proven bound: no mapping of any design has a better value of the objective.
     gap : share, e.g. 0.01
         Relative distance of ``value`` to ``bound``.
     best_design : no unit, e.g. 0
@@ -262,10 +301,13 @@ class Exploration(Sealed):
     result
         Best mapping of the best design, with its score and proof.
     without_heat
-        Design that is best if heat does not count, for comparison. None: heat was not requested.
+        Design that is best if heat does not count, for comparison. None: heat was not requested, or the objective is of
+        stacks of dies alone.
+    lumped : e.g. {temperature_c: 97.0, frequency: 0.98}
+        Temperature of the best design by a formula. None: heat is not ``lumped``.
     others
         Next best designs, the better ones first.
-    others_bound : s, J, USD or USD s, e.g. 0.051
+    others_bound : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.051
         Proven bound for all designs that are neither the best nor listed in ``others``. None: no other design is
         possible.
     boxes : e.g. [{low: {dram: 1}, high: {dram: 4}, bound: 0.05}]
@@ -303,11 +345,13 @@ class Exploration(Sealed):
     @property
     def widest_gap(self) -> float:
         """How much, relatively, another design may be better than the last one that was asked for."""
-        gap = max(0.0, 1 - self.bound / self.value) if self.value > 0 else 0.0
-        last = self.value if self.request.top == 1 else math.inf
+        turn = partial(turned, self.request.objective)
+        value = turn(self.value)
+        gap = max(0.0, 1 - turn(self.bound) / value) if value > 0 else 0.0
+        last = value if self.request.top == 1 else math.inf
         if self.others and len(self.others) == self.request.top - 1:
-            last = self.others[-1].value
-        rest = math.inf if self.others_bound is None else self.others_bound
+            last = turn(self.others[-1].value)
+        rest = math.inf if self.others_bound is None else turn(self.others_bound)
         return max(gap, 0.0 if rest >= last else 1 - rest / last)
 
     status: ExplorationStatus
@@ -318,6 +362,7 @@ class Exploration(Sealed):
     best: dict[str, float]
     result: Result
     without_heat: WithoutHeat | None = None
+    lumped: LumpedHeat | None = None
     others: tuple[OtherDesign, ...] = ()
     others_bound: float | None = None
     boxes: tuple[DesignBox, ...]

@@ -6,17 +6,27 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
-from dfopt.documents.exploration import BudgetSensitivity, DesignBox, EnergyRange, Exploration, OtherDesign, WithoutHeat
+from dfopt.documents.exploration import (
+    BudgetSensitivity,
+    DesignBox,
+    EnergyRange,
+    Exploration,
+    OtherDesign,
+    WithoutHeat,
+    turned,
+)
 from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.exploring.explore import workload_of
-from dfopt.exploring.heated import Heated, seconds_on_stack, without_heat
+from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import BUDGETS, raised
 from dfopt.exploring.space import Box, Space
+from dfopt.exploring.unheated import without_heat
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
@@ -58,7 +68,7 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
         workload.run.deadline, workload.thrifty = math.inf, False
         issues += _best(made, workload, time_limit)
     late, unknown = 0, ""
-    if not issues and isinstance(workload, Heated) and made.without_heat is not None:
+    if not issues and made.without_heat is not None:
         workload.run.deadline = began + time_limit
         found = _without_heat(made, made.without_heat, workload)
         workload.run.deadline, unknown = math.inf, "" if found is not None else "what is best without heat"
@@ -128,24 +138,26 @@ def _drawn(made: Exploration) -> set[str]:
 
 def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     """What of an exploration does not agree with the rest of it, without deriving a chip: where, and what is wrong."""
+    objective, turn = made.request.objective, partial(turned, made.request.objective)
     if made.seal != made.unsealed_digest():
         yield "$.seal", "does not fit the contents: the file was edited"
     if made.asked is not None and made.asked != made.asked_digest():
         yield "$.asked", "does not fit designs, graph, assumptions and request"
     if made.result.trace is not None and made.asked is None:
         yield "$.asked", "found none beside $.result.trace"
-    if made.result.trace is not None and (order := [box.order for box in made.boxes]) != sorted(order):
+    if made.result.trace is not None and (order := [box.order(objective) for box in made.boxes]) != sorted(order):
         yield "$.boxes", "found another order than that of their bounds"
     if made.version != made.result.provenance.dfopt:
         yield "$.version", f"found {made.version!r}, the result says {made.result.provenance.dfopt!r}"
     budgets = [each.budget for each in made.sensitivity]
     if budgets != [name for name in BUDGETS if name in budgets]:
         yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(BUDGETS)}, each once"
-    bounds = [math.inf if box.bound is None else box.bound for box in made.boxes]
-    least = min([made.value, *bounds])
-    if not math.isclose(made.bound, least, rel_tol=SAME):
-        yield "$.bound", f"found {made.bound!r}, the least of the boxes and the value is {least!r}"
-    gap = max(0.0, 1 - made.bound / made.value) if made.value > 0 else 0.0
+    bounds = [turn(box.bound) for box in made.boxes if box.bound is not None]
+    best = turn(min([turn(made.value), *bounds]))
+    if not math.isclose(made.bound, best, rel_tol=SAME):
+        yield "$.bound", f"found {made.bound!r}, the best of the boxes and the value is {best!r}"
+    value = turn(made.value)
+    gap = max(0.0, 1 - turn(made.bound) / value) if value > 0 else 0.0
     if not math.isclose(made.gap, gap, rel_tol=SAME, abs_tol=1e-12):
         yield "$.gap", f"found {made.gap!r}, expected {gap!r}"
     gap = made.widest_gap
@@ -155,14 +167,10 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.status", f"found {made.status}, but nothing is left to show"
     if made.status == "gap_reached" and gap > made.request.gap + PROOF:
         yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
-    values = [made.value, *(other.value for other in made.others)]
+    values = [value, *(turn(other.value) for other in made.others)]
     if values != sorted(values) or len(values) > made.request.top:
-        yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, ascending"
-    score = made.result.score
-    merit = MERITS[made.request.objective].within(made.request.limits)
-    value = merit.of(score) if made.request.heat is None else seconds_on_stack(score)
-    if made.value != value:
-        yield "$.value", f"found {made.value!r}, the result says {value!r}"
+        yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, the best first"
+    yield from _judged(made)
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"
     spaces = [space_of(design) for design in made.designs]
@@ -180,15 +188,31 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
             return
 
 
+def _judged(made: Exploration) -> Iterator[tuple[str, str]]:
+    """What of the value and the temperature of the best design is not what its result says."""
+    of, system = made.request, made.result.system
+    lumped = None
+    if of.heat == "lumped" and made.best_design < len(made.designs):
+        layers = layers_of(made.designs[made.best_design], made.best, of.stack)
+        lumped = lumped_heat(system.chip.power_w or 0.0, layers, of.limits)
+    if made.lumped != lumped:
+        yield "$.lumped", f"found {made.lumped!r}, expected {lumped!r}"
+    value = value_of(MERITS[of.objective].within(of.limits), made.result.score, system, of.heat, lumped)
+    value = None if value is None else turned(of.objective, value)
+    if made.value != value:
+        yield "$.value", f"found {made.value!r}, the result says {value!r}"
+
+
 def _others(made: Exploration) -> Iterator[tuple[str, str]]:
     """What of the next best designs does not agree with the boxes."""
     named = [(made.best_design, made.best), *((other.design, other.best) for other in made.others)]
     if any(each in named[:at] for at, each in enumerate(named)):
         yield "$.others", "found a design that is named twice, expected others"
     rest = [box for box in made.boxes if box.low != box.high or (box.design, box.low) not in named]
-    bound = min((box.bound for box in rest if box.bound is not None), default=None)
-    if made.others_bound != bound:
-        yield "$.others_bound", f"found {made.others_bound!r}, the least of the other boxes is {bound!r}"
+    turn = partial(turned, made.request.objective)
+    bound = min((box.bound for box in rest if box.bound is not None), key=turn, default=None)
+    if not _same(made.others_bound, bound):
+        yield "$.others_bound", f"found {made.others_bound!r}, the best of the other boxes is {bound!r}"
 
 
 def _place(spaces: Sequence[Space], design: int, ends: dict[str, dict[str, float]]) -> Box:
@@ -237,7 +261,7 @@ def _valued(
         _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, made.result.request, today)
         if wrong:
             raise _Wrong(*wrong[0].split(": ", 1))
-    if not math.isclose(claim.value, again := workload.judged(box, claim.mapping), rel_tol=SAME):
+    if not math.isclose(claim.value, again := workload.merit.shown(workload.judged(box, claim.mapping)), rel_tol=SAME):
         raise _Wrong(f"{where}.value", f"found {claim.value!r}, the judge says {again!r}")
 
 
@@ -261,16 +285,18 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
         _valued(made, alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim)
 
 
-def _without_heat(made: Exploration, said: WithoutHeat, workload: Heated) -> list[tuple[str, str]] | None:
+def _without_heat(made: Exploration, said: WithoutHeat, workload: Workload) -> list[tuple[str, str]] | None:
     """What is wrong with the design that is best without heat: searched, mapped and judged again; none out of time."""
     box = _place(workload.spaces, said.design, {"$.without_heat.best": said.best})
     found = without_heat(workload, made.request.gap)
     if found is None or time.perf_counter() > workload.run.deadline:
         return None
-    least = found.predicted
-    if made.status != "time_limit" and least < said.predicted * (1 - made.request.gap) * (1 - SAME):
+    turn, unit = workload.merit.shown, workload.merit.unit
+    most = turn(said.predicted) * (1 - made.request.gap) * (1 - SAME)
+    if made.status != "time_limit" and turn(found.predicted) < most:
         sizes = ", ".join(f"{name} {size:g}" for name, size in found.best.items())
-        return [("$.without_heat.best", f"found {said.predicted!r} s, {least!r} s can be had: {sizes}")]
+        had = f"found {said.predicted!r} {unit}, {found.predicted!r} {unit} can be had: {sizes}"
+        return [("$.without_heat.best", had)]
     if (found.design, found.best) != (said.design, said.best):  # where time was up others were looked at
         found = without_heat(replace(workload, within=(box,)), made.request.gap)
     if found is None or time.perf_counter() > workload.run.deadline:
@@ -288,7 +314,8 @@ def _same(one: float | None, other: float | None) -> bool:
 
 def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
     """What is wrong with the bound of a box: bounded by all stages up to the one that shows it."""
-    claimed = math.inf if box.bound is None else box.bound
+    turn = workload.merit.shown
+    claimed = math.inf if box.bound is None else turn(box.bound)
     place, shown = _place_of_box(workload.spaces, number, box), 0.0
     for stage in workload.stages:
         try:
@@ -299,4 +326,4 @@ def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[
             return
         if shown >= claimed * (1 - PROOF) or (math.isinf(claimed) and math.isinf(shown)):
             return
-    yield f"$.boxes[{number}].bound", f"found {box.bound!r}, only {shown!r} could be shown"
+    yield f"$.boxes[{number}].bound", f"found {box.bound!r}, only {turn(shown)!r} could be shown"

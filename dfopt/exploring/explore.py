@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any, Final, TypeVar
-
-import numpy as np
 
 import dfopt
 from dfopt.documents.assumptions import Assumptions, profile
@@ -34,25 +33,25 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
-from dfopt.exploring.boxes import Leaf, Progress, search_boxes
-from dfopt.exploring.heated import Heated, without_heat
+from dfopt.exploring.boxes import Leaf, Progress, Searched, search_boxes
+from dfopt.exploring.heated import Heated
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
+from dfopt.exploring.refusals import check_asked, check_known
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
+from dfopt.exploring.unheated import without_heat
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.interrupts import interruptible
 from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
-from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
 from dfopt.processes.executor import executor_of
 from dfopt.questions import Resolver, question_of
 from dfopt.search import options
-from dfopt.technology.chip_price import unpriced
 
 __all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 
@@ -95,16 +94,16 @@ def explore(
         In place of the technology of the design, each of these; of parts, such as ``n3`` or ``n3+hbm4``, their
         sections in place of its own.
     objective : str
-        What is made least: ``time`` of a step; its ``energy``, with the power of the system all that time; ``cost``,
-        the price of the system; or ``time*cost``.
+        A metric of `dfopt.physics.merits.MERITS`, that is made least or, where more is better, largest.
     limits : DesignLimits, optional
         The longest step, the highest power and the highest price that a design may have: the system of all chips, with
-        its best mapping.
+        its best mapping; and under heat the highest temperature.
     stack : Stack, or the name or path of one
         With ``heat``: what designs do not say of their stacks of dies, as in `dfopt.derive`.
     heat : str, optional
         ``throttle``: mappings are made without heat, and judged with a clock that keeps the limits of the stack;
-        ``aware``: they are made around heat. The design that is best without heat is told beside the best one.
+        ``aware``: they are made around heat; ``lumped``: one resistance says how much the clock falls
+        (`dfopt.physics.lumped`), without a stack. The design that is best without heat is told beside the best one.
     assumptions : Assumptions or str
         A document, or the name of a profile.
     gap : float
@@ -201,31 +200,36 @@ def explored(
     found = search_boxes(workload, gap=gap, top=request.top, time_limit=search_s, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
-    box, heated, result = found.choice.box, isinstance(workload, Heated), found.choice.result
+    box, result = found.choice.box, found.choice.result
     if found.ending != "interrupted" and (system := workload.system(box)) is not None and request.heat != "aware":
         result = _unless_stopped(partial(workload.solver.complete, system, result, whole=whole), result)
-    value = workload.valued(result.score) or found.best
-    bound = min(found.bound, value)
-    sensitivity = request.sensitivity and not heated  # which would have to be derived on other stacks
+    value = workload.valued(box, result.system, result.score) or found.best
+    bound, shown = min(found.bound, value), workload.merit.shown
+    sensitivity = request.sensitivity and workload.heat is None  # which would have to be derived on other stacks
     more: tuple[BudgetSensitivity, ...] = ()
     if sensitivity and found.ending != "interrupted":
         more = _unless_stopped(partial(budget_sensitivities, workload, box, gap, workload.run.deadline), more)
     made = Exploration(
         status=found.ending,
-        value=value,
-        bound=bound,
+        value=shown(value),
+        bound=shown(bound),
         gap=max(0.0, 1 - bound / value) if value > 0 else 0.0,
         best_design=box.which,
         best=_sizes(workload, box),
         result=result,
         others=tuple(
-            OtherDesign(design=one.box.which, best=_sizes(workload, one.box), value=value, mapping=one.result.mapping)
+            OtherDesign(
+                design=one.box.which,
+                best=_sizes(workload, one.box),
+                value=shown(value),
+                mapping=one.result.mapping,
+            )
             for value, one in found.kept[1:]
         ),
-        others_bound=others_bound(
-            [(leaf.box, leaf.bound) for leaf in found.leaves], [choice.box for _, choice in found.kept]
+        others_bound=None if math.isinf(least := others_bound(found)) else shown(least),
+        boxes=tuple(
+            sorted((_box(workload, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
         ),
-        boxes=tuple(sorted((_box(workload, leaf) for leaf in found.leaves), key=lambda box: box.order)),
         sensitivity=more,
         effort=Effort(
             designs=workload.designs,
@@ -239,9 +243,8 @@ def explored(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
-        without_heat=_unless_stopped(partial(without_heat, workload, gap), None)
-        if isinstance(workload, Heated)
-        else None,
+        without_heat=_unless_stopped(partial(without_heat, workload, gap), None),
+        lumped=workload.lumped(box, result.system.chip.power_w or 0.0),
         request=request.model_copy(update={"sensitivity": sensitivity}),
         version=dfopt.__version__,
     )
@@ -262,7 +265,8 @@ def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> B
     if ending == "interrupted":
         return KeyboardInterrupt()
     if ending != "empty":
-        return NoSolution(bound, seconds, "no design has been solved", " s" if workload.objective == "time" else "")
+        unit = f" {workload.merit.unit}"
+        return NoSolution(workload.merit.shown(bound), seconds, "no design has been solved", unit)
     none = f"none of {workload.designs:,} designs"
     if workload.limits is not None and not (workload.refused or workload.solver.refused):
         words = f"keeps its limits ({workload.limits.words})"
@@ -286,7 +290,9 @@ def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -
         design = None if now.choice is None else workload.spaces[now.choice.box.which].design
         front = "no design yet" if design is None else design.technology.name
         problem = f"{now.boxes} boxes, {workload.solver.count} solves"
-        progress(options.Progress(front, problem, now.seconds, now.best, now.bound, workload.merit.unit))
+        shown, unit = workload.merit.shown, workload.merit.unit
+        best = now.best if design is None else shown(now.best)
+        progress(options.Progress(front, problem, now.seconds, best, shown(now.bound), unit))
 
     return tell
 
@@ -315,75 +321,32 @@ def workload_of(
     SystemSpecError
         If a design cannot be explored, or does not say what the objective needs to know.
     PlanError
-        If heat is asked of no stack, or together with limits or an objective that is not time.
+        If heat is asked of no stack, or an objective or a limit that needs heat without it.
     """
     of = request or ExplorationRequest()
-    for design in designs:
-        if issues := list(_issues(design)):
-            raise SystemSpecError(design.name, issues)
-    _check_objective(of)
+    check_asked(of, designs)
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     spaces = tuple(space_of(design) for design in designs)
     # what solves leave open, a box of one design leaves open too
     solves = (of.options or Request()).model_copy(update={"seed": of.seed, "gap": _OF_GAP * of.gap})
-    if of.stack is not None and of.heat is not None:
-        return Heated(spaces, tuple(graphs), chosen, solves, on=of.stack, heat=of.heat)
-    made = Workload(spaces, tuple(graphs), chosen, solves, of.objective, limits=of.limits)
-    for root in made.roots if made.merit.needs else ():
-        design = made.spaces[root.which].design
-        cost = made.cost(root)
-        if missing := [issue for need in made.merit.needs for issue in _missing(design, cost, f"_{need}")]:
-            raise SystemSpecError(design.name, missing)
+    on, most = of.stack, None if of.limits is None else of.limits.temperature
+    if on is not None and most is not None:
+        on = on.model_copy(update={"limits": on.limits.model_copy(update={"logic": most, "dram": most})})
+    given = spaces, tuple(graphs), chosen, solves, of.objective
+    made = Workload(*given, limits=of.limits, heat=of.heat, on=on)
+    if on is not None and of.heat in ("throttle", "aware"):
+        made = Heated(*given, limits=of.limits, heat=of.heat, on=on)
+    check_known(made)
     return made
 
 
-def _check_objective(of: ExplorationRequest) -> None:
-    """Raise `PlanError` for an objective that does not go with heat, or heat without a stack."""
-    if (of.stack is None) != (of.heat is None):
-        has, lacks = ("heat", "stack") if of.stack is None else ("stack", "heat")
-        raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
-    if of.heat is not None and of.limits is not None:
-        raise PlanError("limits: found some beside heat, expected none: a stack has limits of its own")
-    if of.heat is not None and of.objective != "time":
-        raise PlanError(f"objective: found {of.objective} beside heat, expected time")
+def others_bound(found: Searched[Box, Choice]) -> float:
+    """The least bound of the boxes that are no kept design alone; infinite where nothing in them can be had.
 
-
-def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Issue]:
-    """What a design does not say of power or price."""
-    for path in cost.missing if cost is not None else ():
-        if path == "$.chip.price_usd" and unit == "_usd":
-            for name in unpriced(design.technology):
-                yield Issue(
-                    f"$.technology.{name}", "found none, expected what chips cost", "give it, or take another objective"
-                )
-        elif unit in path and path.startswith("$.network"):
-            where = path.replace("$.", "$.template.", 1)
-            yield Issue(where, "found none, expected a number", "give it, 0 if that is counted elsewhere")
-
-
-def _issues(design: Design) -> Iterator[Issue]:
-    if not design.searched and design.sizes is not None:
-        message = "found no choices, expected lists of sizes to choose from"
-        remedy = "add choices: {dram_layers: [2, 4, 8]}, or map onto this design: dfopt solve"
-        yield Issue("$.choices", message, remedy)
-    elif not design.searched:
-        message = "found no share that is auto, expected at least one to choose"
-        yield Issue("$.shares.area", message, "set one to auto, or map onto this design: dfopt solve")
-    if design.template is None:
-        message = "found none, expected how the chips make a system"
-        yield Issue("$.template", message, "add template: {sram: LEVEL, tiles: N, network: [...]}")
-    elif design.template.tiles is None:
-        message = "found none, expected a number: a tile that is a cluster would differ from design to design"
-        yield Issue("$.template.tiles", message, "give one number for all designs")
-
-
-def others_bound(leaves: Sequence[tuple[Box, float]], named: Sequence[Box]) -> float | None:
-    """The least bound of the boxes that are no named design alone; none where nothing in them can be had.
-
-    A named design that is inside of a larger box is not below the bound of that box either.
+    A kept design that is inside of a larger box is not below the bound of that box either.
     """
-    least = min((bound for box, bound in leaves if box not in named), default=np.inf)
-    return float(least) if np.isfinite(least) else None
+    named = [choice.box for _, choice in found.kept]
+    return min((leaf.bound for leaf in found.leaves if leaf.box not in named), default=math.inf)
 
 
 def _sizes(workload: Workload, box: Box) -> dict[str, float]:
@@ -397,6 +360,6 @@ def _box(workload: Workload, leaf: Leaf[Box]) -> DesignBox:
             "design": leaf.box.which,
             "low": decisions.named(leaf.box.low),
             "high": decisions.named(leaf.box.high),
-            "bound": leaf.bound if np.isfinite(leaf.bound) else None,
+            "bound": workload.merit.shown(leaf.bound) if math.isfinite(leaf.bound) else None,
         }
     )

@@ -16,29 +16,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from dfopt.documents.design import POWER
 from dfopt.documents.dtypes import Peaks
-from dfopt.documents.exploration import HeatMode, WithoutHeat
+from dfopt.documents.exploration import HeatMode
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
-from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
-from dfopt.exploring.boxes import Stage, search_boxes
+from dfopt.exploring.boxes import Stage
 from dfopt.exploring.mixtures import mixture, part_of
-from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, together
 from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import Joules, least_interval_of
-from dfopt.judge import evaluate
-from dfopt.machines.stacks import memory_of
+from dfopt.physics.merits import Figures
 from dfopt.physics.pipeline import least_step_s
 from dfopt.search import solve
 from dfopt.setting.bounds import PlanBounds
@@ -47,9 +46,10 @@ from dfopt.technology.as_stack import derived_stack
 from dfopt.technology.components import clock_at
 from dfopt.technology.stack_models import power_of
 
-__all__ = ["Heated", "seconds_on_stack", "slower", "without_heat"]
+__all__ = ["Heated", "slower"]
 
 _PARTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # of the time that a chip works
+_LOOKED_AT = 1000  # plans of a graph whose heat is looked at
 _RUNGS = 16  # intervals of voltage from the lowest that works to the highest
 
 
@@ -87,14 +87,6 @@ def slower(system: System, share: float, sram: bool = True) -> System:
     return system.model_copy(update={"chip": chip.model_copy(update=changes), "stack": None})
 
 
-def seconds_on_stack(score: Score) -> float | None:
-    """Seconds of a step on a stack of dies, at the level that keeps its limits; none where no level does."""
-    on_stack = score.physical
-    if on_stack is None or on_stack.limits_broken or on_stack.runaway:
-        return None
-    return on_stack.step_time_s
-
-
 @dataclass
 class Heated(Workload):
     """The problem of `Workload` where each chip is a stack of dies, on the package of ``on``."""
@@ -102,17 +94,18 @@ class Heated(Workload):
     on: Stack = field(kw_only=True)
     heat: HeatMode = field(kw_only=True)
     _stacks: dict[Box, Stack] = field(default_factory=dict)
-    _heat: dict[tuple[Box, float], float] = field(default_factory=dict)
-    _last: Result | None = None
-
-    def __post_init__(self) -> None:
-        self.memory = memory_of(self.on) if self.on.dram_dies else None
+    _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict)
+    _of_dies: list[Box] = field(default_factory=list)
 
     @property
     def roots(self) -> Sequence[Box]:
         """All designs, in boxes of one number of dies: prices of heat are those of a stack."""
-        boxes = [box._replace(which=which) for which, space in enumerate(self.spaces) for box in space.by_dies]
-        return self.within or boxes
+        if not self._of_dies:
+            for which, space in enumerate(self.spaces):
+                boxes = [box._replace(which=which) for box in space.by_dies]
+                self._above.update((box, space.whole._replace(which=which)) for box in boxes if box != space.whole)
+                self._of_dies += boxes
+        return self.within or self._of_dies
 
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
@@ -139,14 +132,9 @@ class Heated(Workload):
             self._stacks[box] = derived_stack(decisions.one_design(box.high), chip, self.on)
         return self._stacks[box]
 
-    def valued(self, score: Score) -> float | None:
-        """Seconds of a step on the stack, if some level keeps its limits."""
-        return seconds_on_stack(score)
-
     def mapped(self, system: System, cutoff: float) -> Result | None:
         """The mapping without heat, or around it."""
         _, result = self.solver.solve(system, cutoff)
-        self._last = self._last if result is None else result
         if self.heat == "throttle" or result is None:
             return result
         left = self.run.left
@@ -161,41 +149,64 @@ class Heated(Workload):
         return None
 
     def adapted(self, system: System, box: Box) -> Result | None:
-        """The best mapping on a design."""
-        return self.mapped(system, math.inf)
+        """A mapping on a design: under the plan of the corner, or around the heat under any."""
+        known = super().adapted(system, box)
+        return known if known is not None and self.heat == "throttle" else self.mapped(system, math.inf)
 
     def promising(self, box: Box, best: float) -> Box | None:
         """The design in the middle, if the last mapping that was found is better there, on its stack."""
         at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
-        middle = Box(at, at, box.which)
-        return middle if self._last is None or self.judged(middle, self._last.mapping) < best else None
+        middle, last = Box(at, at, box.which), self.solver.latest
+        return middle if last is None or self.judged(middle, last.mapping, self.solver.drawn_as(last)) < best else None
 
     # bounds
+
+    def _figures(self, box: Box) -> Figures:
+        """The least of the systems of a box; of joules those of compute at the lowest voltage."""
+        of, system = super()._figures(box), self.system(box)
+        if "j" not in self.merit.needs or system is None:
+            return of
+        return of._replace(once_j=self._flop * min(rung.flop for rung in self._rungs(box)))
 
     def _by_heat(self, box: Box, cutoff: float) -> float:
         """Of all levels, plans and mappings: see the top of the file."""
         if self.system(box) is None:
             return math.inf
-        if self.heat == "aware" and box.single:
-            return self._mixed(box)
-        return min(self._at(box, rung) for rung in self._rungs(box)) if self.heat == "throttle" else 0.0
+        return self._over(box) if box.single or self.heat == "throttle" else 0.0
+
+    def _over(self, box: Box, step_s: float = 0.0) -> float:
+        """The objective that no plan beats at any level, nor in a shorter step than this one."""
+        if self.heat == "aware":
+            return min(self._mixed_of(box, number, step_s) for number in range(len(self.graphs)))
+        return min(self._at(box, rung, step_s) for rung in self._rungs(box))
 
     def _by_levels(self, box: Box, cutoff: float) -> float:
         """What the optimiser proves of a chip at each level that heat alone does not rule out."""
         system = self.system(box)
         if system is None:
             return math.inf
+        if "j" in self.merit.needs and box.single:  # the joules of each plan, in the time that all of them take
+            seconds, _ = self.solver.solve(slower(system, 1.0), self._most(box, cutoff))
+            return self._over(box, seconds)
         if self.heat == "aware":
-            return self.solver.solve(slower(system, 1.0), cutoff)[0]
-        if not box.single:  # many intervals of voltage, each a solve: halves of the box say more for less
-            return 0.0
+            return self._solved(slower(system, 1.0), cutoff, self._least(box))
+        if not box.single:  # many intervals of voltage, each a solve: without heat, halves of the box say more for less
+            return self._by_solve(box, cutoff)
         least = cutoff
         for rung in self._rungs(box):
             bound = self._at(box, rung)
             if bound < least:
-                solved = self.solver.solve(slower(system, rung.share), least)[0]
+                solved = self._solved(slower(system, rung.share), least, self._least(box))
                 least = min(least, max(bound, solved))
         return least
+
+    def _solved(self, system: System, cutoff: float, of: Figures) -> float:
+        """What no mapping on a machine is below in the objective, or the cutoff."""
+        if not (most := self.merit.most_s(cutoff, of)):
+            return cutoff
+        seconds, _ = self.solver.solve(system, most)
+        value = seconds if math.isinf(seconds) else self.merit.value(seconds, of)
+        return max(value, cutoff) if seconds >= most else value
 
     def _rungs(self, box: Box) -> list[_Rung]:
         """The levels of a design, or intervals of voltage that hold those of all designs of a box."""
@@ -226,21 +237,37 @@ class Heated(Workload):
                 break
         return found[::-1]
 
-    def _at(self, box: Box, rung: _Rung) -> float:
-        """Seconds of a step that no plan beats at one level."""
-        if (box, rung.share) not in self._heat:
+    def _at(self, box: Box, rung: _Rung, step_s: float = 0.0) -> float:
+        """The objective that no plan beats at one level."""
+        if (key := (box, rung.share, step_s)) not in self._heat:
             system = self.system(box)
             assert system is not None
-            least = math.inf
-            for number, graph in enumerate(self.graphs):
-                setting = self.setting(slower(system, rung.share, box.single), graph)
-                bounds = PlanBounds(setting)
-                for plan in self.plans(number):
-                    seconds = bounds.seconds(setting.under(plan))
-                    if seconds < least:
-                        least = min(least, max(seconds, self._at_plan(box, plan, rung, bounds)))
-            self._heat[box, rung.share] = least
-        return self._heat[box, rung.share]
+            slow = slower(system, rung.share, box.single)
+            self._heat[key] = min(self._at_level(box, rung, step_s, slow, number) for number in range(len(self.graphs)))
+        return self._heat[key]
+
+    def _at_level(self, box: Box, rung: _Rung, step_s: float, slow: System, number: int) -> float:
+        """The same of one graph: of its most promising plans, and without heat of all others."""
+        setting, plans, least = self.setting(slow, self.graphs[number]), self.plans(number), math.inf
+        bounds, system = PlanBounds(setting), self.system(box)
+        assert system is not None
+        self._by_plans(box)
+        low_i = np.broadcast_to(self._planned[system.digest()][1][number], len(plans))
+        places = np.argsort(low_i, kind="stable")
+        places = places[np.isfinite(low_i[places])]  # of those that fit
+        for place in places[:_LOOKED_AT].tolist():
+            if self.merit.value(max(low_i[place], step_s), self._least(box)) >= least:
+                return least
+            plan = plans[place]
+            seconds = max(bounds.seconds(setting.under(plan)), step_s)
+            of = self._spending(box, plan, rung, bounds)
+            if self.merit.value(seconds, of) < least:
+                seconds = max(seconds, self._at_plan(box, plan, rung, bounds))
+                least = min(least, self.merit.value(seconds, of))
+        if len(places) > _LOOKED_AT:
+            others = max(float(low_i[places[_LOOKED_AT]]), step_s)
+            least = min(least, self.merit.value(others, self._least(box)))
+        return least
 
     def _at_plan(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> float:
         """Seconds of a step in which a chip gets rid of its heat at one level.
@@ -261,14 +288,8 @@ class Heated(Workload):
         """The voltage of what waits: that of the lowest level; 0 where it is not the same for all designs."""
         return self.stack(box).levels[-1].voltage if box.single else 0.0
 
-    def _mixed(self, box: Box) -> float:
-        """Seconds of a step of a design where every partition has a level of its own."""
-        if (box, -1.0) not in self._heat:
-            self._heat[box, -1.0] = min(self._mixed_of(box, number) for number in range(len(self.graphs)))
-        return self._heat[box, -1.0]
-
-    def _mixed_of(self, box: Box, number: int) -> float:
-        """The same of one graph."""
+    def _mixed_of(self, box: Box, number: int, step_s: float) -> float:
+        """The objective of a graph on a design where every partition has a level of its own."""
         system, rungs, graph = self.system(box), self._rungs(box), self.graphs[number]
         assert system is not None
         whole = PlanBounds(self.setting(slower(system, 1.0), graph))
@@ -282,13 +303,14 @@ class Heated(Workload):
         compute = [PlanBounds(self.setting(slower(alone, rung.share), graph)) for rung in rungs]
         least = math.inf
         for plan in self.plans(number):
-            seconds = whole.seconds(whole.setting.under(plan))
-            if seconds >= least:
+            seconds = max(whole.seconds(whole.setting.under(plan)), step_s)
+            of = self._spending(box, plan, rungs[-1], whole)
+            if self.merit.value(seconds, of) >= least:
                 continue
             times = [one.seconds(one.setting.under(plan)) for one in compute]
             spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
             by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
-            least = min(least, max([seconds, *map(mixture, by_price)]))
+            least = min(least, self.merit.value(max([seconds, *map(mixture, by_price)]), of))
         return least
 
     def _by_energy(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, leaks: float) -> list[float]:
@@ -298,28 +320,49 @@ class Heated(Workload):
         """
         if plan.at_once > 1:
             return []
-        instance = bounds.setting.under(plan)
-        dram_bytes, sram_bytes = bounds.traffic(instance)
-        stack = self._priced(box)
-        dram, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
-        burst = min(dram.energies.read_burst, dram.energies.write_burst) / dram.burst
-        stacked, idle = bool(stack.dram_dies), stack.logic.idle if box.single else 0.0
-        where = self._together(box, instance)
+        instance, stack = bounds.setting.under(plan), self._priced(box)
+        where, spent = self._together(box, instance), self._spent(box, plan, rung, bounds)
         even = 0.0 if self.heat == "aware" else part_of(instance.setting.model, where.alone)
-        compute = self._flop / (instance.system.chips * plan.microbatches) * rung.flop
-        spent = Joules(
-            compute=compute * (1 - even),
-            sram=sram_bytes * rung.sram,
-            dram=dram_bytes * (burst + dram.energies.activate / dram.row) * stacked,
-            way=dram_bytes * dram.energies.io * stacked,
-            logic_w=idle * waiting.frequency * waiting.voltage**2,
-            dram_w=model.background_w * stacked,
-            refresh_w=model.refresh_w(1.0) * stacked,
-            even=compute * even,
-            crowding=where.crowding,
-        )
+        spent = replace(spent, compute=spent.compute * (1 - even), even=spent.compute * even, crowding=where.crowding)
         assumptions = bounds.setting.assumptions
         return [least_step_s(plan, assumptions, one) for one in least_interval_of(stack).by_price(spent, leaks)]
+
+    def _spent(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, mean: bool = False) -> Joules:
+        """What each chip spends on its stack for a microbatch at least under a plan.
+
+        ``mean``: of all chips, with memory beside the stack, which is known of a design alone.
+        """
+        instance, stack = bounds.setting.under(plan), self._priced(box)
+        dram_bytes, sram_bytes = bounds.traffic(instance, mean)
+        dram = bool(stack.dram_dies) or (mean and box.single)
+        of, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
+        burst = min(of.energies.read_burst, of.energies.write_burst) / of.burst
+        idle = stack.logic.idle if box.single else 0.0
+        return Joules(
+            compute=self._flop / (instance.system.chips * plan.microbatches) * rung.flop,
+            sram=sram_bytes * rung.sram,
+            dram=dram_bytes * (burst + of.energies.activate / of.row) * dram,
+            way=dram_bytes * of.energies.io * dram,
+            logic_w=idle * waiting.frequency * waiting.voltage**2,
+            dram_w=model.background_w * dram,
+            refresh_w=model.refresh_w(1.0) * dram,
+        )
+
+    def _spending(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> Figures:
+        """The least figures of the designs of a box under a plan at one level: joules are those of all chips.
+
+        What leaks is at least as warm as its surroundings, and at the lowest level.
+        """
+        of = self._least(box)
+        if "j" not in self.merit.needs or plan.at_once > 1:
+            return of
+        stack, chips = self._priced(box), bounds.setting.system.chips
+        spent = self._spent(box, plan, rung, bounds, mean=True)
+        leaks = power_of(stack).leakage(stack.ambient, self._waiting(box)).sum()
+        return of._replace(
+            once_j=chips * plan.microbatches * (spent.compute + spent.sram + spent.dram + spent.way),
+            flows_w=chips * (spent.logic_w + spent.dram_w + spent.refresh_w + float(leaks)),
+        )
 
     def _together(self, box: Box, instance: Instance) -> Together:
         """Which kernels are alone on a chip, where all designs of a box have the same tiles; none else.
@@ -355,29 +398,3 @@ class Heated(Workload):
             )
             self._stacks[key] = stack.model_copy(update={"dies": dies})
         return self._stacks[key]
-
-
-def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
-    """The design that is best without heat, within a gap, judged on its stack; none where time is up before it."""
-    plain = Workload(
-        made.spaces, made.graphs, made.assumptions, made.request, run=Run(made.run.deadline), within=made.within
-    )
-    plain.memory = made.memory
-    left = made.run.left
-    found = search_boxes(plain, gap=gap, time_limit=left)
-    if found.choice is None:
-        return None
-    box = found.choice.box
-    system = made.system(box)
-    if system is None:
-        return None
-    result = found.choice.result
-    score = evaluate(result.mapping, made.solver.drawn_as(result), system, result.assumptions)
-    assert score.physical is not None  # the system of one design has a stack
-    return WithoutHeat(
-        design=box.which,
-        best=made.spaces[box.which].named(box.low),
-        predicted=found.best,
-        judged=seconds_on_stack(score),
-        frequency=score.physical.frequency,
-    )

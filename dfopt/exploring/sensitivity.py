@@ -69,7 +69,7 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
         )
         choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice
         if choice is not None:
-            value = near.judged(choice.box, choice.result.mapping)
+            value = near.merit.shown(near.judged(choice.box, choice.result.mapping))
             best_sizes, mapping = space.named(choice.box.low), choice.result.mapping
             found.append(BudgetSensitivity(budget=budget, more=more, value=value, best=best_sizes, mapping=mapping))
     return tuple(found)

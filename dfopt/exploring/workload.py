@@ -3,45 +3,47 @@
 A chip with more of anything runs every mapping at least as fast, and every mapping that fits it fits still. So what
 bounds all mappings on the best corner of a box bounds them on every design of the box. Three such bounds: the FLOP
 of the graph over the peak of all chips; the bounds of plans; and what the optimiser proves of all mappings. An
-objective that is no time has the same bounds, with the least power and the least price of any design of the box.
+objective that is no time has the same bounds, with the least power and the least price of any design of the box; so
+has heat that is ``lumped``, which lowers the clock by the power and the layers of a design.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import Peaks
-from dfopt.documents.exploration import DesignLimits, ObjectiveName
+from dfopt.documents.exploration import DesignLimits, HeatMode, LumpedHeat, ObjectiveName
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
 from dfopt.documents.system import Dram, System
+from dfopt.documents.tokens import tokens_of
 from dfopt.errors import DfoptError, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage
+from dfopt.exploring.costs import Costs
 from dfopt.exploring.descent import downhill, smallest
+from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.least_plans import LeastPlans, PlanLows
 from dfopt.exploring.solves import Run, Solves
 from dfopt.exploring.space import Box, Space
 from dfopt.judge import evaluate
-from dfopt.physics.cost import SystemCost, system_cost
-from dfopt.physics.merits import MERITS, Merit
+from dfopt.machines.stacks import memory_of
+from dfopt.physics.merits import MERITS, Figures, Merit
 from dfopt.physics.work import flop_of_step
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
-from dfopt.technology.chip_price import chip_price
 
 __all__ = ["Choice", "Workload"]
 
-Costs = tuple[float, float]  # W, USD
 _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller design: what another one may have there
 
 
@@ -67,16 +69,21 @@ class Workload:
     within: tuple[Box, ...] = ()  # in place of all designs
     above: PlanLows | None = field(default=None, kw_only=True)  # of a machine that is no worse than any here
     thrifty: bool = field(default=True, kw_only=True)  # boxes whose solve would hardly close them are split instead
+    heat: HeatMode | None = field(default=None, kw_only=True)
+    on: Stack | None = field(default=None, kw_only=True)
     memory: Dram | None = None  # of chips that have none beside them
     refused: str = ""  # why a design could not be had, for the case that none can
     _systems: dict[Box, System | None] = field(default_factory=dict)
-    _costs: dict[Box, Costs] = field(default_factory=dict)
-    _prices: dict[tuple[int, float], float | None] = field(default_factory=dict)
+    _least_of: dict[Box, Figures] = field(default_factory=dict)
     _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict)
     _above: dict[Box, Box] = field(default_factory=dict)  # the box that each was split from
     _listed: dict[int, list[Plan]] = field(default_factory=dict)  # plans by graph
     _descended: set[Mapping] = field(default_factory=set)
     _unfit: System | None = None  # one whose memory is too small under every plan
+
+    def __post_init__(self) -> None:
+        if self.on is not None and self.on.dram_dies:
+            self.memory = memory_of(self.on)
 
     @property
     def roots(self) -> Sequence[Box]:
@@ -90,7 +97,7 @@ class Workload:
 
     @cached_property
     def merit(self) -> Merit:
-        """The figure that is made least."""
+        """The metric that decides."""
         return MERITS[self.objective].within(self.limits)
 
     @cached_property
@@ -132,7 +139,7 @@ class Workload:
         if tried is None or system is None:
             return
         result = self.mapped(system, self._most(tried, best)) if box.single else self.adapted(system, box)
-        value = None if result is None else self.valued(result.score)
+        value = None if result is None else self.valued(tried, system, result.score)
         if result is not None and value is not None:
             yield value, Choice(tried, result)
 
@@ -181,9 +188,16 @@ class Workload:
         """The best mapping on a system, if it is below the cutoff."""
         return self.solver.solve(system, cutoff)[1]
 
-    def valued(self, score: Score) -> float | None:
-        """The objective of a mapping."""
-        return self.merit.of(score)
+    def valued(self, box: Box, system: System, score: Score) -> float | None:
+        """The objective of a mapping on a design, as it is made least."""
+        return value_of(self.merit, score, system, self.heat, self.lumped(box, system.chip.power_w or 0.0))
+
+    def lumped(self, box: Box, watts: float) -> LumpedHeat | None:
+        """How hot the coolest design of a box is by a formula, if it draws so much; none with other heat."""
+        if self.heat != "lumped":
+            return None
+        space = self.spaces[box.which]
+        return lumped_heat(watts, layers_of(space.design, space.named(box.low), self.on), self.limits)
 
     def graph_of(self, box: Box, mapping: Mapping) -> Graph:
         """The graph that a mapping maps best on a design; the first one if it is a mapping of none."""
@@ -214,7 +228,7 @@ class Workload:
                 score = evaluate(mapping, one, system, self._assumed)
             except DfoptError:
                 continue
-            value = self.valued(score)
+            value = self.valued(box, system, score)
             least = min(least, math.inf if score.violations or value is None else value)
         return least
 
@@ -235,7 +249,7 @@ class Workload:
             return None
         try:
             # the corner of several has no price: it is no chip that can be bought
-            usd = self._price(box.which, float(chip.dram.stacks)) if box.single else None
+            usd = self.costs.usd(box.which, float(chip.dram.stacks)) if box.single else None
             return system_of(
                 space.design.name, chip, template, space.design.technology.core.utilization, usd, self.memory
             )
@@ -243,42 +257,37 @@ class Workload:
             self.refused = self.refused or str(error)
             return None
 
-    def _price(self, which: int, stacks: float) -> float | None:
-        """USD for a chip with so many stacks; none where the technology does not say."""
-        if (which, stacks) not in self._prices:
-            of = self.spaces[which].design
-            price = chip_price(of.technology, of.budgets.chip_area_mm2, of.budgets.dies or 1, stacks)
-            self._prices[which, stacks] = None if price is None else price.usd
-        return self._prices[which, stacks]
+    @cached_property
+    def costs(self) -> Costs:
+        """Costs of the systems of designs."""
+        return Costs(self.spaces)
 
-    def cost(self, box: Box) -> SystemCost | None:
-        """Power and price of the system of a design, or no more than those of any of several; none if there is none."""
-        system, space = self.system(box), self.spaces[box.which]
-        chip, template = space.chip(box), space.design.template
-        if system is None or chip is None or template is None or box.single:
-            return None if system is None else system_cost(system)
-        low, high = space.named(box.low), space.named(box.high)
-        counts = [n for n in space.sizes.get("dram", ()) if low["dram"] <= n <= high["dram"]]
-        least, prices = space.least(box, chip), []
-        for stacks in counts or [float(least.dram.stacks)]:
-            with suppress(SystemSpecError):  # a package that no wafer has room for: such a design is no system
-                prices.append(self._price(box.which, stacks))
-        usd = None if None in prices else min((one for one in prices if one is not None), default=math.inf)
-        utilization = space.design.technology.core.utilization
-        return system_cost(system_of(space.design.name, least, template, utilization, usd))
+    def _least(self, box: Box) -> Figures:
+        """The least figures of the systems of a box, as far as the objective needs them."""
+        if box not in self._least_of:
+            self._least_of[box] = self._figures(box)
+        return self._least_of[box]
 
-    def _least(self, box: Box) -> Costs:
-        """W and USD of the systems of a box, as far as the objective needs them."""
-        if not self.merit.needs:
-            return 0.0, 0.0
-        if box not in self._costs:
-            cost = self.cost(box)
-            self._costs[box] = (0.0, 0.0) if cost is None else (cost.total_w or 0.0, cost.total_usd or 0.0)
-        return self._costs[box]
+    def _figures(self, box: Box) -> Figures:
+        of = Figures(tokens=self._tokens)
+        if not self.merit.needs and self.heat != "lumped":
+            return of
+        cost, system = self.costs.of(box, self.system(box)), self.system(box)
+        if cost is None or system is None:
+            return of
+        device_w = (cost.w["accelerators"] or 0.0) / system.chips
+        lumped = self.lumped(box, device_w)
+        of = of._replace(w=cost.total_w or 0.0, usd=cost.total_usd or 0.0, device_w=device_w)
+        return of if lumped is None else of._replace(clock=lumped.frequency)
+
+    @cached_property
+    def _tokens(self) -> float:
+        """Tokens of a step."""
+        return max(one.batch * (tokens_of(one).processed / one.microbatch) for one in self.graphs)
 
     def _valued(self, box: Box, seconds: float) -> float:
         """A bound on the objective from one on the time of a step."""
-        return seconds if math.isinf(seconds) else self.merit.value(seconds, *self._least(box))
+        return seconds if math.isinf(seconds) else self.merit.value(seconds, self._least(box))
 
     def _by_peak(self, box: Box) -> float:
         system = self.system(box)
@@ -293,8 +302,10 @@ class Workload:
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
-            above = None if box not in self._above else self.system(self._above[box])
-            known = self.above if above is None else self._planned[above.digest()][1]
+            above, known = self._above.get(box), self.above
+            if above is not None and (better := self.system(above)) is not None:
+                self._by_plans(above)
+                known = self._planned[better.digest()][1]
             settings = [self.setting(system, graph) for graph in self.graphs]
             self._planned[key] = self._least_plans.lows(settings, known)
             self._unfit = self._unfit if self._planned[key][0] < math.inf else system
@@ -323,7 +334,7 @@ class Workload:
 
     def _most(self, box: Box, cutoff: float) -> float:
         """Seconds of a step from which on nothing in a box is below a cutoff of the objective."""
-        return self.merit.most_s(cutoff, *self._least(box))
+        return self.merit.most_s(cutoff, self._least(box))
 
     def solve_ahead(self, boxes: Sequence[Box], cutoff: float) -> None:
         """Solve the best corners of some boxes below one cutoff: as many at once as there are processes."""

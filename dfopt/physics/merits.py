@@ -1,91 +1,157 @@
-"""What designs are compared by: figures of the step time, the power and the price of a whole system.
+"""The metrics of designs: what a system with its best mapping is judged by, and limited in.
 
-Each is non-decreasing in all three, so the same figure of lower bounds is a lower bound. For one system the fastest
-mapping is the best one under each, as power and price are those of the system. A limit on any of the three makes the
-figure infinite beyond it, which is non-decreasing too.
+Those of `dfopt.physics.metrics` are of mappings on one system, of which the time of a step is the one that mappings are
+made for; with it these weigh systems against one another. Each goes linearly with the time of a step, with factors that
+are non-decreasing in the watts and the USD of a system: the rule ``non-decreasing``. So of the least of each it is no
+more than of any system, and on one system the fastest mapping is the best one. The rule ``least joules`` has a bound of
+its own on the joules of a step, linear in its time as well; there the fastest mapping is no more than a good one.
+Searches have the reciprocals of what is to be large. A limit makes a figure infinite beyond it.
+
+Scores have most of them too: of `time`, `tokens_per_s`, `watts`, `cost`, `energy` the fields ``step_time_s``,
+``tokens_per_s``, ``power_w``, ``price_usd``, ``energy_per_step_j``, and of `tokens_per_j` the reciprocal of
+``physical.energy_per_token_j``.
+
+Another metric takes five files: its name and sense in ``documents/exploration.py``, an entry here, its name in
+``cli/technology_commands.py``, a line in ``guide/designs.md``, its figure in ``tests/exploring/test_objectives.py``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
-from dfopt.documents.exploration import DesignLimits
-from dfopt.documents.score import Score
+from dfopt.documents.exploration import DesignLimits, ObjectiveName, turned
 
-__all__ = ["MERITS", "Merit"]
+__all__ = ["MERITS", "Figures", "Merit"]
 
-Need = Literal["w", "usd"]
+Need = Literal["w", "usd", "device_w", "j"]
+Rule = Literal["non-decreasing", "least joules"]
 _ROUND = 1e-9
+_CAP_W = 100.0  # of a device: what draws more is slowed down in DeepStack's merit
+
+
+class Figures(NamedTuple):
+    """What a metric is of beside the time of a step: of a system and its mapping, or the least of several.
+
+    ``w``, ``usd``: power and price of the system, ``device_w``: power of a chip, each in full use. ``once_j`` and
+    ``flows_w``: joules of a step, and watts that add to them all the time. ``clock``: share of the nominal clock, which
+    lengthens a step; of several the most.
+
+    ``tokens`` are those of a step.
+    """
+
+    tokens: float = 1.0
+    w: float = 0.0
+    usd: float = 0.0
+    device_w: float = 0.0
+    once_j: float = 0.0
+    flows_w: float = 0.0
+    clock: float = 1.0
 
 
 @dataclass(frozen=True)
 class Merit:
-    """One figure of a system and its mapping; ``unit`` such as ``s``.
+    """One metric; ``unit`` such as ``tokens/s``, ``formula`` in words.
 
-    ``needs``: what of a system it needs beside the time of a step: ``w``, its power, ``usd``, its price, or both.
-    ``value``: (seconds of a step, W, USD) -> the figure; non-decreasing in each.
-    ``most_s``: (figure, W, USD) -> the longest step with which the figure is not exceeded; 0 where any step exceeds it.
+    ``needs``: which figures of a system it needs beside the time of a step.
+    ``parts``: what it comes to at once and for each second of a step, the less the better.
 
     Examples
     --------
     >>> energy = MERITS["energy"]
-    >>> energy.value(2.0, 700.0, 0.0), energy.most_s(1400.0, 700.0, 0.0)
+    >>> energy.value(2.0, Figures(w=700.0)), energy.most_s(1400.0, Figures(w=700.0))
     (1400.0, 2.0)
+    >>> rate = MERITS["tokens_per_s"]
+    >>> rate.value(2.0, Figures(tokens=8.0)), rate.shown(0.25)
+    (0.25, 4.0)
     """
 
+    name: ObjectiveName
     unit: str
+    formula: str
     needs: tuple[Need, ...]
-    value: Callable[[float, float, float], float]
-    most_s: Callable[[float, float, float], float]
+    parts: Callable[[Figures], tuple[float, float]]
+    rule: Rule = "non-decreasing"
+    limits: DesignLimits | None = None
 
-    def of(self, score: Score) -> float | None:
-        """The figure of a judged mapping; none where its system does not say what that takes."""
-        if ("w" in self.needs and score.power_w is None) or ("usd" in self.needs and score.price_usd is None):
-            return None
-        return self.value(score.step_time_s, score.power_w or 0.0, score.price_usd or 0.0)
+    @property
+    def sense(self) -> Literal["minimize", "maximize"]:
+        """Whether less is better, or more."""
+        return "minimize" if self.shown(2.0) == 2.0 else "maximize"
+
+    def shown(self, figure: float) -> float:
+        """A figure of a search in the unit of the metric, or back."""
+        return turned(self.name, figure)
+
+    def value(self, seconds: float, of: Figures) -> float:
+        """What a search makes least, with a step of so many seconds at the nominal clock; infinite beyond limits."""
+        if not of.clock or seconds / of.clock > self._most(0) or of.w > self._most(1) or of.usd > self._most(2):
+            return math.inf
+        once, each = self.parts(of)
+        return once + (each * seconds / of.clock if each else 0.0)
+
+    def most_s(self, value: float, of: Figures) -> float:
+        """Seconds of the longest step at the nominal clock with which a figure is not exceeded; 0 where any exceeds it.
+
+        With a limit on the step a little more than the limit: what is not faster than that does not keep it.
+        """
+        once, each = self.parts(of)
+        if once > value or of.w > self._most(1) or of.usd > self._most(2):
+            return 0.0
+        return min((value - once) / each if each else math.inf, self._most(0) * (1 + _ROUND)) * of.clock
+
+    def _most(self, at: int) -> float:
+        of = self.limits or DesignLimits()
+        most = (of.step_time, of.power, of.price)[at]
+        return math.inf if most is None else most * (1 + _ROUND)
 
     def within(self, limits: DesignLimits | None) -> Merit:
-        """The figure of what keeps some limits; infinite for what does not.
+        """The metric of what keeps some limits; infinite for what does not.
 
         Examples
         --------
-        >>> cheap = MERITS["cost"].within(DesignLimits(step_time=0.05, power=1000.0))
-        >>> cheap.needs, cheap.value(0.04, 900.0, 7e4), cheap.value(0.06, 900.0, 7e4), cheap.value(0.04, 1100.0, 7e4)
-        (('usd', 'w'), 70000.0, inf, inf)
+        >>> cheap, seventy = MERITS["cost"].within(DesignLimits(step_time=0.05, power=1000.0)), Figures(usd=7e4)
+        >>> cheap.needs, cheap.value(0.04, seventy), cheap.value(0.06, seventy)
+        (('usd', 'w'), 70000.0, inf)
         """
         if limits is None:
             return self
-        most_s, most_w, most_usd = (
-            math.inf if most is None else most * (1 + _ROUND) for most in (limits.step_time, limits.power, limits.price)
-        )
         pairs: tuple[tuple[Need, float | None], ...] = (("w", limits.power), ("usd", limits.price))
         needed = [need for need, most in pairs if most is not None]
-
-        def keeps(w: float, usd: float) -> bool:
-            return w <= most_w and usd <= most_usd
-
-        def value(s: float, w: float, usd: float) -> float:
-            return self.value(s, w, usd) if s <= most_s and keeps(w, usd) else math.inf
-
-        def longest_s(most: float, w: float, usd: float) -> float:
-            # a little more than the limit: what is not faster than that does not keep it
-            return min(self.most_s(most, w, usd), most_s * (1 + _ROUND)) if keeps(w, usd) else 0.0
-
-        return Merit(self.unit, tuple(dict.fromkeys((*self.needs, *needed))), value, longest_s)
+        return replace(self, limits=limits, needs=tuple(dict.fromkeys((*self.needs, *needed))))
 
 
-def _part(value: float, of: float) -> float:
-    return value / of if of > 0 else math.inf
+def _scaled(of: Figures) -> float:
+    return float(max(1.0, of.device_w / _CAP_W) ** (1 / 3))
 
 
 MERITS = {
-    "time": Merit("s", (), lambda s, w, usd: s, lambda value, w, usd: value),
-    # at full power all the time, as the judge's energy of a step
-    "energy": Merit("J", ("w",), lambda s, w, usd: s * w, lambda value, w, usd: _part(value, w)),
-    "cost": Merit("USD", ("usd",), lambda s, w, usd: usd, lambda value, w, usd: math.inf if usd <= value else 0.0),
-    "time*cost": Merit("USD s", ("usd",), lambda s, w, usd: s * usd, lambda value, w, usd: _part(value, usd)),
+    merit.name: merit
+    for merit in (
+        Merit("time", "s", "time of a step", (), lambda of: (0.0, 1.0)),
+        Merit("tokens_per_s", "tokens/s", "tokens of a step / its time", (), lambda of: (0.0, 1 / of.tokens)),
+        Merit("watts", "W", "power of the system in full use", ("w",), lambda of: (of.w, 0.0)),
+        Merit("cost", "USD", "price of the system", ("usd",), lambda of: (of.usd, 0.0)),
+        Merit("time*cost", "USD s", "time of a step x price", ("usd",), lambda of: (0.0, of.usd)),
+        # at full power all the time, as the judge's energy of a step
+        Merit("energy", "J", "time of a step x watts", ("w",), lambda of: (0.0, of.w)),
+        Merit(
+            "tokens_per_j",
+            "tokens/J",
+            "tokens of a step / joules of all chips on their stacks",
+            ("j",),
+            lambda of: (of.once_j / of.tokens, of.flows_w / of.tokens),
+            "least joules",
+        ),
+        Merit(
+            "power_scaled",
+            "tokens/s",
+            "tokens_per_s x (100 W / watts of a chip in full use)^(1/3) above 100 W",
+            ("device_w",),
+            lambda of: (0.0, _scaled(of) / of.tokens),
+        ),
+    )
 }
 """By the name of the objective."""

@@ -6,11 +6,14 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.design import POWER
 from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
-from dfopt.documents.exploration import Effort, Exploration
+from dfopt.documents.exploration import Effort, Exploration, ObjectiveName, turned
 from dfopt.documents.tokens import drawn
+from dfopt.physics.lumped import WARNING_C
+from dfopt.physics.merits import MERITS
 from dfopt.show.asked import asked_facts
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.tables import dollars
+from dfopt.units import Dimension, number
 from dfopt.units import format as show_unit
 
 __all__ = ["exploration_report", "figure"]
@@ -22,6 +25,7 @@ _BUDGETS = {
     "power": ("power", "W"),
     "edge": ("edge of the chip", "mm"),
 }
+_KINDS: dict[str, Dimension] = {"s": "time", "J": "energy", "W": "power"}
 _ENDED = {
     "optimal": "optimal: no design within the choices is better, under any mapping",
     "gap_reached": "stopped at the gap asked for: no design within the choices is better by more, under any mapping",
@@ -31,17 +35,20 @@ _ENDED = {
 }
 
 
-def figure(value: float, objective: str) -> str:
+def figure(value: float, objective: ObjectiveName) -> str:
     """A value of an objective, with a unit that suits it.
 
     Examples
     --------
     >>> figure(0.25, "time"), figure(1400.0, "energy"), figure(28e3, "cost"), figure(42.0, "time*cost")
     ('250 ms', '1.4 kJ', '28 k USD', '42 USD s')
+    >>> figure(98400.0, "tokens_per_s")
+    '98,400 tokens/s'
     """
-    if objective in ("time", "energy"):
-        return show_unit(value, "time" if objective == "time" else "energy")
-    return dollars(value) + (" s" if objective == "time*cost" else "")
+    unit = MERITS[objective].unit
+    if kind := _KINDS.get(unit):
+        return show_unit(value, kind)
+    return dollars(value) + unit.removeprefix("USD") if unit.startswith("USD") else f"{number(value)} {unit}"
 
 
 def exploration_report(made: Exploration) -> RenderableType:
@@ -94,16 +101,16 @@ def _others(made: Exploration) -> list[RenderableType]:
     if not made.others:
         return []
     objective, one_of = made.request.objective, len(made.designs) > 1
-    columns: dict[str, Kind] = {"": "figure", objective: "figure", "above the best": "figure"}
+    columns: dict[str, Kind] = {"": "figure", objective: "figure", "from the best": "figure"}
     columns |= {"technology": "word"} if one_of else {}
     columns |= dict.fromkeys(made.best, "figure")
     first = (made.best_design, made.value, made.best)
     rows = []
     for rank, (which, value, best) in enumerate([first, *((o.design, o.value, o.best) for o in made.others)], 1):
         name = [made.designs[which].technology.name] if one_of else []
-        above = f"{100 * (value / made.value - 1):.2f} %" if made.value > 0 else "-"
+        off = f"{100 * abs(value / made.value - 1):.2f} %" if made.value > 0 else "-"
         rows.append(
-            [str(rank), figure(value, objective), above, *name, *(_size(made, key, size) for key, size in best.items())]
+            [str(rank), figure(value, objective), off, *name, *(_size(made, key, size) for key, size in best.items())]
         )
     least = "no other can be had" if made.others_bound is None else figure(made.others_bound, objective)
     return ["", Grid("Best designs", columns, rows), "", f"bound on all other designs: {least}"]
@@ -142,7 +149,8 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
     }
     objective, rows = made.request.objective, []
     for one in made.sensitivity:
-        gain = 1 - one.value / made.value if made.value > 0 else 0.0
+        value = turned(objective, made.value)
+        gain = 1 - turned(objective, one.value) / value if value > 0 else 0.0
         other = {name: size for name, size in one.best.items() if size != made.best[name]}
         sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.items()) or "the same sizes"
         bought = [figure(one.value, objective), f"{100 * gain:.2f} %"] if gain > SAME else ["nothing", "-"]
@@ -156,16 +164,21 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
 
 def _heat(made: Exploration) -> list[tuple[str, str]]:
     """How it is with heat, and what the design that is best without heat comes to."""
-    other, on_stack = made.without_heat, made.result.score.physical
-    if made.request.heat is None or on_stack is None or made.request.stack is None:
+    other, on_stack, objective = made.without_heat, made.result.score.physical, made.request.objective
+    if (lumped := made.lumped) is not None:
+        warned = ", a warning" if lumped.temperature_c > WARNING_C else ""
+        hot = f"lumped: {lumped.temperature_c:.1f} degC at the nominal clock{warned}; clock at {lumped.frequency:.0%}"
+        facts = [("heat", hot)]
+    elif made.request.heat is None or on_stack is None or made.request.stack is None:
         return []
-    hot = f"{made.request.heat} on stack {made.request.stack.name}: clock at {on_stack.frequency:.0%}"
-    dram = "" if on_stack.dram_max_c is None else f", DRAM at {on_stack.dram_max_c:.1f} degC"
-    facts = [("heat", f"{hot}, logic at {on_stack.logic_max_c:.1f} degC{dram}, {on_stack.power_w:.1f} W")]
+    else:
+        hot = f"{made.request.heat} on stack {made.request.stack.name}: clock at {on_stack.frequency:.0%}"
+        dram = "" if on_stack.dram_max_c is None else f", DRAM at {on_stack.dram_max_c:.1f} degC"
+        facts = [("heat", f"{hot}, logic at {on_stack.logic_max_c:.1f} degC{dram}, {on_stack.power_w:.1f} W")]
     if other is not None:
         sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.best.items())
-        judged = "too hot at every level" if other.judged is None else show_unit(other.judged, "time")
-        words = f"predicted {show_unit(other.predicted, 'time')}, judged {judged} at {other.frequency:.0%}"
+        judged = "too hot at every level" if other.judged is None else figure(other.judged, objective)
+        words = f"predicted {figure(other.predicted, objective)}, judged {judged} at {other.frequency:.0%}"
         facts.append(("without heat", f"{sizes}: {words}"))
     return facts
 

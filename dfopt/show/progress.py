@@ -61,5 +61,6 @@ def _written(report: Any) -> str:
     figures = [f"best {figure(report.incumbent)}" if known else report.plan]
     figures += [f"bound {figure(report.bound)}" if proven else "no bound yet"]
     if known and proven and report.incumbent > 0:
-        figures += [f"gap {100 * max(0.0, (report.incumbent - report.bound) / report.incumbent):.2f} %"]
+        low, high = sorted((report.incumbent, report.bound))  # which of them is better depends on the objective
+        figures += [f"gap {100 * (1 - low / high):.2f} %"]
     return ", ".join([*figures, report.problem]) + (f": {report.plan}" if known else "")

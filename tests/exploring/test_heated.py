@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from strategies import share
 
 import dfopt as df
-from dfopt.documents.exploration import Exploration, HeatMode
+from dfopt.documents.exploration import DesignLimits, Exploration, HeatMode
 from dfopt.documents.stack import Stack
 from dfopt.errors import DocumentError, PlanError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
-from dfopt.exploring.heated import Heated, seconds_on_stack
+from dfopt.exploring.heated import Heated
+from dfopt.exploring.judged import seconds_on_stack
 from dfopt.exploring.space import Box
 from dfopt.heat.least_interval import Joules, LeastInterval
 from dfopt.technology.leaking import Feedback, leaking
@@ -115,8 +116,12 @@ def test_an_exploration_under_heat_is_checked(tmp_path: Path) -> None:
 def test_what_cannot_be_asked() -> None:
     with pytest.raises(PlanError, match="stack: found none, expected it beside heat"):
         problem("gpt2-small", [chosen(**CHANGES)], heat="throttle")
-    with pytest.raises(PlanError, match="objective: found energy beside heat, expected time"):
-        problem("gpt2-small", [chosen(**CHANGES)], objective="energy", stack=ON, heat="throttle")
+    with pytest.raises(PlanError, match="objective: tokens_per_j has joules of stacks, expected heat: throttle or"):
+        problem("gpt2-small", [chosen(**CHANGES)], objective="tokens_per_j")
+    with pytest.raises(PlanError, match="heat: found lumped, a formula of DRAM layers, which small has none of"):
+        problem("gpt2-small", [chosen(**CHANGES)], stack=ON, heat="lumped")
+    with pytest.raises(PlanError, match="limits: found a temperature without heat"):
+        problem("gpt2-small", [chosen(**CHANGES)], limits=DesignLimits(temperature=358.15))
 
 
 @share(0.3)

@@ -11,7 +11,7 @@ from dfopt.setting.bounds.table import PlanTable
 from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, room_to_save
-from dfopt.setting.stages import PipelineStage
+from dfopt.setting.stages import PipelineStage, stage_places
 
 __all__ = ["PlanBounds"]
 
@@ -64,20 +64,24 @@ class PlanBounds:
     def _alone(self, instance: Instance) -> PlanTable:
         return PlanTable(self._of(instance.setting), [instance.plan])
 
-    def traffic(self, instance: Instance) -> tuple[float, float]:
+    def traffic(self, instance: Instance, mean: bool = False) -> tuple[float, float]:
         """Bytes that a chip of every stage moves at least for one microbatch: over DRAM, and to and from SRAM.
 
-        Of the stage with the least of each. Those of SRAM are known where its bandwidth is limited, and 0 else.
+        Of the stage with the least of each, or of all chips the mean. Those of SRAM are known where its bandwidth is
+        limited, and 0 else.
         """
         work, chip = self._of(instance.setting), instance.system.chip
         kinds, drawn = work.of(instance), work.drawn_stages(instance)
         rates = most_sustained(chip, instance.assumptions) / drawn, (chip.sram.bandwidth or 0.0) / drawn
         seconds = [one.memory_s for one in kinds], [one.sram_s for one in kinds]
+        stages = self.stages(instance)
+        if mean and instance.graph.folded:
+            stages = tuple(stages[place] for place in stage_places(instance.setting.model, instance.plan))
         dram, sram = (
-            rate * min(sum(times * each[kind] for kind, times in stage.runs) for stage in self.stages(instance))
+            [rate * sum(times * each[kind] for kind, times in stage.runs) for stage in stages]
             for rate, each in zip(rates, seconds, strict=True)
         )
-        return dram, sram
+        return (sum(dram) / len(stages), sum(sram) / len(stages)) if mean else (min(dram), min(sram))
 
     def check_dram(self, instance: Instance) -> None:
         """Refuse a plan whose stages hold more than the DRAM even when all that they keep is split as far as can be.

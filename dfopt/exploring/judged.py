@@ -1,0 +1,57 @@
+"""What a judged mapping on a design comes to in a metric, without heat or by one of the modes of heat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dfopt.documents.design import Design
+from dfopt.documents.exploration import DesignLimits, HeatMode, LumpedHeat
+from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
+from dfopt.documents.system import System
+from dfopt.physics.lumped import LIMIT_C, clock, temperature_c
+from dfopt.physics.merits import Figures, Merit
+
+__all__ = ["layers_of", "lumped_heat", "seconds_on_stack", "value_of"]
+
+_ZERO_C = 273.15
+
+
+def seconds_on_stack(score: Score) -> float | None:
+    """Seconds of a step on a stack of dies, at the level that keeps its limits; none where no level does."""
+    on_stack = score.physical
+    if on_stack is None or on_stack.limits_broken or on_stack.runaway:
+        return None
+    return on_stack.step_time_s
+
+
+def value_of(
+    merit: Merit, score: Score, system: System, heat: HeatMode | None, lumped: LumpedHeat | None
+) -> float | None:
+    """What a search makes least, of a judged mapping; none where it is too hot, or its system does not say enough."""
+    on_stack = score.physical if heat in ("throttle", "aware") else None
+    seconds = score.step_time_s if on_stack is None else seconds_on_stack(score)
+    known = {
+        "w": score.power_w,
+        "usd": score.price_usd,
+        "device_w": system.chip.power_w,
+        "once_j": None if on_stack is None else on_stack.energy_per_step_j,
+    }
+    if seconds is None or any(known["once_j" if need == "j" else need] is None for need in merit.needs):
+        return None
+    of = Figures(tokens=score.tokens_per_s * score.step_time_s, clock=1.0 if lumped is None else lumped.frequency)
+    return merit.value(seconds, of._replace(**{name: figure or 0.0 for name, figure in known.items()}))
+
+
+def layers_of(design: Design, sizes: Mapping[str, float], on: Stack | None) -> int:
+    """DRAM layers of a design with these sizes, or of the stack that it has none beside."""
+    if design.sizes is not None:
+        return int(sizes.get("dram_layers", design.sizes.dram_layers))
+    return 0 if on is None else len(on.dram_dies)
+
+
+def lumped_heat(watts: float, layers: int, limits: DesignLimits | None) -> LumpedHeat:
+    """Temperature of a chip by one resistance, and the clock that keeps the limit on it."""
+    most = None if limits is None else limits.temperature
+    limit_c = LIMIT_C if most is None else most - _ZERO_C
+    return LumpedHeat(temperature_c=temperature_c(watts, layers), frequency=clock(watts, layers, limit_c))

@@ -1,0 +1,43 @@
+"""How hot a chip with DRAM layers is by one resistance, and the clock at which it keeps a limit: DeepStack's model.
+
+DeepStack (arXiv:2604.04750), figure 18: T = 35 degC + (0.56 + 0.01 layers) K/W x the watts of a device, a warning at
+85 degC, throttling at 95 degC. Throttled, it runs all clocks slower by the cube root of the power that is too much, as
+power goes with the cube of the clock, and divides the throughput by as much. Watts are those of a chip in full use.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LIMIT_C", "WARNING_C", "clock", "temperature_c"]
+
+WARNING_C: Final = 85.0
+LIMIT_C: Final = 95.0
+_AMBIENT_C: Final = 35.0
+_K_PER_W, _K_PER_W_OF_LAYER = 0.56, 0.01
+
+
+def temperature_c(watts: float, layers: int) -> float:
+    """Temperature in degC of a device at its nominal clock.
+
+    Examples
+    --------
+    >>> round(temperature_c(100.0, 4), 9)
+    95.0
+    """
+    return _AMBIENT_C + (_K_PER_W + _K_PER_W_OF_LAYER * layers) * watts
+
+
+def clock(watts: float, layers: int, limit_c: float = LIMIT_C) -> float:
+    """Share of the nominal clock at which a device keeps a limit; 0 where it never does. Falls with watts and layers.
+
+    Examples
+    --------
+    >>> clock(100.0, 4), round(clock(800.0, 4), 9)
+    (1.0, 0.5)
+    """
+    kelvin = limit_c - _AMBIENT_C
+    if kelvin <= 0:
+        return 0.0
+    rise = temperature_c(watts, layers) - _AMBIENT_C
+    return 1.0 if rise <= kelvin * (1 + 1e-12) else float((kelvin / rise) ** (1 / 3))

@@ -1,0 +1,289 @@
+"""Every metric under every mode of heat: the best is that of all designs, and no bound is above any plan of any."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+from typing import Any, get_args
+
+import pytest
+from design_cases import GPT2, PRICED, SIZES, chosen, problem
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import share
+from test_heated import CHANGES, ON
+from test_layer_space import ALL, design
+
+import dfopt as df
+from dfopt.documents.exploration import DesignLimits, Exploration, HeatMode, ObjectiveName, turned
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
+from dfopt.errors import DocumentError, Infeasible, SystemSpecError
+from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.explore import explore
+from dfopt.exploring.space import Box
+from dfopt.physics.merits import MERITS
+
+STACKED = chosen(**{**CHANGES, **PRICED})
+NAMES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
+COOL_C, HOT_C = 60.0, 66.0
+LAYERS: dict[str, Any] = {"dram_layers": [2, 8], "connected_layers": [2, 8]}
+LAYERED = design(
+    {**LAYERS, "power": {"least": "90 W", "most": "270 W", "step": "90 W"}},
+    static_power="6 W",
+)
+LIMITS: dict[str, float] = {"step_time": 0.0705, "power": 2500.0, "price": 42000.0}
+
+
+def figure(name: ObjectiveName, system: System, score: Score, seconds: float) -> float:
+    """A metric in the judge's words, the less the better, with the seconds that a step takes under heat."""
+    assert score.power_w is not None and system.chip.power_w is not None
+    rate = score.tokens_per_s * score.step_time_s / seconds
+    usd, watts, chip_w = score.price_usd or 0.0, score.power_w, system.chip.power_w
+    joules = math.inf if score.physical is None else score.physical.energy_per_token_j
+    minimized = {"time": seconds, "watts": watts, "cost": usd, "time*cost": seconds * usd, "energy": watts * seconds}
+    scaled = rate * min(1.0, 100 / chip_w) ** (1 / 3)
+    return (minimized | {"tokens_per_s": 1 / rate, "tokens_per_j": joules, "power_scaled": 1 / scaled})[name]
+
+
+def kept(score: Score) -> float:
+    """Seconds of a step on a stack; infinite where it is too hot."""
+    on_stack = score.physical
+    assert on_stack is not None
+    return math.inf if on_stack.limits_broken or on_stack.runaway else on_stack.step_time_s
+
+
+@cache
+def stacked(heat: HeatMode, celsius: float | None = None) -> list[tuple[System, Score]]:
+    """Every design of the heated ones, each mapped by itself and judged."""
+    limits = None if celsius is None else DesignLimits(temperature=celsius + 273.15)
+    workload = problem("gpt2-small", [STACKED], stack=ON, heat=heat, limits=limits)
+    found = []
+    for watts in range(4):
+        system = workload.system(workload.spaces[0].one((0, 0, 0, watts)))
+        assert system is not None
+        asked: dict[str, Any] = {"heat": "aware"} if heat == "aware" else {}
+        found.append((system, df.optimize(df.load_graph("gpt2-small"), system, **asked).score))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "heat"),
+    [*((name, "throttle") for name in NAMES), *((name, "aware") for name in ("tokens_per_s", "tokens_per_j", "cost"))],
+)
+def test_the_best_on_stacks_is_that_of_every_design(name: ObjectiveName, heat: HeatMode) -> None:
+    made = explore(GPT2, STACKED, stack=ON, heat=heat, objective=name, gap=0.0)
+    alone = [figure(name, system, score, kept(score)) for system, score in stacked(heat) if math.isfinite(kept(score))]
+    assert turned(name, made.value) == pytest.approx(min(alone), rel=1e-9)
+    assert turned(name, made.bound) <= min(alone) * (1 + 1e-9)
+    assert "verified" in check_exploration(made, "it")
+    data = made.to_data()
+    data["value"] *= 1.01 if MERITS[name].sense == "maximize" else 0.99
+    with pytest.raises(DocumentError, match=r"\$.value: found"):
+        check_exploration(Exploration.from_data(data).sealed(), "it")
+
+
+@pytest.mark.parametrize("name", ["time", "watts", "tokens_per_j", "power_scaled"])
+def test_limits_hold_on_stacks(name: ObjectiveName) -> None:
+    made = explore(GPT2, STACKED, stack=ON, heat="throttle", objective=name, gap=0.0, limits=DesignLimits(**LIMITS))
+    keeping, every = [], []
+    for system, score in stacked("throttle"):
+        assert score.power_w is not None and score.price_usd is not None
+        every.append(figure(name, system, score, kept(score)))
+        if (
+            kept(score) <= LIMITS["step_time"]
+            and score.power_w <= LIMITS["power"]
+            and score.price_usd <= LIMITS["price"]
+        ):
+            keeping.append(every[-1])
+    assert 0 < len(keeping) < len(every)
+    assert turned(name, made.value) == pytest.approx(min(keeping), rel=1e-9)
+    assert "verified" in check_exploration(made, "it")
+    for key, most in LIMITS.items():
+        tighter = DesignLimits(**{**LIMITS, key: most / 2})
+        forged = made.model_copy(update={"request": made.request.model_copy(update={"limits": tighter})})
+        with pytest.raises(DocumentError, match=r"\$.value: found"):
+            check_exploration(forged.model_copy(update={"asked": forged.asked_digest()}).sealed(), "it")
+
+
+@pytest.mark.parametrize("heat", ["throttle", "aware"])
+def test_a_limit_on_temperature_is_that_of_every_die(heat: HeatMode) -> None:
+    limits = DesignLimits(temperature=COOL_C + 273.15)
+    made = explore(GPT2, STACKED, stack=ON, heat=heat, gap=0.0, limits=limits)
+    alone = [kept(score) for _, score in stacked(heat, COOL_C)]
+    assert made.value == pytest.approx(min(alone), rel=1e-9)
+    on_stack = made.result.score.physical
+    assert on_stack is not None and on_stack.logic_max_c <= COOL_C + 0.06
+    assert min(alone) > min(kept(score) for _, score in stacked(heat)) * 1.001
+    assert "verified" in check_exploration(made, "it")
+    warmer = made.request.model_copy(update={"limits": DesignLimits(temperature=HOT_C + 273.15)})
+    forged = made.model_copy(update={"request": warmer})
+    with pytest.raises(DocumentError, match=r"\$.result.system: is not what"):
+        check_exploration(forged.model_copy(update={"asked": forged.asked_digest()}).sealed(), "it")
+
+
+@cache
+def by_plan() -> dict[tuple[int, ...], list[tuple[System, Score]]]:
+    """Every design with its best mapping under each plan."""
+    workload = problem("gpt2-small", [STACKED], stack=ON, heat="throttle")
+    found: dict[tuple[int, ...], list[tuple[System, Score]]] = {}
+    for at in ((0, 0, 0, watts) for watts in range(4)):
+        system = workload.system(workload.spaces[0].one(at))
+        assert system is not None
+        for plan in workload.plans(0):
+            made = df.solve(workload.graph, system, tp=plan.tp, pp=plan.pp, dp=plan.dp)
+            found.setdefault(at, []).append((system, made.score))
+    return found
+
+
+@pytest.mark.parametrize("heat", ["throttle", "aware"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_bound_is_better_than_a_plan_of_a_design(name: ObjectiveName, heat: HeatMode) -> None:
+    made = problem("gpt2-small", [STACKED], stack=ON, heat=heat, objective=name)
+    for at, scores in by_plan().items():
+        reached = min(figure(name, system, score, kept(score)) for system, score in scores)
+        for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].whole):
+            for stage in made.stages:
+                assert stage.of(box, math.inf) <= reached * (1 + 1e-9), (stage.name, box)
+
+
+def test_joules_are_bounded_by_more_than_compute() -> None:
+    """The bound on joules is near what the judge says, and far above that of compute at the lowest voltage."""
+    made = problem("gpt2-small", [STACKED], stack=ON, heat="throttle", objective="tokens_per_j")
+    box = made.spaces[0].one((0, 0, 0, 1))
+    _, score = stacked("throttle")[1]
+    assert score.physical is not None
+    peak, _, heat, _ = (stage.of(box, math.inf) for stage in made.stages)
+    assert peak < 0.9 * heat and heat > 0.7 * score.physical.energy_per_token_j
+
+
+@share(0.05)
+@given(
+    st.sampled_from(["10 mW", "100 mW"]),
+    st.sampled_from([5000.0, 8000.0, 20000.0]),
+    st.sampled_from(["hbm3", "hybrid-vault"]),
+    st.data(),
+)
+def test_no_bound_is_better_than_a_design_in_random_worlds(
+    static: str, htc: float, stack: str, data: st.DataObject
+) -> None:
+    """A design of a box, with its fastest mapping and its clock as the stack allows it, against bounds of the box."""
+    plate = {"package": {"mode": "htc", "htc_w_per_m2k": htc}, "cells": 4}
+    on = df.load_stack(stack, {**plate, "levels": [{"frequency": f, "voltage": 0.4 + 0.6 * f} for f in (1, 0.7, 0.4)]})
+    given_ = {**SIZES, **PRICED, "technology__core__static_power": static}
+    given_["choices__power"] = {"least": "150 W", "most": "450 W", "step": "150 W"}
+    under = design({**LAYERS, "power": {"least": "90 W", "most": "270 W", "step": "90 W"}}, static_power=static)
+    of = chosen(**given_) if stack == "hbm3" else under
+    asked: dict[str, Any] = {"stack": on, "heat": "throttle"}
+    worlds = {name: problem("gpt2-small", [of], objective=name, **asked) for name in ("time", "tokens_per_j")}
+    space = worlds["time"].spaces[0]
+    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in space.sizes.values()]
+    if stack == "hybrid-vault":  # prices of heat are those of one number of layers
+        ends[0] = [ends[0][0]] * 2
+    box, at = (
+        Box(tuple(low for low, _ in ends), tuple(high for _, high in ends)),
+        [data.draw(st.sampled_from(one)) for one in ends],
+    )
+    system = worlds["time"].system(space.one(tuple(at)))
+    if system is None:
+        return
+    try:
+        score = df.solve(GPT2, system).score
+    except Infeasible:
+        return
+    if math.isinf(kept(score)):  # too hot at every level
+        return
+    for name, world in worlds.items():
+        reached = figure(name, system, score, kept(score))
+        for stage in world.stages:
+            for each in (box, space.one(tuple(at))):
+                assert stage.of(each, math.inf) <= reached * (1 + 1e-9), (name, stage.name)
+
+
+def test_most_tokens_of_a_joule_among_layers() -> None:
+    of = design(LAYERS)
+    made = explore(GPT2, of, gap=0.0, stack="hybrid-vault", heat="throttle", objective="tokens_per_j", time_limit=120)
+    workload, found = problem("gpt2-small", [of], stack=made.request.stack, heat="throttle"), []
+    for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
+        system = workload.system(workload.spaces[0].one(at))
+        if system is not None:
+            score = df.solve(GPT2, system).score
+            found.append(figure("tokens_per_j", system, score, kept(score)))
+    assert len(found) > 1 and turned("tokens_per_j", made.value) == pytest.approx(min(found), rel=1e-9)
+    assert made.gap < 0.4  # levels that no mapping needs are not ruled out
+    assert "verified" in check_exploration(made, "it", 120)
+
+
+def degrees(system: System, layers: float) -> float:
+    assert system.chip.power_w is not None
+    return 35 + (0.56 + 0.01 * layers) * system.chip.power_w
+
+
+@cache
+def lumped() -> list[tuple[System, Score, float]]:
+    """Every design with layers, each mapped by itself, and its number of layers."""
+    space, found = problem("gpt2-small", [LAYERED]).spaces[0], []
+    for at in itertools.product(*(range(len(sizes)) for sizes in space.sizes.values())):
+        sizes = space.named(at)
+        if sizes["connected_layers"] > sizes["dram_layers"]:
+            continue
+        try:
+            system = df.derive(space.one_design(at)).system
+            found.append((system, df.solve(GPT2, system).score, sizes["dram_layers"]))
+        except (SystemSpecError, DocumentError, Infeasible):
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "celsius"), [("time", None), *((name, 80.0) for name in NAMES if name != "tokens_per_j")]
+)
+def test_lumped_the_best_is_that_of_every_design(name: ObjectiveName, celsius: float | None) -> None:
+    limits = None if celsius is None else DesignLimits(temperature=celsius + 273.15, price=1250.0)
+    made = explore(GPT2, LAYERED, heat="lumped", objective=name, gap=0.0, limits=limits)
+    found, hottest = [], celsius or 95.0
+    for system, score, layers in lumped():
+        clock = min(1.0, ((hottest - 35) / (degrees(system, layers) - 35)) ** (1 / 3))
+        if limits is None or (score.price_usd or 0.0) <= 1250.0:
+            found.append(figure(name, system, score, score.step_time_s / clock))
+    assert turned(name, made.value) == pytest.approx(min(found), rel=1e-9) and made.status == "optimal"
+    assert made.lumped is not None and made.without_heat is not None
+    assert made.lumped.temperature_c == pytest.approx(degrees(made.result.system, made.best["dram_layers"]))
+    assert "verified optimal" in check_exploration(made, "it")
+
+
+def test_what_is_said_of_lumped_heat_is_checked() -> None:
+    made = explore(GPT2, LAYERED, heat="lumped", gap=0.0)
+    assert max(degrees(system, layers) for system, _, layers in lumped()) > 95  # some are throttled
+    assert made.without_heat is not None and made.without_heat.judged is not None
+    assert made.without_heat.predicted <= made.value <= made.without_heat.judged * (1 + 1e-9)
+    for name, factor in (("temperature_c", 0.9), ("frequency", 0.9)):
+        data = made.to_data()
+        data["lumped"][name] *= factor
+        with pytest.raises(DocumentError, match=r"\$.lumped: found"):
+            check_exploration(Exploration.from_data(data).sealed(), "it")
+    data = made.to_data()
+    data["without_heat"]["judged"] *= 1.1
+    with pytest.raises(DocumentError, match=r"\$.without_heat.judged: found"):
+        check_exploration(Exploration.from_data(data).sealed(), "it")
+    cooler = made.request.model_copy(update={"limits": DesignLimits(temperature=50 + 273.15)})
+    with pytest.raises(DocumentError, match=r"\$.lumped: found(?s:.)*\$.value: found"):
+        check_exploration(made.model_copy(update={"request": cooler}).sealed(), "it")
+
+
+@given(st.sampled_from([None, "1 W", "6 W"]), st.floats(40, 110), st.sampled_from(NAMES), st.data())
+def test_no_design_of_a_box_is_better_than_the_least_of_it(
+    static: str | None, celsius: float, name: ObjectiveName, data: st.DataObject
+) -> None:
+    name = "time" if name == "tokens_per_j" else name
+    limits = DesignLimits(temperature=celsius + 273.15)
+    workload = problem("gpt2-small", [design(ALL, static_power=static)], heat="lumped", objective=name, limits=limits)
+    sizes = workload.spaces[0].sizes.values()
+    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in sizes]
+    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    for at in itertools.product(*(sorted({a, b}) for a, b in ends)):
+        one = workload.spaces[0].one(at)
+        if workload.system(one) is not None:
+            least, own = (workload.merit.value(1.0, workload._least(each)) for each in (box, one))
+            assert least <= own * (1 + 1e-9)
