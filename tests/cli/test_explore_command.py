@@ -9,6 +9,8 @@ from cli_tools import call, spawn
 from design_cases import SIZES, chosen
 
 import dfopt as df
+from dfopt.documents.design import Design
+from dfopt.documents.exploration import Exploration
 
 
 def test_the_command_line(tmp_path: Path) -> None:
@@ -52,6 +54,22 @@ def test_designs_under_heat(tmp_path: Path) -> None:
     assert answer.code == 0 and "throttle on stack" in answer.out and "without heat" in answer.out
     assert json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))["request"]["heat"] == "throttle"
     assert "heat: found none, expected it beside stack" in call(*asked).err
+
+
+def test_metrics_and_heat_by_a_formula(tmp_path: Path) -> None:
+    data = df.load_design("stacked-256").to_data()
+    data["template"]["network"] = data["template"]["network"][:1]
+    Design.from_data({**data, "choices": {"dram_layers": [4, 6]}}, "it").dump(tmp_path / "design.yaml")
+    asked = ("explore", "llama-68m", tmp_path / "design.yaml", "--tp", "4", "--objective", "tokens_per_s", "--top", "2")
+    answer = call(*asked, "--heat", "lumped", "--temperature-limit", "80", "-q", "-o", tmp_path / "best.json")
+    assert answer.code == 0 and "temperature at most 80 degC" in answer.out and "lumped: " in answer.out
+    made = Exploration.load(tmp_path / "best.json")
+    assert made.bound >= made.value > made.others[0].value and f"{made.value:,.0f}"[:3] in answer.out
+    assert "bound on all other designs" in answer.out and "tokens/s" in answer.out
+    assert "verified" in call("check", tmp_path / "best.json").out
+    assert "degC such as 85" in call(*asked, "--temperature-limit", "-400").err
+    assert "found a temperature without heat" in call(*asked, "--temperature-limit", "80").err
+    assert "expected heat: throttle or aware" in call(*asked[:5], "--objective", "tokens_per_j").err
 
 
 def test_both_ends_of_the_energy_of_dram(tmp_path: Path) -> None:

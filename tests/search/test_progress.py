@@ -88,3 +88,5 @@ def test_lines_are_of_the_whole_search() -> None:
     ]
     explored = Progress("n3", "5 boxes, 4 solves", 1.0, 3.0, 1.5, "USD")
     assert lines(explored) == ["best 3 USD, bound 1.5 USD, gap 50.00 %, 5 boxes, 4 solves: n3"]
+    largest = Progress("n3", "5 boxes", 1.0, 1.5, 3.0, "tokens/s")  # a bound from above
+    assert lines(largest) == ["best 1.5 tokens/s, bound 3 tokens/s, gap 50.00 %, 5 boxes: n3"]
