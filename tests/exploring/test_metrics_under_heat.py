@@ -211,7 +211,7 @@ def test_most_tokens_of_a_joule_among_layers() -> None:
             score = df.solve(GPT2, system).score
             found.append(figure("tokens_per_j", system, score, kept(score)))
     assert len(found) > 1 and turned("tokens_per_j", made.value) == pytest.approx(min(found), rel=1e-9)
-    assert made.gap < 0.4  # levels that no mapping needs are not ruled out
+    assert made.gap < 0.5  # levels that no mapping needs are not ruled out
     assert "verified" in check_exploration(made, "it", 120)
 
 

@@ -150,7 +150,8 @@ def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(design: 
 
 
 figures = st.builds(Figures, *[st.floats(0.1, 1000)] * 2, *[st.floats(0, 1000)] * 4, clock=st.floats(0.1, 1))
-limits = st.builds(DesignLimits, *[st.none() | st.floats(0.1, 1000)] * 3)
+some = st.none() | st.floats(0.1, 1000)
+limits = st.builds(DesignLimits, step_time=some, power=some, price=some)
 
 
 @given(figures, limits, st.floats(0.1, 10), st.floats(0.1, 1000), st.sampled_from(list(MERITS)))
