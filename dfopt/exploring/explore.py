@@ -49,7 +49,7 @@ from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
 from dfopt.physics.merits import MERITS
-from dfopt.processes.executor import executor_of
+from dfopt.processes.executors import executor_of
 from dfopt.questions import Resolver, question_of
 from dfopt.search import options
 

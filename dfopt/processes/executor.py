@@ -12,7 +12,7 @@ from dfopt.errors import PlanError
 from dfopt.processes.packing import Task
 from dfopt.processes.process import SolverProcess, time_to_kill
 
-__all__ = ["INTERRUPTED", "Executor", "Processes", "Take", "cores", "executor_of"]
+__all__ = ["INTERRUPTED", "Executor", "Processes", "Take", "cores"]
 
 Take = Callable[[dict[str, Any]], None]
 INTERRUPTED = "interrupted"
@@ -38,28 +38,6 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Free what was prepared; also after an error, and more than once."""
-
-
-def executor_of(jobs: int | None, cluster: str | None, stay: bool = False) -> Executor:
-    """Processes of this machine, or a Dask cluster by the address of its scheduler.
-
-    Raises
-    ------
-    PlanError
-        If both are asked for, or ``jobs`` or ``cluster`` cannot be.
-
-    Examples
-    --------
-    >>> executor_of(2, None).jobs
-    2
-    """
-    if cluster is None:
-        return Processes(jobs, stay=stay)
-    if jobs is not None:
-        raise PlanError("--jobs is for processes of this machine; with --cluster its workers decide: leave one out")
-    from dfopt.processes.cluster import Cluster
-
-    return Cluster(cluster, stay=stay)
 
 
 def cores() -> int:

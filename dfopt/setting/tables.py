@@ -175,7 +175,6 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
         Tensor-parallel chips.
     """
     chip, assumptions = setting.system.chip, setting.assumptions
-    rules, pairs = assumptions.sharding_rules, list(zip(kernels, schemes, strict=True))
     flop = shard_flop(setting, kernels, schemes, degree)
     peak = np.array([rate(setting.graph, kernel, chip) for kernel in kernels])
     if assumptions.compute_model != "efficiency":
@@ -183,6 +182,7 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
     assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
     simd = np.array([kernel.op == "elementwise" for kernel in kernels])
     op = np.array([row_op(kernel, assumptions) for kernel in kernels])
+    pairs, rules = zip(kernels, schemes, strict=True), assumptions.sharding_rules
     extents = np.array([ops.shard_extents(k, z, degree, rules) for k, z in pairs], dtype=np.float64)
     return flop / (peak * efficiency_share(chip.efficiency, simd, flop, extents, op))
 
@@ -190,9 +190,9 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
 def shard_flop(setting: Setting, kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int) -> Floats:
     """FLOP of each kernel's largest shard, on any chip; parameters as of :func:`compute_seconds`."""
     rules, found = setting.assumptions.sharding_rules, []
-    for kernel, scheme in zip(kernels, schemes, strict=True):
-        whole = work_whole(kernel, scheme, setting.sums, setting.assumptions)
-        found.append(ops.flop(kernel) * (1.0 if whole else ops.split_share(kernel, scheme, degree, rules)))
+    for k, z in zip(kernels, schemes, strict=True):
+        whole = work_whole(k, z, setting.sums, setting.assumptions)
+        found.append(ops.flop(k) * (1.0 if whole else ops.split_share(k, z, degree, rules)))
     return np.array(found)
 
 

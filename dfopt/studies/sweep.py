@@ -16,7 +16,8 @@ from dfopt.documents.store import Record, Store, read_records
 from dfopt.documents.study import Study
 from dfopt.documents.study_entries import SystemEntry
 from dfopt.errors import PlanError
-from dfopt.processes.executor import INTERRUPTED, Executor, executor_of
+from dfopt.processes.executor import INTERRUPTED, Executor
+from dfopt.processes.executors import executor_of
 from dfopt.studies.cells import expand
 from dfopt.studies.listing import damage
 from dfopt.studies.packing import Tasks

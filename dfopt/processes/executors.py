@@ -1,0 +1,30 @@
+"""Who solves: the processes of this machine, or a cluster."""
+
+from __future__ import annotations
+
+from dfopt.errors import PlanError
+from dfopt.processes.executor import Executor, Processes
+
+__all__ = ["executor_of"]
+
+
+def executor_of(jobs: int | None, cluster: str | None, stay: bool = False) -> Executor:
+    """Processes of this machine, or a Dask cluster by the address of its scheduler.
+
+    Raises
+    ------
+    PlanError
+        If both are asked for, or ``jobs`` or ``cluster`` cannot be.
+
+    Examples
+    --------
+    >>> executor_of(2, None).jobs
+    2
+    """
+    if cluster is None:
+        return Processes(jobs, stay=stay)
+    if jobs is not None:
+        raise PlanError("--jobs is for processes of this machine; with --cluster its workers decide: leave one out")
+    from dfopt.processes.cluster import Cluster
+
+    return Cluster(cluster, stay=stay)
