@@ -182,9 +182,10 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
     assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
     simd = np.array([kernel.op == "elementwise" for kernel in kernels])
     op = np.array([row_op(kernel, assumptions) for kernel in kernels])
-    pairs, rules = zip(kernels, schemes, strict=True), assumptions.sharding_rules
-    extents = np.array([ops.shard_extents(k, z, degree, rules) for k, z in pairs], dtype=np.float64)
-    return flop / (peak * efficiency_share(chip.efficiency, simd, flop, extents, op))
+    extents = [
+        ops.shard_extents(*pair, degree, assumptions.sharding_rules) for pair in zip(kernels, schemes, strict=True)
+    ]
+    return flop / (peak * efficiency_share(chip.efficiency, simd, flop, np.array(extents, dtype=np.float64), op))
 
 
 def shard_flop(setting: Setting, kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int) -> Floats:
