@@ -15,7 +15,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 
-__all__ = ["adding", "read_share", "work_whole", "written_share"]
+__all__ = ["adding", "read_share", "shard_flop", "work_whole", "written_share"]
 
 
 def adding(graph: Graph) -> frozenset[str]:
@@ -36,6 +36,20 @@ def adding(graph: Graph) -> frozenset[str]:
 def work_whole(kernel: Kernel, scheme: Sharding, sums: frozenset[str], assumptions: Assumptions) -> bool:
     """Whether a kernel that is split along the tokens has all of them to do; ``sums``: see :func:`adding`."""
     return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in sums
+
+
+def shard_flop(kernel: Kernel, scheme: Sharding, degree: int, sums: frozenset[str], assumptions: Assumptions) -> float:
+    """FLOP of the largest shard of a kernel over so many chips; ``sums``: see :func:`adding`.
+
+    Examples
+    --------
+    >>> gemm = Kernel(name="up", op="gemm", m=64, k=256, n=32)
+    >>> [shard_flop(gemm, scheme, 4, frozenset(), Assumptions()) for scheme in ("none", "m")]
+    [1048576.0, 262144.0]
+    """
+    if work_whole(kernel, scheme, sums, assumptions):
+        return ops.flop(kernel)
+    return ops.flop(kernel) * ops.split_share(kernel, scheme, degree, assumptions.sharding_rules)
 
 
 def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, tiled: bool = False) -> float:

@@ -22,7 +22,7 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share, row_op
 from dfopt.physics.library import sets_of
-from dfopt.physics.operands import read_share, work_whole, written_share
+from dfopt.physics.operands import read_share, shard_flop, work_whole, written_share
 from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.by_kernel import fanout_groups
 from dfopt.setting.conversions import overhead_of_kernels, shard_communications, tolls
@@ -175,26 +175,16 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
         Tensor-parallel chips.
     """
     chip, assumptions = setting.system.chip, setting.assumptions
-    flop = shard_flop(setting, kernels, schemes, degree)
+    pairs = list(zip(kernels, schemes, strict=True))
+    flop = np.array([shard_flop(k, z, degree, setting.sums, assumptions) for k, z in pairs])
     peak = np.array([rate(setting.graph, kernel, chip) for kernel in kernels])
     if assumptions.compute_model != "efficiency":
         return flop / (peak * (assumptions.compute_utilization or 1.0))
     assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
     simd = np.array([kernel.op == "elementwise" for kernel in kernels])
     op = np.array([row_op(kernel, assumptions) for kernel in kernels])
-    extents = [
-        ops.shard_extents(*pair, degree, assumptions.sharding_rules) for pair in zip(kernels, schemes, strict=True)
-    ]
+    extents = [ops.shard_extents(k, z, degree, assumptions.sharding_rules) for k, z in pairs]
     return flop / (peak * efficiency_share(chip.efficiency, simd, flop, np.array(extents, dtype=np.float64), op))
-
-
-def shard_flop(setting: Setting, kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int) -> Floats:
-    """FLOP of each kernel's largest shard, on any chip; parameters as of :func:`compute_seconds`."""
-    rules, found = setting.assumptions.sharding_rules, []
-    for k, z in zip(kernels, schemes, strict=True):
-        whole = work_whole(k, z, setting.sums, setting.assumptions)
-        found.append(ops.flop(k) * (1.0 if whole else ops.split_share(k, z, degree, rules)))
-    return np.array(found)
 
 
 def shard(instance: Instance, sharding: dict[str, Sharding], *, alone: bool = False) -> ShardedGraph:

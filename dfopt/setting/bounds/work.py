@@ -16,6 +16,7 @@ from dfopt.physics import ops
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.offload import Layer
+from dfopt.physics.operands import shard_flop
 from dfopt.physics.pipeline import partition_time
 from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.by_kernel import end_share, ends_by_kernel, passed_by_kernel, saved_by_kernel
@@ -28,7 +29,7 @@ from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import Passes, exchanged_by_kind, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Floats, compute_seconds, shard_flop
+from dfopt.setting.tables import Floats, compute_seconds
 
 __all__ = ["Least", "LeastWork", "Parts", "exchanging"]
 
@@ -314,7 +315,7 @@ class LeastWork:
         assumptions = self.setting.assumptions
         rules, schemes = assumptions.sharding_rules, ops.legal_schemes(kernel, shards, assumptions)
         return _Alone(
-            flop=float(shard_flop(self.setting, [kernel] * len(schemes), schemes, shards).min()),
+            flop=min(shard_flop(kernel, z, shards, self.setting.sums, assumptions) for z in schemes),
             weight_share=min(ops.weight_share(kernel, z, shards, rules) for z in schemes),
             output_share=min(ops.output_share(kernel, z, shards, rules) for z in schemes),
             moved=min(counted.own_traffic(kernel, z, shards) for z in schemes),
