@@ -76,6 +76,13 @@ class _Left(NamedTuple):
     graphs: Sequence[Graph]
     only: Only | None
     others: float
+    places: list[tuple[int, list[int]]]  # of these plans, by graph
+
+    @property
+    def shown(self) -> list[tuple[int, list[int], list[float]]]:
+        """What is known of each now, by graph and place."""
+        lows = [] if self.only is None else [[*plans.values()] for plans in self.only.values()]
+        return [(number, at, low) for (number, at), low in zip(self.places, lows, strict=True)]
 
 
 @dataclass
@@ -192,7 +199,10 @@ class Solves:
             record = self.run.store.records[self._key(system, self._asked(system, cutoff))]
             self.refused = self.refused or record["refused"]
             result = Result.from_data(record["result"]) if record["result"] else None
-            return Solved(math.inf if record["bound"] is None else record["bound"], result)
+            self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in record["lows"]])
+            if result is not None:
+                self.take(result)
+            return Solved(_number(record["bound"]), result)
         left = self._open_plans(system, cutoff)
         if not left.graphs:
             return Solved(left.others, None)  # no plan is below the cutoff
@@ -211,9 +221,9 @@ class Solves:
         key = system.digest()
         least, lows = self.lows.get(key, (math.inf, []))
         if math.isinf(least):
-            return _Left(self.graphs, None, math.inf)
+            return _Left(self.graphs, None, math.inf, [])
         below = _NEAR * least if math.isinf(cutoff) and key not in self.known else cutoff
-        open_, only, others = list[Graph](), Only(), math.inf
+        open_, only, others, places = list[Graph](), Only(), math.inf, list[tuple[int, list[int]]]()
         for number, (graph, low) in enumerate(zip(self.graphs, lows, strict=True)):
             low_i = (
                 np.broadcast_to(low, len(self.plans(number))) if np.min(low, initial=np.inf) < below else np.ravel(low)
@@ -223,19 +233,20 @@ class Solves:
             if near.any():
                 open_.append(graph)
                 plans = self.plans(number)
-                only[graph.microbatch, graph.variant] = {
-                    plans[i]: float(low_i[i]) for i in np.flatnonzero(near).tolist()
-                }
-        return _Left(open_, only, others)
+                places.append((number, np.flatnonzero(near).tolist()))
+                only[graph.microbatch, graph.variant] = {plans[i]: float(low_i[i]) for i in places[-1][1]}
+        return _Left(open_, only, others, places)
 
-    def _raise(self, key: str, only: Only) -> None:
-        """Take up what a solve showed of each plan: of machines that are no better it holds, too."""
+    def _raise(self, key: str, shown: list[tuple[int, list[int], list[float]]]) -> None:
+        """Take up what a solve showed of plans, by graph and place: of machines that are no better it holds, too."""
+        if not shown:
+            return
         least, lows = self.lows[key]
-        for number, graph in enumerate(self.graphs):
-            if (shown := only.get((graph.microbatch, graph.variant))) is not None:
-                plans, low = self.plans(number), lows[number]
-                low_i = np.full(len(plans), low) if isinstance(low, float) else low
-                lows[number] = np.maximum(low_i, [shown.get(plan, 0.0) for plan in plans])
+        for number, at, low in shown:
+            known = lows[number]
+            low_i = np.full(len(self.plans(number)), known) if isinstance(known, float) else known.copy()
+            low_i[at] = np.maximum(low_i[at], low)
+            lows[number] = low_i
         self.lows[key] = max(least, min(float(np.min(low, initial=math.inf)) for low in lows)), lows
 
     def complete(self, system: System, result: Result, *, whole: bool = True) -> Result:
@@ -292,8 +303,8 @@ class Solves:
 
     def _keep(self, system: System, cutoff: float, made: Bounded, left: _Left) -> Solved:
         """What a solve of what was left shows; it goes into the store, unless time was up."""
-        if left.only is not None:
-            self._raise(system.digest(), left.only)
+        shown = left.shown
+        self._raise(system.digest(), shown)
         others = left.others
         bound = cutoff if made.status == "infeasible" and self._is_limited(cutoff) else made.bound
         self.refused = self.refused or made.refused
@@ -303,15 +314,16 @@ class Solves:
         if made.result is not None:
             self.take(made.result)
         if self.run.store is not None and whole and made.status in ("infeasible", *_WHOLE):
-            self._record(self._key(system, self._asked(system, cutoff)), made._replace(bound=bound))
+            self._record(self._key(system, self._asked(system, cutoff)), made._replace(bound=bound), shown)
         return Solved(bound, made.result, whole)
 
-    def _record(self, key: str, made: Bounded) -> None:
+    def _record(self, key: str, made: Bounded, shown: list[tuple[int, list[int], list[float]]] | None = None) -> None:
         assert self.run.store is not None
         bound, result = made.bound if math.isfinite(made.bound) else None, made.result
         data = None if result is None else result.to_data()
-        record = {"cell": key, "status": made.status, "bound": bound, "result": data, "refused": made.refused}
-        self.run.store.append(record)
+        lows = [(number, at, [one if math.isfinite(one) else None for one in low]) for number, at, low in shown or []]
+        said = {"status": made.status, "bound": bound, "result": data, "refused": made.refused, "lows": lows}
+        self.run.store.append({"cell": key, **said})
 
     def _task(self, key: str, system: System, cutoff: float, left: _Left) -> dict[str, Any]:
         """A solve for a process."""
@@ -358,12 +370,16 @@ def _fixing(request: Request, plan: Plan) -> Request:
     return Request.of(**{**given, **axes, **schemes})
 
 
+def _number(low: float | None) -> float:
+    return math.inf if low is None else low
+
+
 def _read(answer: dict[str, Any], only: Only | None) -> Bounded:
     """The answer of a process, with what it shows of plans."""
     if answer["status"] == "failed":
         raise SolverFailure(answer["message"])
     for plans, lows in zip((only or {}).values(), answer["lows"], strict=True):
-        plans.update(zip(plans, (math.inf if low is None else low for low in lows), strict=True))
-    bound = math.inf if answer["bound"] is None else answer["bound"]
+        plans.update(zip(plans, map(_number, lows), strict=True))
+    bound = _number(answer["bound"])
     result = None if answer["result"] is None else Result.from_data(answer["result"])
     return Bounded(answer["status"], bound, result, answer["refused"])
