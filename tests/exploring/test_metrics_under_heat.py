@@ -70,7 +70,11 @@ def stacked(heat: HeatMode, celsius: float | None = None) -> list[tuple[System, 
 
 @pytest.mark.parametrize(
     ("name", "heat"),
-    [*((name, "throttle") for name in NAMES), *((name, "aware") for name in ("tokens_per_s", "tokens_per_j", "cost"))],
+    [
+        *((name, "throttle") for name in ("time", "cost", "energy", "tokens_per_j")),
+        *((name, "aware") for name in ("tokens_per_s", "tokens_per_j")),
+        *(pytest.param(name, "throttle", marks=pytest.mark.nightly) for name in NAMES),
+    ],
 )
 def test_the_best_on_stacks_is_that_of_every_design(name: ObjectiveName, heat: HeatMode) -> None:
     made = explore(GPT2, STACKED, stack=ON, heat=heat, objective=name, gap=0.0)
@@ -138,7 +142,7 @@ def by_plan() -> dict[tuple[int, ...], list[tuple[System, Score]]]:
 
 
 @pytest.mark.parametrize("heat", ["throttle", "aware"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["time", "cost", "tokens_per_j", "power_scaled"])
 def test_no_bound_is_better_than_a_plan_of_a_design(name: ObjectiveName, heat: HeatMode) -> None:
     made = problem("gpt2-small", [STACKED], stack=ON, heat=heat, objective=name)
     for at, scores in by_plan().items():
@@ -237,7 +241,11 @@ def lumped() -> list[tuple[System, Score, float]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "celsius"), [("time", None), *((name, 80.0) for name in NAMES if name != "tokens_per_j")]
+    ("name", "celsius"),
+    [
+        *(("time", None), ("watts", 80.0), ("power_scaled", 80.0)),
+        *(pytest.param(name, 80.0, marks=pytest.mark.nightly) for name in NAMES if name != "tokens_per_j"),
+    ],
 )
 def test_lumped_the_best_is_that_of_every_design(name: ObjectiveName, celsius: float | None) -> None:
     limits = None if celsius is None else DesignLimits(temperature=celsius + 273.15, price=1250.0)
