@@ -45,6 +45,7 @@ from dfopt.technology.as_system import system_of
 __all__ = ["Choice", "Workload"]
 
 _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller design: what another one may have there
+_SPLITS = 6  # of a box that was solved, until a part of it is solved for a mapping of its own
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Workload:
     _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict)
     _above: dict[Box, Box] = field(default_factory=dict)  # the box that each was split from
     _listed: dict[int, list[Plan]] = field(default_factory=dict)  # plans by graph
+    _since: dict[Box, int] = field(default_factory=dict)  # splits since a box was solved
     _descended: set[Mapping] = field(default_factory=set)
     _unfit: System | None = None  # one whose memory is too small under every plan
 
@@ -116,6 +118,8 @@ class Workload:
         """
         parts = self.spaces[box.which].halves(box)
         self._above.update((half, box) for halves in parts for half in halves)
+        since = 0 if self._is_solved(box) else self._since.get(box, 0) + 1
+        self._since.update((half, since) for halves in parts for half in halves)
         value, result = self._best_known(box)
 
         def expected(half: Box) -> float:
@@ -153,15 +157,14 @@ class Workload:
     def promising(self, box: Box, best: float) -> Box | None:
         """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
         corner = self.system(box)
-        if corner is None:
-            return None
-        if (result := self._mapping_on(corner)) is None:
+        result = None if corner is None else self._mapping_on(corner)
+        if result is None:
             return None
         mapping, graph = result.mapping, self.solver.drawn_as(result)
         if mapping in self._descended:  # from other corners it comes to about the same
             return None
         self._descended.add(mapping)
-        (within,) = (root for root in self.roots if root.which == box.which)
+        within = self.spaces[box.which].whole._replace(which=box.which)
         design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
         value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
         return design if value < best else None
@@ -314,11 +317,17 @@ class Workload:
     def _is_worth_it(self, box: Box, cutoff: float) -> bool:
         """Whether a solve may close a box: no mapping that is known is below the cutoff on its corner.
 
-        Of a design alone, and while no mapping is known, it is.
+        Of a design alone, while no mapping is known, and of a small part of the last box that was solved it is.
         """
-        if not self.thrifty or box.single or self.solver.latest is None:
+        if not self.thrifty or box.single or self.solver.latest is None or self._since.get(box, 0) >= _SPLITS:
             return True
         return self._best_known(box)[0] >= cutoff
+
+    def _is_solved(self, box: Box) -> bool:
+        """Whether the corner of a box was solved, and is another one than that of the box that it was split from."""
+        system, above = self.system(box), self._above.get(box)
+        better = None if above is None else self.system(above)
+        return system is not None and system != better and system.digest() in self.solver.known
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
         system = self.system(box)
