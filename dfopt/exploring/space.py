@@ -29,6 +29,11 @@ class Box(NamedTuple):
         """Whether this is one design."""
         return self.low == self.high
 
+    def holds(self, other: Box) -> bool:
+        """Whether all designs of another box are in this one."""
+        ends = (*zip(self.low, other.low, strict=True), *zip(other.high, self.high, strict=True))
+        return self.which == other.which and all(low <= high for low, high in ends)
+
 
 @dataclass(frozen=True)
 class Space(ABC):

@@ -164,7 +164,7 @@ class Workload:
         if mapping in self._descended:  # from other corners it comes to about the same
             return None
         self._descended.add(mapping)
-        within = self.spaces[box.which].whole._replace(which=box.which)
+        within = next(root for root in self.roots if root.holds(box))
         design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
         value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
         return design if value < best else None
