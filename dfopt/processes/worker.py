@@ -125,9 +125,7 @@ def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"cell": task["cell"]}
     try:
         sent = task.get("only")
-        only = {
-            (size, way): {Plan.model_validate(plan): low for plan, low in plans} for size, way, plans in sent or ()
-        }
+        only = {(size, way): {Plan.model_validate(plan): low for plan, low in plans} for size, way, plans in sent or ()}
         told = bounded(*asked_of(task["asked"]), None if sent is None else only)
     except Exception as error:  # told where it was asked for
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
