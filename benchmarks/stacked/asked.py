@@ -35,6 +35,7 @@ MENUS: Final = ("tp_pp_dp", "expanded", "per_module")
 BATCHES: Final = ("4", "16", "64", "256", "1024")
 MODELS: Final = {"DeepSeek-V3": "deepseek-v3", "Qwen3-235B": "qwen3-235b-a22b"}
 ROLES: Final = {"L1": "in_package", "L2": "between_packages", "L3": "between_nodes"}
+NOTHING: Final[dict[str, Any]] = {"tokens_per_s": None}
 NETWORKS: Final = {"torus_mesh_switch_1": "switch", "torus_mesh_mesh_3": "line"}
 
 
@@ -212,7 +213,11 @@ def answers(figure: str) -> dict[tuple[str, ...], dict[str, Any]]:
     """What was answered, by question."""
     path = HERE / "results" / f"{file_of(figure)}.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {tuple(record["key"]): record for record in map(json.loads, lines)}
+    found = dict[tuple[str, ...], dict[str, Any]]()
+    for record in map(json.loads, lines):  # what was asked again with more time comes later
+        key, known = tuple(record["key"]), found.get(tuple(record["key"]), NOTHING)
+        found[key] = record if (record["tokens_per_s"] or 0.0) >= (known["tokens_per_s"] or 0.0) else known
+    return found
 
 
 def file_of(figure: str) -> str:
@@ -227,9 +232,6 @@ def answered(row: Row, time_limit: float) -> Iterator[dict[str, Any]]:
     for key, told in _each(row, graph, options) if row.each else [(row.key, _one(row.design, graph, options))]:
         yield {"key": key, "seconds": round(time.perf_counter() - began, 1), **told}
         began = time.perf_counter()
-
-
-NOTHING: Final[dict[str, Any]] = {"tokens_per_s": None}
 
 
 def _each(row: Row, graph: str, options: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

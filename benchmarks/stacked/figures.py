@@ -12,24 +12,30 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+from typing import Any
 
 from asked import FIGURES, HERE, answered, answers, file_of
 from claimed import CLAIMS
 
 
-def run(figure: str, only: str, time_limit: float) -> None:
-    """Answer the questions of a figure that are open."""
+def run(figure: str, only: str, time_limit: float, again: float) -> None:
+    """Answer the questions of a figure that are open, or whose answer has a larger gap than ``again``."""
     for row in FIGURES[figure]():
         if only and not ",".join((*row.key, "")).startswith(f"{only},"):
             continue
         known = answers(figure)
-        if not (open_ := [key for key in row.keys if key not in known]):
+        if not (open_ := [key for key in row.keys if key not in known or _gap(known[key]) > again]):
             continue
         for record in answered(row.only(open_) if row.each else row, time_limit):
             with (HERE / "results" / f"{file_of(figure)}.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
             print(record, flush=True)
+
+
+def _gap(record: dict[str, Any]) -> float:
+    return math.inf if "why" in record else float(record.get("gap", 0.0))
 
 
 def main() -> None:
@@ -39,9 +45,10 @@ def main() -> None:
     parser.add_argument("figure", choices=tuple(FIGURES))
     parser.add_argument("--only", default="", metavar="KEY", help="rows whose key begins so, such as decode,4")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for each answer")
+    parser.add_argument("--again", type=float, default=math.inf, metavar="GAP", help="also ask where a gap is larger")
     given = parser.parse_args()
     if given.what == "run":
-        run(given.figure, given.only, given.time_limit)
+        run(given.figure, given.only, given.time_limit, given.again)
     else:
         for claim in CLAIMS[given.figure]():
             print(claim)

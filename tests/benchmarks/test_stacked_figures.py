@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -75,3 +76,12 @@ def test_an_answer_of_a_small_model_and_its_joules(monkeypatch: pytest.MonkeyPat
     for one in (*found, alone):
         watts = one["tokens_per_s"] / one["tokens_per_j"] / 256
         assert 9.2 < watts < 90
+
+
+def test_of_two_answers_the_better_one_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    lines = [{"key": ["a"], "tokens_per_s": tokens} for tokens in (None, 2.0, 1.0)]
+    text = "\n".join(map(json.dumps, lines))
+    (tmp_path / "results" / "figure-21.jsonl").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(asked, "HERE", tmp_path)
+    assert asked.answers("21") == {("a",): lines[1]}
