@@ -49,7 +49,7 @@ from dfopt.technology.stack_models import power_of
 __all__ = ["Heated", "slower"]
 
 _PARTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # of the time that a chip works
-_LOOKED_AT = 1000  # plans of a graph whose heat is looked at
+_LOOKED_AT = 64  # plans of a graph whose heat is looked at
 _RUNGS = 16  # intervals of voltage from the lowest that works to the highest
 
 

@@ -71,8 +71,9 @@ def stacked(heat: HeatMode, celsius: float | None = None) -> list[tuple[System, 
 @pytest.mark.parametrize(
     ("name", "heat"),
     [
-        *((name, "throttle") for name in ("time", "cost", "energy", "tokens_per_j")),
-        *((name, "aware") for name in ("tokens_per_s", "tokens_per_j")),
+        *((name, "throttle") for name in ("cost", "energy", "tokens_per_j")),
+        ("tokens_per_j", "aware"),
+        pytest.param("tokens_per_s", "aware", marks=pytest.mark.nightly),
         *(pytest.param(name, "throttle", marks=pytest.mark.nightly) for name in NAMES),
     ],
 )
@@ -111,7 +112,7 @@ def test_limits_hold_on_stacks(name: ObjectiveName) -> None:
             check_exploration(forged.model_copy(update={"asked": forged.asked_digest()}).sealed(), "it")
 
 
-@pytest.mark.parametrize("heat", ["throttle", "aware"])
+@pytest.mark.parametrize("heat", ["throttle", pytest.param("aware", marks=pytest.mark.nightly)])
 def test_a_limit_on_temperature_is_that_of_every_die(heat: HeatMode) -> None:
     limits = DesignLimits(temperature=COOL_C + 273.15)
     made = explore(GPT2, STACKED, stack=ON, heat=heat, gap=0.0, limits=limits)
@@ -205,6 +206,7 @@ def test_no_bound_is_better_than_a_design_in_random_worlds(
                 assert stage.of(each, math.inf) <= reached * (1 + 1e-9), (name, stage.name)
 
 
+@pytest.mark.nightly
 def test_most_tokens_of_a_joule_among_layers() -> None:
     of = design(LAYERS)
     made = explore(GPT2, of, gap=0.0, stack="hybrid-vault", heat="throttle", objective="tokens_per_j", time_limit=120)

@@ -131,6 +131,6 @@ def test_a_lost_cluster_is_told_with_the_way_on(words: Any, monkeypatch: pytest.
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr("dfopt.studies.sweep._executor", lambda jobs, cluster: Lost())
+    monkeypatch.setattr("dfopt.studies.sweep.executor_of", lambda jobs, cluster: Lost())
     code, out = words("--quiet")
     assert code == 5 and "no scheduler answers at tcp://x" in out and "2 pending" in out
