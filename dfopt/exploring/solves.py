@@ -199,7 +199,8 @@ class Solves:
             record = self.run.store.records[self._key(system, self._asked(system, cutoff))]
             self.refused = self.refused or record["refused"]
             result = Result.from_data(record["result"]) if record["result"] else None
-            self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in record["lows"]])
+            lows = record.get("lows", ())  # of earlier versions none
+            self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in lows])
             if result is not None:
                 self.take(result)
             return Solved(_number(record["bound"]), result)
