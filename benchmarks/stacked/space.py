@@ -1,11 +1,12 @@
 """DeepStack's whole space, proven: eight questions over every size of ``space.yaml`` and every plan.
 
-    python benchmarks/stacked/space.py run [--only deepseek-v3,decode,4] [--jobs 2]
+    python benchmarks/stacked/space.py run [--only deepseek-v3,decode,4] [--jobs 2] [--heat throttle]
     python benchmarks/stacked/space.py claims
 
 ``run`` asks each question that ``results/space.jsonl`` does not have through the command line, and adds what it said:
 seconds include the start of the process. ``claims`` prints them. A design with more connected layers than layers is
 none, so points are pairs of the designs that there are and of the plans of the workload, drawn in every microbatch.
+With ``--heat`` each chip is stacked on the package of ``hybrid-vault``, and 5 % are enough.
 """
 
 from __future__ import annotations
@@ -33,37 +34,48 @@ QUESTIONS: Final = [
 ]
 
 
-def run(only: str, jobs: int, gap: str, limit: int) -> None:
+def run(only: str, jobs: int, limit: int, heat: str) -> None:
     """Ask what is open."""
     done = {tuple(record["key"]) for record in answers()}
-    for key in QUESTIONS:
+    for key in [(*question, heat) if heat else question for question in QUESTIONS]:
         if key in done or not ",".join((*key, "")).startswith(only and f"{only},"):
             continue
-        record = {"key": key, **asked(key, jobs, gap, limit)}
+        record = {"key": key, **asked(key, jobs, limit)}
         with ANSWERS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         print(record, flush=True)
 
 
-def asked(key: tuple[str, str, str], jobs: int, gap: str, limit: int) -> dict[str, Any]:
+def asked(key: tuple[str, ...], jobs: int, limit: int) -> dict[str, Any]:
     """The answer to one question."""
-    model, phase, batch = key
+    model, phase, batch, *heat = key
+    stacked = ("--stack", "hybrid-vault", "--heat", *heat) if heat else ()
     with tempfile.TemporaryDirectory() as folder:
         path, began = Path(folder) / "made.json", time.perf_counter()
         command = [
             *(sys.executable, "-m", "dfopt", "explore", model, str(HERE / "space.yaml"), "--phase", phase),
             *("--batch", batch, *LENGTH[phase], "--rank-order", "tp-mp-pp-dp", "--no-sensitivity", "-q"),
-            *("--gap", gap, "--time-limit", str(limit), "--jobs", str(jobs), "-o", str(path)),
+            *("--gap", str(gap_of(key)), "--time-limit", str(limit), "--jobs", str(jobs), "-o", str(path), *stacked),
         ]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         seconds, made = time.perf_counter() - began, Exploration.load(path)
-    plans, tokens = made.effort.plans or 0, made.result.score.tokens_per_s
+    plans, score = made.effort.plans or 0, made.result.score
+    tokens, physical = score.tokens_per_s, score.physical
+    told = {}
+    if physical is not None:
+        tokens *= score.step_time_s / physical.step_time_s
+        told = {"clock": physical.frequency, "logic_c": physical.logic_max_c, "dram_c": physical.dram_max_c}
     return {
         "seconds": round(seconds), "jobs": jobs, "status": made.status, "gap": round(made.gap, 4),
         "tokens_per_s": tokens, "at_most": tokens * made.value / made.bound, "designs": made.effort.designs,
         "plans": plans, "points": made.effort.designs * PAIRED * plans, "solves": made.effort.solves,
-        "best": made.best, "plan": made.result.plan.label,
+        "best": made.best, "plan": made.result.plan.label, **told,
     }  # fmt: skip
+
+
+def gap_of(key: tuple[str, ...]) -> float:
+    """What is asked for: with heat, whose effect no box of designs knows exactly, a little more."""
+    return 0.02 if len(key) == 3 else 0.05
 
 
 def answers() -> list[dict[str, Any]]:
@@ -75,9 +87,9 @@ def answers() -> list[dict[str, Any]]:
 def claims() -> None:
     """One line for each question."""
     for one in answers():
-        holds = one["gap"] <= 0.02 and one["seconds"] <= 1800 and one["points"] >= 1e14
+        holds = one["gap"] <= gap_of(tuple(one["key"])) and one["seconds"] <= 1800 and one["points"] >= 1e14
         said = f"{one['points']:.2g} points, gap {100 * one['gap']:.2f} %, {one['seconds']} s with {one['jobs']} jobs"
-        print(f"{', '.join(one['key']):32} {'holds' if holds else 'fails'}: {said}, {one['solves']} solves")
+        print(f"{', '.join(one['key']):42} {'holds' if holds else 'fails'}: {said}, {one['solves']} solves")
 
 
 def main() -> None:
@@ -86,11 +98,11 @@ def main() -> None:
     parser.add_argument("what", choices=("run", "claims"))
     parser.add_argument("--only", default="", metavar="KEY", help="questions whose key begins so")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--gap", default="2%")
+    parser.add_argument("--heat", default="", choices=("", "throttle"))
     parser.add_argument("--time-limit", type=int, default=1800, metavar="S")
     given = parser.parse_args()
     if given.what == "run":
-        run(given.only, given.jobs, given.gap, given.time_limit)
+        run(given.only, given.jobs, given.time_limit, given.heat)
     else:
         claims()
 

@@ -41,9 +41,9 @@ from dfopt.exploring.refusals import check_asked, check_known
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.solves import Run
-from dfopt.exploring.space import Box
+from dfopt.exploring.space import Box, Choice
 from dfopt.exploring.unheated import without_heat
-from dfopt.exploring.workload import Choice, Workload
+from dfopt.exploring.workload import Workload
 from dfopt.interrupts import interruptible
 from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack

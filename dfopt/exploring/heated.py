@@ -7,6 +7,9 @@ balance, as their times take for granted (`dfopt.exploring.together`). The least
 bounds a design. Of many designs the levels differ: there the voltage is cut into intervals, each with the clock of its
 upper end and the energy of its lower one, and the most cores that any of the designs has.
 
+Before that come the bounds without heat. A machine that bounds stacks has the rate of DRAM that the judge delivers at
+most: refreshes and round trips take theirs (`dfopt.technology.layered_stack.most_delivered`).
+
 With ``throttle`` a mapping is made without heat and the judge lowers the clock of the whole chip; with ``aware`` it is
 mapped around its heat, each partition at a level of its own: compute time and joules of a mixture of levels are
 mixtures.
@@ -18,12 +21,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.documents.design import POWER
-from dfopt.documents.dtypes import Peaks
 from dfopt.documents.exploration import HeatMode
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
@@ -32,6 +33,7 @@ from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage
+from dfopt.exploring.levels import Rung, intervals_of_voltage, levels_of_stack, slower
 from dfopt.exploring.mixtures import mixture, part_of
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, together
@@ -43,48 +45,13 @@ from dfopt.search import solve
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.technology.as_stack import derived_stack
-from dfopt.technology.components import clock_at
+from dfopt.technology.layered_stack import most_delivered
 from dfopt.technology.stack_models import power_of
 
-__all__ = ["Heated", "slower"]
+__all__ = ["Heated"]
 
 _PARTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # of the time that a chip works
 _LOOKED_AT = 64  # plans of a graph whose heat is looked at
-_RUNGS = 16  # intervals of voltage from the lowest that works to the highest
-
-
-class _Rung(NamedTuple):
-    """A level of the clock: its share of that of the corner; joules of a FLOP, and of a byte of SRAM."""
-
-    share: float
-    flop: float
-    sram: float
-    voltage: float = 0.0  # of what leaks at it; 0 where that is not the same for all designs
-
-
-def slower(system: System, share: float, sram: bool = True) -> System:
-    """A machine with a share of the clock, without its stack: of compute, and of SRAM, and of nothing else.
-
-    Examples
-    --------
-    >>> from dfopt.machines.compose import load_system
-    >>> whole = load_system("sn10-8-ring")
-    >>> slower(whole, 0.5).chip.peak_flops / whole.chip.peak_flops, slower(whole, 1.0) == whole
-    (0.5, True)
-    """
-    if share == 1:
-        return system.model_copy(update={"stack": None})
-    chip, peak = system.chip, system.chip.peak
-    if isinstance(peak, Peaks):
-        rates: Peaks | float = Peaks(**{name: rate * share for name, rate in peak if rate is not None})
-    else:
-        rates = system.chip.peak_flops * share
-    changes: dict[str, object] = {"peak": rates}
-    if chip.frequency is not None:
-        changes["frequency"] = chip.frequency * share
-    if sram and chip.sram.bandwidth is not None:
-        changes["sram"] = chip.sram.model_copy(update={"bandwidth": chip.sram.bandwidth * share})
-    return system.model_copy(update={"chip": chip.model_copy(update=changes), "stack": None})
 
 
 @dataclass
@@ -94,6 +61,7 @@ class Heated(Workload):
     on: Stack = field(kw_only=True)
     heat: HeatMode = field(kw_only=True)
     _stacks: dict[Box, Stack] = field(default_factory=dict)
+    _slow: dict[tuple[Box, float], System] = field(default_factory=dict)
     _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict)
     _of_dies: list[Box] = field(default_factory=list)
 
@@ -110,18 +78,41 @@ class Heated(Workload):
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
         """Bounds without heat, then under heat, and last what the optimiser proves at the levels that heat allows."""
-        return [*super().stages[:2], Stage("heat", self._by_heat), Stage("levels", self._by_levels)]
+        return [*super().stages, Stage("heat", self._by_heat), Stage("levels", self._by_levels)]
 
-    def system(self, box: Box) -> System | None:
+    def _derived(self, box: Box) -> System | None:
         """The machine of one design with its stack, or of the best corner of several without one."""
-        made = super().system(box)
+        made = super()._derived(box)
         if made is None or not box.single:
-            return made
+            return made if made is None else self._delivering(made, box)
         try:
             return made.model_copy(update={"stack": self.stack(box)})
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None
+
+    def _delivering(self, system: System, box: Box) -> System:
+        """A machine without a stack, whose DRAM has the rate that the judge's delivers at most."""
+        design, corner = self.spaces[box.which].design, self.spaces[box.which].chip(box)
+        if (part := design.technology.layers) is None or design.sizes is None or corner is None:
+            return system.model_copy(update={"stack": None})
+        dram = system.chip.fastest
+        most = min(dram.bandwidth, most_delivered(part, corner, self.on.dram))
+        chip = system.chip.model_copy(update={"dram": dram.model_copy(update={"bandwidth": most})})
+        return system.model_copy(update={"chip": chip, "stack": None})
+
+    def bounding(self, box: Box) -> System | None:
+        """The machine without its stack; of one design with the rate that its DRAM delivers at most."""
+        system = self.system(box)
+        return system if system is None or not box.single else self._slower(box, 1.0)
+
+    def _slower(self, box: Box, share: float) -> System:
+        """A machine that bounds those of a box at a share of their clock; that of many may have SRAM of any clock."""
+        if (key := (box, share)) not in self._slow:
+            system = self.system(box)
+            assert system is not None
+            self._slow[key] = slower(self._delivering(system, box) if box.single else system, share, box.single)
+        return self._slow[key]
 
     def stack(self, box: Box) -> Stack:
         """The stack of dies of one design."""
@@ -132,11 +123,13 @@ class Heated(Workload):
             self._stacks[box] = derived_stack(decisions.one_design(box.high), chip, self.on)
         return self._stacks[box]
 
-    def mapped(self, system: System, cutoff: float) -> Result | None:
-        """The mapping without heat, or around it."""
-        _, result = self.solver.solve(system, cutoff)
-        if self.heat == "throttle" or result is None:
-            return result
+    def mapped(self, box: Box, system: System, cutoff: float) -> Result | None:
+        """The mapping without heat, with the rate that the DRAM delivers at most; or that around heat."""
+        _, result = self.solver.solve(self._slower(box, 1.0), cutoff)
+        if result is None:
+            return None
+        if self.heat == "throttle":
+            return self.solver.fixed(system, result)
         left = self.run.left
         request = self.request.model_copy(update={"heat": "aware", "time_limit": min(self.request.time_limit, left)})
         self.solver.count += 1
@@ -148,16 +141,10 @@ class Heated(Workload):
             pass
         return None
 
-    def adapted(self, system: System, box: Box) -> Result | None:
+    def adapted(self, tried: Box, system: System, box: Box) -> Result | None:
         """A mapping on a design: under the plan of the corner, or around the heat under any."""
-        known = super().adapted(system, box)
-        return known if known is not None and self.heat == "throttle" else self.mapped(system, math.inf)
-
-    def promising(self, box: Box, best: float) -> Box | None:
-        """The design in the middle, if the last mapping that was found is better there, on its stack."""
-        at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
-        middle, last = Box(at, at, box.which), self.solver.latest
-        return middle if last is None or self.judged(middle, last.mapping, self.solver.drawn_as(last)) < best else None
+        known = super().adapted(tried, system, box)
+        return known if known is not None and self.heat == "throttle" else self.mapped(tried, system, math.inf)
 
     # bounds
 
@@ -178,25 +165,29 @@ class Heated(Workload):
         """The objective that no plan beats at any level, nor in a shorter step than this one."""
         if self.heat == "aware":
             return min(self._mixed_of(box, number, step_s) for number in range(len(self.graphs)))
-        return min(self._at(box, rung, step_s) for rung in self._rungs(box))
+        least, enough = math.inf, self._valued(box, self._by_plans(box))
+        for rung in self._rungs(box):
+            least = min(least, self._at(box, rung, step_s))
+            if least <= enough:  # heat shows no more than plans do
+                break
+        return least
 
     def _by_levels(self, box: Box, cutoff: float) -> float:
-        """What the optimiser proves of a chip at each level that heat alone does not rule out."""
-        system = self.system(box)
-        if system is None:
+        """What the optimiser proves of a design at each level that heat alone does not rule out."""
+        if self.system(box) is None:
             return math.inf
-        if "j" in self.merit.needs and box.single:  # the joules of each plan, in the time that all of them take
-            seconds, _ = self.solver.solve(slower(system, 1.0), self._most(box, cutoff))
+        if not box.single:
+            return 0.0
+        if "j" in self.merit.needs:  # the joules of each plan, in the time that all of them take
+            seconds, _ = self.solver.solve(self._slower(box, 1.0), self._most(box, cutoff))
             return self._over(box, seconds)
         if self.heat == "aware":
-            return self._solved(slower(system, 1.0), cutoff, self._least(box))
-        if not box.single:  # many intervals of voltage, each a solve: without heat, halves of the box say more for less
-            return self._by_solve(box, cutoff)
+            return 0.0
         least = cutoff
         for rung in self._rungs(box):
             bound = self._at(box, rung)
             if bound < least:
-                solved = self._solved(slower(system, rung.share), least, self._least(box))
+                solved = self._solved(self._slower(box, rung.share), least, self._least(box))
                 least = min(least, max(bound, solved))
         return least
 
@@ -208,50 +199,27 @@ class Heated(Workload):
         value = seconds if math.isinf(seconds) else self.merit.value(seconds, of)
         return max(value, cutoff) if seconds >= most else value
 
-    def _rungs(self, box: Box) -> list[_Rung]:
+    def _rungs(self, box: Box) -> list[Rung]:
         """The levels of a design, or intervals of voltage that hold those of all designs of a box."""
-        decisions = self.spaces[box.which]
         if box.single:
-            stack = self.stack(box)
-            return [
-                _Rung(
-                    level.frequency,
-                    stack.logic.flop * level.voltage**2,
-                    stack.logic.sram * level.voltage**2,
-                    level.voltage,
-                )
-                for level in stack.levels
-            ]
-        unit, corner = decisions.design.technology.core, decisions.chip(box)
+            return levels_of_stack(self.stack(box))
+        corner, unit = self.spaces[box.which].chip(box), self.spaces[box.which].design.technology.core
         assert corner is not None  # asked of boxes that have a system
-        supply, nominal = unit.supply, unit.power / (unit.frequency * unit.flop_per_cycle)
-        top = max(supply.max_v or float(corner.core.voltage), supply.floor)
-        ends = [supply.floor + (top - supply.floor) * at / _RUNGS for at in range(_RUNGS + 1)]
-        found = []
-        for low, high in zip(ends, (*ends[1:], math.inf), strict=True):
-            share = 1.0
-            if high <= top:
-                share = min(float(clock_at(unit, high) / corner.core.frequency), 1.0)
-            found.append(_Rung(share, nominal * (low / supply.nominal_v) ** 2, 0.0))
-            if share == 1.0:  # what has a higher voltage yet is no faster than the corner
-                break
-        return found[::-1]
+        return intervals_of_voltage(unit, corner.core)
 
-    def _at(self, box: Box, rung: _Rung, step_s: float = 0.0) -> float:
+    def _at(self, box: Box, rung: Rung, step_s: float = 0.0) -> float:
         """The objective that no plan beats at one level."""
         if (key := (box, rung.share, step_s)) not in self._heat:
-            system = self.system(box)
-            assert system is not None
-            slow = slower(system, rung.share, box.single)
+            slow = self._slower(box, rung.share)
             self._heat[key] = min(self._at_level(box, rung, step_s, slow, number) for number in range(len(self.graphs)))
         return self._heat[key]
 
-    def _at_level(self, box: Box, rung: _Rung, step_s: float, slow: System, number: int) -> float:
+    def _at_level(self, box: Box, rung: Rung, step_s: float, slow: System, number: int) -> float:
         """The same of one graph: of its most promising plans, and without heat of all others."""
         setting, plans, least = self.setting(slow, self.graphs[number]), self.plans(number), math.inf
-        bounds, system = PlanBounds(setting), self.system(box)
+        bounds, system = PlanBounds(setting), self.bounding(box)
         assert system is not None
-        self._by_plans(box)
+        enough = self._valued(box, self._by_plans(box))
         low_i = np.broadcast_to(self._planned[system.digest()][1][number], len(plans))
         places = np.argsort(low_i, kind="stable")
         places = places[np.isfinite(low_i[places])]  # of those that fit
@@ -259,17 +227,19 @@ class Heated(Workload):
             if self.merit.value(max(low_i[place], step_s), self._least(box)) >= least:
                 return least
             plan = plans[place]
-            seconds = max(bounds.seconds(setting.under(plan)), step_s)
+            seconds = max(bounds.seconds(setting.under(plan)), float(low_i[place]), step_s)
             of = self._spending(box, plan, rung, bounds)
             if self.merit.value(seconds, of) < least:
                 seconds = max(seconds, self._at_plan(box, plan, rung, bounds))
                 least = min(least, self.merit.value(seconds, of))
+            if least <= enough:
+                return least
         if len(places) > _LOOKED_AT:
             others = max(float(low_i[places[_LOOKED_AT]]), step_s)
             least = min(least, self.merit.value(others, self._least(box)))
         return least
 
-    def _at_plan(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> float:
+    def _at_plan(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds) -> float:
         """Seconds of a step in which a chip gets rid of its heat at one level.
 
         While it works it leaks at the voltage of the level: in a part of the time or more, if a microbatch takes no
@@ -290,9 +260,8 @@ class Heated(Workload):
 
     def _mixed_of(self, box: Box, number: int, step_s: float) -> float:
         """The objective of a graph on a design where every partition has a level of its own."""
-        system, rungs, graph = self.system(box), self._rungs(box), self.graphs[number]
-        assert system is not None
-        whole = PlanBounds(self.setting(slower(system, 1.0), graph))
+        system, rungs, graph = self._slower(box, 1.0), self._rungs(box), self.graphs[number]
+        whole = PlanBounds(self.setting(system, graph))
         chip = system.chip.model_copy(
             update={
                 "sram": system.chip.sram.model_copy(update={"bandwidth": None}),
@@ -313,7 +282,7 @@ class Heated(Workload):
             least = min(least, self.merit.value(max([seconds, *map(mixture, by_price)]), of))
         return least
 
-    def _by_energy(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, leaks: float) -> list[float]:
+    def _by_energy(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds, leaks: float) -> list[float]:
         """Seconds of a step under a plan in which a chip gets rid of its heat, by the prices that show it.
 
         ``leaks``: the voltage at which it leaks at least.
@@ -327,7 +296,7 @@ class Heated(Workload):
         assumptions = bounds.setting.assumptions
         return [least_step_s(plan, assumptions, one) for one in least_interval_of(stack).by_price(spent, leaks)]
 
-    def _spent(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, mean: bool = False) -> Joules:
+    def _spent(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds, mean: bool = False) -> Joules:
         """What each chip spends on its stack for a microbatch at least under a plan.
 
         ``mean``: of all chips, with memory beside the stack, which is known of a design alone.
@@ -348,7 +317,7 @@ class Heated(Workload):
             refresh_w=model.refresh_w(1.0) * dram,
         )
 
-    def _spending(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> Figures:
+    def _spending(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds) -> Figures:
         """The least figures of the designs of a box under a plan at one level: joules are those of all chips.
 
         What leaks is at least as warm as its surroundings, and at the lowest level.

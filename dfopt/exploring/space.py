@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from dfopt.documents.design import Design
+from dfopt.documents.result import Result
 from dfopt.technology.derive import Derived
 
-__all__ = ["Box", "Sizes", "Space"]
+__all__ = ["Box", "Choice", "Sizes", "Space"]
 
 Sizes = tuple[int, ...]
 
@@ -33,6 +34,14 @@ class Box(NamedTuple):
         """Whether all designs of another box are in this one."""
         ends = (*zip(self.low, other.low, strict=True), *zip(other.high, self.high, strict=True))
         return self.which == other.which and all(low <= high for low, high in ends)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One design, and its best mapping; the same design is the same choice."""
+
+    box: Box
+    result: Result = field(compare=False)
 
 
 @dataclass(frozen=True)

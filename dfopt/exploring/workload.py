@@ -33,7 +33,7 @@ from dfopt.exploring.descent import downhill, smallest
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.least_plans import LeastPlans, PlanLows
 from dfopt.exploring.solves import Run, Solves
-from dfopt.exploring.space import Box, Space
+from dfopt.exploring.space import Box, Choice, Space
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
 from dfopt.physics.merits import MERITS, Figures, Merit
@@ -42,18 +42,10 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
 
-__all__ = ["Choice", "Workload"]
+__all__ = ["Workload"]
 
 _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller design: what another one may have there
 _SPLITS = 6  # of a box that was solved, until a part of it is solved for a mapping of its own
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One design, and its best mapping; the same design is the same choice."""
-
-    box: Box
-    result: Result = field(compare=False)
 
 
 @dataclass
@@ -142,21 +134,21 @@ class Workload:
         system = None if tried is None else self.system(tried)
         if tried is None or system is None:
             return
-        result = self.mapped(system, self._most(tried, best)) if box.single else self.adapted(system, box)
+        result = self.mapped(tried, system, self._most(tried, best)) if box.single else self.adapted(tried, system, box)
         value = None if result is None else self.valued(tried, system, result.score)
         if result is not None and value is not None:
             yield value, Choice(tried, result)
 
     def _adapting(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
         """The same of a box whose corner was solved."""
-        system = self.system(box)
+        system = self.bounding(box)
         known = None if system is None else self.solver.known.get(system.digest())
         if not box.single and known is not None and known.result is not None:
             yield from self.candidates(box, best)
 
     def promising(self, box: Box, best: float) -> Box | None:
         """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
-        corner = self.system(box)
+        corner = self.bounding(box)
         result = None if corner is None else self._mapping_on(corner)
         if result is None:
             return None
@@ -174,9 +166,9 @@ class Workload:
         known = self.solver.known.get(corner.digest())
         return known.result if known is not None and known.result is not None else self.solver.latest
 
-    def adapted(self, system: System, box: Box) -> Result | None:
-        """A mapping on a design of a box, under the plan that is known of its corner."""
-        corner = self.system(box)
+    def adapted(self, tried: Box, system: System, box: Box) -> Result | None:
+        """A mapping on a design that was tried of a box, under the plan that is known of its corner."""
+        corner = self.bounding(box)
         result = None if corner is None else self._mapping_on(corner)
         return None if result is None else self.solver.fixed(system, result)
 
@@ -187,8 +179,8 @@ class Workload:
             return self.solver.refused
         return refused
 
-    def mapped(self, system: System, cutoff: float) -> Result | None:
-        """The best mapping on a system, if it is below the cutoff."""
+    def mapped(self, box: Box, system: System, cutoff: float) -> Result | None:
+        """The best mapping on the system of a design, if it is below the cutoff."""
         return self.solver.solve(system, cutoff)[1]
 
     def valued(self, box: Box, system: System, score: Score) -> float | None:
@@ -210,7 +202,7 @@ class Workload:
         """The same work on some of the designs, whose bounds build on those of all of them."""
         (root,) = self.roots
         self._by_plans(root)
-        system = self.system(root)
+        system = self.bounding(root)
         above = None if system is None else self._planned[system.digest()][1]
         made = Workload(
             spaces, self.graphs, self.assumptions, self.request, self.objective, limits=self.limits, above=above
@@ -244,6 +236,10 @@ class Workload:
         if box not in self._systems:  # every stage asks for it, and a design for its split
             self._systems[box] = self._derived(box)
         return self._systems[box]
+
+    def bounding(self, box: Box) -> System | None:
+        """The machine whose mappings bound those of all designs of a box."""
+        return self.system(box)
 
     def _derived(self, box: Box) -> System | None:
         space = self.spaces[box.which]
@@ -293,7 +289,7 @@ class Workload:
         return seconds if math.isinf(seconds) else self.merit.value(seconds, self._least(box))
 
     def _by_peak(self, box: Box) -> float:
-        system = self.system(box)
+        system = self.bounding(box)
         if system is None:
             return math.inf
         peak = system.chip.peak
@@ -301,12 +297,12 @@ class Workload:
         return self._flop / (system.chips * max(rates))
 
     def _by_plans(self, box: Box) -> float:
-        system = self.system(box)
+        system = self.bounding(box)
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
             above, known = self._above.get(box), self.above
-            if above is not None and (better := self.system(above)) is not None:
+            if above is not None and (better := self.bounding(above)) is not None:
                 self._by_plans(above)
                 known = self._planned[better.digest()][1]
             settings = [self.setting(system, graph) for graph in self.graphs]
@@ -325,12 +321,12 @@ class Workload:
 
     def _is_solved(self, box: Box) -> bool:
         """Whether the corner of a box was solved, and is another one than that of the box that it was split from."""
-        system, above = self.system(box), self._above.get(box)
-        better = None if above is None else self.system(above)
+        system, above = self.bounding(box), self._above.get(box)
+        better = None if above is None else self.bounding(above)
         return system is not None and system != better and system.digest() in self.solver.known
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
-        system = self.system(box)
+        system = self.bounding(box)
         if system is None:
             return math.inf
         if not (most := self._most(box, cutoff)):
@@ -349,7 +345,7 @@ class Workload:
         """Solve the best corners of some boxes below one cutoff: as many at once as there are processes."""
         wanted = []
         for box in boxes:
-            system = self.system(box)
+            system = self.bounding(box)
             if system is not None and self._is_worth_it(box, cutoff) and (most := self._most(box, cutoff)):
                 wanted.append((system, most, box.single or not self.thrifty))
         self.solver.ahead(wanted)

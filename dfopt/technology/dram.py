@@ -27,11 +27,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dfopt.documents.stack_dram import DramTimings
 
-__all__ = ["LIMITS", "ManyBounds", "bounds_of_streams", "out_of_range"]
+__all__ = ["LIMITS", "ManyBounds", "bounds_of_streams", "knee", "out_of_range", "refresh_share"]
 
 LIMITS = ("activation", "row_to_row", "four_activate", "column", "port", "buffering")
 """What bounds a stream: tRC, tRRD, tFAW, tCCD, the bus, and Little's law."""
@@ -105,7 +105,7 @@ def bounds_of_streams(
         limits[2] = burst * u * 4 / np.float64(t.tFAW)
     limits[3] = burst / column
     limits[4] = burst / t.tBL
-    refresh = max(0.0, 1 - refresh_rate * (t.tRFC + t.tRP + t.tRCDRD + t.CL) / t.tREFI)
+    refresh = refresh_share(t, refresh_rate)
     mixed = (reads > 0) & (reads < 1)
     read_to_write = max(t.CL + t.tBL - t.CWL, 0.0) + 2 * t.tCK if t.tRTW is None else t.tRTW
     lost = max(0.0, read_to_write + t.CWL + t.tBL + t.tWTR_L - 2 * across)
@@ -120,13 +120,24 @@ def bounds_of_streams(
             u[held], banks[held], outstanding[held], extra[held], row[held], busy[held], burst, t, refresh_rate
         )
         bandwidth = busy.copy()
-        with np.errstate(divide="ignore"):  # nothing to combine is a bandwidth of 0
-            bandwidth[held] = (busy[held] ** -_KNEE + limits[5, held] ** -_KNEE) ** (-1 / _KNEE)
+        bandwidth[held] = knee(busy[held], limits[5, held])
     # what is no limit is none either when refreshes leave no time at all
     finite = np.isfinite(limits[:5])
     scaled = np.where(finite, np.where(finite, limits[:5], 0.0) * refresh * turnaround, np.inf)
     binding = np.argmin(np.vstack([scaled, limits[5:]]), axis=0)
     return ManyBounds(limits, refresh, turnaround, bandwidth, binding)
+
+
+def refresh_share(t: DramTimings, refresh_rate: float = 1.0) -> float:
+    """The share of time that refreshes leave, with a row closed before each and opened after it."""
+    return max(0.0, 1 - refresh_rate * (t.tRFC + t.tRP + t.tRCDRD + t.CL) / t.tREFI)
+
+
+def knee(busy: ArrayLike, held: ArrayLike) -> Floats:
+    """B/s under two limits together, below both of them."""
+    with np.errstate(divide="ignore"):  # nothing to combine is a bandwidth of 0
+        together: Floats = (np.asarray(busy) ** -_KNEE + np.asarray(held) ** -_KNEE) ** (-1 / _KNEE)
+    return together
 
 
 def out_of_range(

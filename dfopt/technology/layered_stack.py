@@ -14,9 +14,10 @@ from dfopt.documents.dram_layers import DramLayers
 from dfopt.documents.stack_dram import DramBuffers, DramStack
 from dfopt.documents.stack_parts import Die
 from dfopt.technology.derive import Derived
+from dfopt.technology.dram import knee, refresh_share
 from dfopt.technology.dram_like import like_rate
 
-__all__ = ["layered_dies", "layered_dram"]
+__all__ = ["layered_dies", "layered_dram", "most_delivered"]
 
 
 def layered_dies(dies: tuple[Die, ...], layers: int, pitch: float) -> tuple[Die, ...]:
@@ -69,3 +70,15 @@ def layered_dram(design: Design, part: DramLayers, chip: Derived, like: DramStac
             ),
         }
     )
+
+
+def most_delivered(part: DramLayers, chip: Derived, like: DramStack) -> float:
+    """B/s that no stream gets of the DRAM of a chip, nor of that of a chip with a lower rate and smaller buffers.
+
+    Refreshes take their share of the rate, and no request is served before its round trip but for the activate; the
+    judge takes both limits together in the same way (`dfopt.technology.dram`).
+    """
+    timings, channels = like.timings, float(chip.dram.links) / part.port_bits
+    in_flight = max(float(chip.sram["buffer"].size) / part.buffering, channels * like.burst)
+    trip = max(part.round_trip - timings.tRCDRD, timings.CL)
+    return float(knee(float(chip.dram.rate) * refresh_share(timings), in_flight / trip))

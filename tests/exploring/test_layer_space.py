@@ -19,7 +19,9 @@ from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.layer_space import LayerSpace
 from dfopt.exploring.space import Box
 from dfopt.library import as_design
+from dfopt.machines.stacks import load_stack
 from dfopt.technology.derive import Derived
+from dfopt.technology.layered_stack import most_delivered
 
 ALL: dict[str, Any] = {
     "dram_layers": [1, 3, 8, 14],
@@ -45,7 +47,9 @@ def figures(chip: Derived) -> list[float]:
     """What more of is never worse."""
     links = [float(part.rate) for part in chip.links.values()]
     own = [chip.core.peak, chip.sram["buffer"].size, chip.sram["buffer"].rate, chip.dram.rate, chip.dram.size]
-    return [*map(float, own), *links]
+    layers = as_design("stacked-256").technology.layers
+    assert layers is not None
+    return [*map(float, own), *links, most_delivered(layers, chip, load_stack("hybrid-vault").dram)]
 
 
 cores = st.fixed_dictionaries(

@@ -13,7 +13,10 @@ import dfopt as df
 from dfopt.documents.design import Design
 from dfopt.errors import DocumentError, SystemSpecError
 from dfopt.library import as_design
+from dfopt.machines.stacks import load_stack
+from dfopt.technology.layered_stack import most_delivered
 from dfopt.technology.operating import LIMITS
+from dfopt.technology.streams import Flow, Memory
 
 
 def design(technology: dict[str, Any] | None = None, power: str = "1 kW", **sizes: Any) -> Design:
@@ -95,6 +98,28 @@ def test_what_is_derived_is_what_the_judge_stacks(drawn: dict[str, Any], connect
     assert stack.dram.banks == 4 * drawn["dram_layers"] // connected
     in_flight = stack.dram.buffers.requests * stack.dram.burst * stack.dram.channels
     assert in_flight <= made.system.chip.sram.capacity / 2 < in_flight + stack.dram.burst * stack.dram.channels
+
+
+streams = st.builds(Flow, st.just(1e9), st.floats(64, 1e9), write=st.booleans(), scattered=st.booleans())
+
+
+@given(
+    sizes, st.integers(1, 16), st.lists(streams, min_size=1, max_size=3), st.sampled_from(["hybrid-vault", "hybrid-4"])
+)
+def test_no_stream_gets_more_than_a_bound(drawn: dict[str, Any], connected: int, flows: list[Flow], on: str) -> None:
+    assume(connected <= drawn["dram_layers"])
+    asked = design(**drawn, connected_layers=connected)
+    made, layers, like = df.derive(asked, on), asked.technology.layers, load_stack(on).dram
+    assert layers is not None
+    try:
+        memory = Memory(made.stack)
+    except SystemSpecError:
+        assume(False)
+    most = most_delivered(layers, made.components, like)
+    for rate in (1.0, 2.0):
+        assert memory.serve(memory.by_pattern(flows), rate).bandwidth <= most * (1 + 1e-12)
+    in_order = memory.serve(memory.by_pattern([Flow(1e9, 1e9, write=False)]), 1.0).bandwidth
+    assert 0.7 * most <= in_order <= most * (1 + 1e-12)
 
 
 @given(sizes, st.integers(1, 15))

@@ -1,0 +1,83 @@
+"""Levels of the clock of a chip on a stack, or of any of several chips, and the chip at one of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from dfopt.documents.dtypes import Peaks
+from dfopt.documents.stack import Stack
+from dfopt.documents.system import System
+from dfopt.documents.technology import CoreUnit
+from dfopt.technology.components import Core, clock_at
+
+__all__ = ["Rung", "intervals_of_voltage", "levels_of_stack", "slower"]
+
+_RUNGS: Final = 16  # intervals of voltage from the lowest that works to the highest
+
+
+class Rung(NamedTuple):
+    """A level of the clock: its share of that of the corner; joules of a FLOP, and of a byte of SRAM."""
+
+    share: float
+    flop: float
+    sram: float
+    voltage: float = 0.0  # of what leaks at it; 0 where that is not the same for all designs
+
+
+def levels_of_stack(stack: Stack) -> list[Rung]:
+    """The levels of one stack."""
+    return [
+        Rung(level.frequency, stack.logic.flop * level.voltage**2, stack.logic.sram * level.voltage**2, level.voltage)
+        for level in stack.levels
+    ]
+
+
+def intervals_of_voltage(unit: CoreUnit, corner: Core) -> list[Rung]:
+    """Intervals that hold the levels of all chips of a technology, each with the clock of its upper end and the
+    energy of its lower one.
+
+    Parameters
+    ----------
+    unit
+        Of the technology.
+    corner
+        Cores with the highest clock of all.
+    """
+    supply, nominal = unit.supply, unit.power / (unit.frequency * unit.flop_per_cycle)
+    top = max(supply.max_v or float(corner.voltage), supply.floor)
+    ends = [supply.floor + (top - supply.floor) * at / _RUNGS for at in range(_RUNGS + 1)]
+    found = []
+    for low, high in zip(ends, (*ends[1:], math.inf), strict=True):
+        share = 1.0
+        if high <= top:
+            share = min(float(clock_at(unit, high) / corner.frequency), 1.0)
+        found.append(Rung(share, nominal * (low / supply.nominal_v) ** 2, 0.0))
+        if share == 1.0:  # what has a higher voltage yet is no faster than the corner
+            break
+    return found[::-1]
+
+
+def slower(system: System, share: float, sram: bool = True) -> System:
+    """A machine with a share of the clock, without its stack: of compute, and of SRAM, and of nothing else.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> whole = load_system("sn10-8-ring")
+    >>> slower(whole, 0.5).chip.peak_flops / whole.chip.peak_flops, slower(whole, 1.0) == whole
+    (0.5, True)
+    """
+    if share == 1:
+        return system.model_copy(update={"stack": None})
+    chip, peak = system.chip, system.chip.peak
+    if isinstance(peak, Peaks):
+        rates: Peaks | float = Peaks(**{name: rate * share for name, rate in peak if rate is not None})
+    else:
+        rates = system.chip.peak_flops * share
+    changes: dict[str, object] = {"peak": rates}
+    if chip.frequency is not None:
+        changes["frequency"] = chip.frequency * share
+    if sram and chip.sram.bandwidth is not None:
+        changes["sram"] = chip.sram.model_copy(update={"bandwidth": chip.sram.bandwidth * share})
+    return system.model_copy(update={"chip": chip.model_copy(update=changes), "stack": None})
