@@ -9,7 +9,7 @@ from dfopt.documents.scalars import parse_scalar
 from dfopt.errors import PlanError, UnitError
 
 if TYPE_CHECKING:
-    from dfopt.documents.exploration import DesignLimits
+    from dfopt.documents.exploration_request import DesignLimits
 
 _ZERO_C = 273.15
 
@@ -102,7 +102,7 @@ def design_limits(
     >>> design_limits("50ms", None, 2e6).words
     'step time at most 50 ms, price at most 2,000,000 USD'
     """
-    from dfopt.documents.exploration import DesignLimits
+    from dfopt.documents.exploration_request import DesignLimits
 
     limits = {
         "step_time": _limit("--step-limit", step, "time"),

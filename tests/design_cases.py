@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import ExplorationRequest
+from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.exploring.explore import workload_of
 from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload

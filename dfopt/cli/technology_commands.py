@@ -73,8 +73,9 @@ def explore_designs(
     heat: str = "ignore", temperature_limit: float | None = None, gap: str = "1%", time_limit: float = 60.0,
     output: Path | None = None, param: list[str] | None = None, assume: str | None = None,
     set_: list[str] | None = None, seed: int = 0,
-    top: int = 1, sensitivity: bool = True, range_: bool = False, store: Path | None = None, jobs: int = 1,
-    cluster: str | None = None, quiet: bool = False, force: bool = False, as_json: bool = False, **options: Any,
+    top: int = 1, sensitivity: bool = True, compare: str = "", range_: bool = False,
+    store: Path | None = None, jobs: int = 1, cluster: str | None = None,
+    quiet: bool = False, force: bool = False, as_json: bool = False, **options: Any,
 ) -> None:  # fmt: skip
     """Choose the sizes of a design for a workload: the best of all designs, with a proof.
 
@@ -93,6 +94,7 @@ def explore_designs(
         seed (N 0..): Seed of the solver; default: 0.
         top (K 1..1000): Number of best designs to keep; default: 1.
         sensitivity: Report the gain from 10 % more of each budget; default: on.
+        compare (QUESTION[,QUESTION...]): Also show what lumped heat, tp_pp_dp or expanded would choose.
         range_ (--range): Repeat with the least and the most energy of DRAM that sources give.
         jobs (N 1..): Number of processes, of one thread each; default: 1.
         cluster (ADDRESS): Scheduler of a Dask cluster that solves, such as tcp://10.0.0.1:8786.
@@ -122,6 +124,7 @@ def explore_designs(
         dfopt explore gpt2-small my-design.yaml --technologies n5,n3 --jobs 4
     """
     with shielded(final=True), errors(" before the first design was found", time_limit):
+        from dfopt.documents.exploration_request import COMPARED
         from dfopt.exploring.explore import explore
         from dfopt.physics.merits import MERITS
         from dfopt.show.exploration import exploration_report
@@ -145,6 +148,7 @@ def explore_designs(
                 seed=seed,
                 top=top,
                 sensitivity=sensitivity,
+                compare=[arguments.choice("--compare", name, COMPARED) for name in compare.split(",") if name],
                 range=range_,
                 store=store,
                 jobs=jobs,

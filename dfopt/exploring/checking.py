@@ -11,22 +11,23 @@ from itertools import combinations
 
 from dfopt.documents.exploration import (
     BudgetSensitivity,
+    Comparison,
     DesignBox,
     EnergyRange,
     Exploration,
     OtherDesign,
     WithoutHeat,
-    turned,
 )
+from dfopt.documents.exploration_request import turned
 from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
-from dfopt.exploring.explore import workload_of
+from dfopt.exploring.comparing import comparison, without_heat
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
+from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import BUDGETS, raised
 from dfopt.exploring.space import Box, Space
-from dfopt.exploring.unheated import without_heat
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
@@ -68,11 +69,13 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
         workload.run.deadline, workload.thrifty = math.inf, False
         issues += _best(made, workload, time_limit)
     late, unknown = 0, ""
-    if not issues and made.without_heat is not None:
+    if not issues:
         workload.run.deadline = began + time_limit
-        found = _without_heat(made, made.without_heat, workload)
-        workload.run.deadline, unknown = math.inf, "" if found is not None else "what is best without heat"
-        issues += found or []
+        for where, claim in _elsewhere(made):
+            found = _as_elsewhere(made, claim, where, workload)
+            unknown += "" if found is not None else f", {where}"
+            issues += found or []
+        workload.run.deadline = math.inf
     if not issues:
         for number, box in enumerate(made.boxes):
             if time.perf_counter() - began > time_limit:
@@ -83,7 +86,7 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
         raise DocumentError(path, [Issue(where, said, "explore again") for where, said in issues])
     boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs:,} designs bounded again"
     if late or unknown:
-        what = ", ".join(filter(None, [f"{late} boxes" if late else "", unknown]))
+        what = ", ".join(filter(None, [f"{late} boxes" if late else "", unknown.removeprefix(", ")]))
         return f"not checked in {time_limit:g} s: {what}; all else holds, {boxes}"
     what = "verified optimal" if made.gap <= PROOF else f"verified within {made.gap:.3%}"
     return "\n  not checked: ".join([f"{what}: {boxes}", *_unchecked(made)])
@@ -285,31 +288,47 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
         _valued(made, alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim)
 
 
-def _without_heat(made: Exploration, said: WithoutHeat, workload: Workload) -> list[tuple[str, str]] | None:
-    """What is wrong with the design that is best without heat: searched, mapped and judged again; none out of time."""
-    box = _place(workload.spaces, said.design, {"$.without_heat.best": said.best})
-    found = without_heat(workload, made.request.gap)
-    if found is None or time.perf_counter() > workload.run.deadline:
+def _elsewhere(made: Exploration) -> Iterator[tuple[str, WithoutHeat]]:
+    """What other questions found, with where it stands."""
+    if made.without_heat is not None:
+        yield "$.without_heat", made.without_heat
+    yield from ((f"$.comparisons[{number}]", claim) for number, claim in enumerate(made.comparisons))
+
+
+def _as_elsewhere(made: Exploration, said: WithoutHeat, where: str, workload: Workload) -> list[tuple[str, str]] | None:
+    """What is wrong with what another question finds: searched, mapped and judged again; none where time is up."""
+
+    def found_in(*within: Box) -> WithoutHeat | None:
+        if isinstance(said, Comparison):
+            found: WithoutHeat | None = comparison(workload, made.request, said.question, within)
+        else:
+            found = without_heat(replace(workload, within=within), made.request.gap)
+        return None if time.perf_counter() > workload.run.deadline else found
+
+    box = _place(workload.spaces, said.design, {f"{where}.best": said.best})
+    if (found := found_in()) is None:
         return None
     turn, unit = workload.merit.shown, workload.merit.unit
     most = turn(said.predicted) * (1 - made.request.gap) * (1 - SAME)
     if made.status != "time_limit" and turn(found.predicted) < most:
         sizes = ", ".join(f"{name} {size:g}" for name, size in found.best.items())
         had = f"found {said.predicted!r} {unit}, {found.predicted!r} {unit} can be had: {sizes}"
-        return [("$.without_heat.best", had)]
+        return [(f"{where}.best", had)]
     if (found.design, found.best) != (said.design, said.best):  # where time was up others were looked at
-        found = without_heat(replace(workload, within=(box,)), made.request.gap)
-    if found is None or time.perf_counter() > workload.run.deadline:
+        found = found_in(box)
+    if found is None:
         return None
+    # all schedules of a design are searched within the gap: in other time they may come to another mapping
+    within = max(SAME, made.request.gap) if isinstance(said, Comparison) and said.question != "lumped" else SAME
     return [
-        (f"$.without_heat.{name}", f"found {one!r}, expected {other!r}")
+        (f"{where}.{name}", f"found {one!r}, expected {other!r}")
         for name in ("predicted", "judged", "frequency")
-        if not _same(one := getattr(said, name), other := getattr(found, name))
+        if not _same(one := getattr(said, name), other := getattr(found, name), within)
     ]
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=SAME)
+def _same(one: float | None, other: float | None, within: float = SAME) -> bool:
+    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=within)
 
 
 def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:

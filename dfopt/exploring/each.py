@@ -8,7 +8,8 @@ from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import Exploration, ExplorationRequest
+from dfopt.documents.exploration import Exploration
+from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.documents.graph import Graph
 from dfopt.errors import Infeasible, PlanError
 from dfopt.exploring.explore import asked_workload, explored, workload_of

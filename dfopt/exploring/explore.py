@@ -12,20 +12,23 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import dfopt
-from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import (
     BudgetSensitivity,
     DesignBox,
-    DesignLimits,
     Effort,
     EnergyRange,
     Exploration,
-    ExplorationRequest,
     ExplorationStatus,
+    OtherDesign,
+)
+from dfopt.documents.exploration_request import (
+    ComparisonName,
+    DesignLimits,
+    ExplorationRequest,
     HeatMode,
     ObjectiveName,
-    OtherDesign,
 )
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
@@ -34,15 +37,13 @@ from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Leaf, Progress, Searched, search_boxes
-from dfopt.exploring.heated import Heated
-from dfopt.exploring.layer_space import space_of
+from dfopt.exploring.comparing import compared, without_heat
+from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
-from dfopt.exploring.refusals import check_asked, check_known
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box, Choice
-from dfopt.exploring.unheated import without_heat
 from dfopt.exploring.workload import Workload
 from dfopt.interrupts import interruptible
 from dfopt.library import as_design
@@ -57,7 +58,6 @@ __all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload
 
 T = TypeVar("T")
 _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
-_OF_GAP: Final = 0.5  # of the gap of an exploration, that each solve may leave
 
 
 def explore(
@@ -75,6 +75,7 @@ def explore(
     seed: int = 0,
     top: int = 1,
     sensitivity: bool = True,
+    compare: Sequence[ComparisonName] = (),
     range: bool = False,
     store: str | os.PathLike[str] | None = None,
     jobs: int | None = 1,
@@ -116,6 +117,10 @@ def explore(
         How many of the best designs to tell; the gap is then that of the last of them.
     sensitivity : bool
         Whether to look, in the time that is left, at what 10 % more of each budget would buy.
+    compare : sequence of str
+        Other questions about the same designs: ``lumped``: heat by a formula; ``tp_pp_dp`` and ``expanded``: fewer
+        schedules, as ``parallelism`` in a request. What each finds best is told with its value in the question that was
+        asked. Each takes as much of the time as the question itself.
     range : bool
         Whether to do the same at both ends of ``technology.dram.energy_range``, which `Exploration.energy_range` has.
     store : path, optional
@@ -148,7 +153,7 @@ def explore(
     graphs, fixed = asked_workload(graph, asked)
     asking = ExplorationRequest(
         objective=objective, limits=limits, options=fixed if fixed.asked() else None, heat=heat,
-        stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity,
+        stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity, compare=tuple(compare),
     )  # fmt: skip
     workloads = [workload_of(graphs, of, assumptions, asking) for of in (designs, *ends)]
     processes = executor_of(None if cluster is not None and jobs == 1 else jobs, cluster, stay=True)
@@ -157,7 +162,7 @@ def explore(
             workload.run = Run(store=opened, processes=processes if processes.jobs > 1 else None)
         part = asking.model_copy(update={"time_limit": time_limit / len(workloads)})
         made = explored(workloads[0], part, progress)
-        part = part.model_copy(update={"sensitivity": False})
+        part = part.model_copy(update={"sensitivity": False, "compare": ()})
         found: list[Exploration] = []
         for name, workload in zip(("least", "most"), workloads[1:], strict=False):
             if "interrupted" in (one.status for one in (made, *found)):
@@ -196,7 +201,7 @@ def explored(
     gap = request.gap
     workload.run.deadline = time.perf_counter() + request.time_limit
     tell = None if progress is None else _telling(workload, progress)
-    search_s = request.time_limit * _SEARCH
+    search_s = request.time_limit * _SEARCH / (1 + len(request.compare))
     found = search_boxes(workload, gap=gap, top=request.top, time_limit=search_s, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
@@ -243,6 +248,7 @@ def explored(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
+        comparisons=compared(workload, request) if found.ending != "interrupted" else (),
         without_heat=_unless_stopped(partial(without_heat, workload, gap), None),
         lumped=workload.lumped(box, result.system.chip.power_w or 0.0),
         request=request.model_copy(update={"sensitivity": sensitivity}),
@@ -306,38 +312,6 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
         if count > 1:
             raise SystemSpecError(name, [Issue("$.name", f"found {count} technologies of this name", "rename one")])
     return tuple(Design.from_data({**design.to_data(), "technology": one.to_data()}, one.name) for one in given)
-
-
-def workload_of(
-    graphs: Sequence[Graph],
-    designs: Sequence[Design],
-    assumptions: Assumptions | str = "default",
-    request: ExplorationRequest | None = None,
-) -> Workload:
-    """The problem of an exploration.
-
-    Raises
-    ------
-    SystemSpecError
-        If a design cannot be explored, or does not say what the objective needs to know.
-    PlanError
-        If heat is asked of no stack, or an objective or a limit that needs heat without it.
-    """
-    of = request or ExplorationRequest()
-    check_asked(of, designs)
-    chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    spaces = tuple(space_of(design) for design in designs)
-    # what solves leave open, a box of one design leaves open too
-    solves = (of.options or Request()).model_copy(update={"seed": of.seed, "gap": _OF_GAP * of.gap})
-    on, most = of.stack, None if of.limits is None else of.limits.temperature
-    if on is not None and most is not None:
-        on = on.model_copy(update={"limits": on.limits.model_copy(update={"logic": most, "dram": most})})
-    given = spaces, tuple(graphs), chosen, solves, of.objective
-    made = Workload(*given, limits=of.limits, heat=of.heat, on=on)
-    if on is not None and of.heat in ("throttle", "aware"):
-        made = Heated(*given, limits=of.limits, heat=of.heat, on=on)
-    check_known(made)
-    return made
 
 
 def others_bound(found: Searched[Box, Choice]) -> float:

@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.documents.design import POWER
-from dfopt.documents.exploration import HeatMode
+from dfopt.documents.exploration_request import HeatMode
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
@@ -63,17 +63,6 @@ class Heated(Workload):
     _stacks: dict[Box, Stack] = field(default_factory=dict)
     _slow: dict[tuple[Box, float], System] = field(default_factory=dict)
     _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict)
-    _of_dies: list[Box] = field(default_factory=list)
-
-    @property
-    def roots(self) -> Sequence[Box]:
-        """All designs, in boxes of one number of dies: prices of heat are those of a stack."""
-        if not self._of_dies:
-            for which, space in enumerate(self.spaces):
-                boxes = [box._replace(which=which) for box in space.by_dies]
-                self._above.update((box, space.whole._replace(which=which)) for box in boxes if box != space.whole)
-                self._of_dies += boxes
-        return self.within or self._of_dies
 
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
@@ -159,7 +148,9 @@ class Heated(Workload):
         """Of all levels, plans and mappings: see the top of the file."""
         if self.system(box) is None:
             return math.inf
-        return self._over(box) if box.single or self.heat == "throttle" else 0.0
+        if not (box.single or self.heat == "throttle") or not self.spaces[box.which].of_one_stack(box):
+            return 0.0  # prices of heat are those of a stack of dies
+        return self._over(box)
 
     def _over(self, box: Box, step_s: float = 0.0) -> float:
         """The objective that no plan beats at any level, nor in a shorter step than this one."""

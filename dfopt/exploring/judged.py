@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import DesignLimits, HeatMode, LumpedHeat
+from dfopt.documents.exploration import LumpedHeat
+from dfopt.documents.exploration_request import DesignLimits, HeatMode
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System

@@ -66,22 +66,16 @@ class LayerSpace(Space):
 
     def alike(self, box: Box) -> Box:
         """All designs with the layers of those of a box."""
-        return self._with_layers(box.low, box.high)
-
-    @property
-    def by_dies(self) -> list[Box]:
-        """A box for each number of layers."""
-        count = len(self.sizes.get("dram_layers", (0.0,)))
-        return [self._with_layers((layers,) * len(self.sizes), (layers,) * len(self.sizes)) for layers in range(count)]
-
-    def _with_layers(self, low: Sizes, high: Sizes) -> Box:
-        """All designs with numbers of layers at these positions."""
         chosen = [name == "dram_layers" for name in self.sizes]
 
         def end(at: Sizes, otherwise: Sizes) -> Sizes:
             return tuple(a if is_layers else b for is_layers, a, b in zip(chosen, at, otherwise, strict=True))
 
-        return Box(end(low, self.whole.low), end(high, self.whole.high))
+        return Box(end(box.low, self.whole.low), end(box.high, self.whole.high))
+
+    def of_one_stack(self, box: Box) -> bool:
+        """Whether all designs of a box have the same number of layers."""
+        return self.named(box.low).get("dram_layers") == self.named(box.high).get("dram_layers")
 
     def chip(self, box: Box) -> Derived | None:
         """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""

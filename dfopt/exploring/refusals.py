@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import ExplorationRequest
+from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.errors import Issue, PlanError, SystemSpecError
 from dfopt.exploring.judged import layers_of
 from dfopt.exploring.workload import Workload

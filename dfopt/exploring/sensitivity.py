@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import BudgetName, BudgetSensitivity
+from dfopt.documents.exploration import BudgetSensitivity
+from dfopt.documents.exploration_request import BudgetName
 from dfopt.exploring.boxes import search_boxes
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.space import Box, Space

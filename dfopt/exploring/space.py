@@ -89,10 +89,9 @@ class Space(ABC):
         """All designs with the dies of those of a box, which has one number of dies."""
         return self.whole
 
-    @property
-    def by_dies(self) -> list[Box]:
-        """Boxes that hold all designs, each with one number of dies."""
-        return [self.whole]
+    def of_one_stack(self, box: Box) -> bool:
+        """Whether all designs of a box have the same number of dies."""
+        return True
 
     def halves(self, box: Box) -> list[tuple[Box, Box]]:
         """The box in two halves, along each component of which it holds several sizes, the longest side first.

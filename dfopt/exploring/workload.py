@@ -16,7 +16,8 @@ from functools import cached_property
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import Peaks
-from dfopt.documents.exploration import DesignLimits, HeatMode, LumpedHeat, ObjectiveName
+from dfopt.documents.exploration import LumpedHeat
+from dfopt.documents.exploration_request import DesignLimits, HeatMode, ObjectiveName
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan

@@ -11,7 +11,7 @@ Scores have most of them too: of `time`, `tokens_per_s`, `watts`, `cost`, `energ
 ``tokens_per_s``, ``power_w``, ``price_usd``, ``energy_per_step_j``, and of `tokens_per_j` the reciprocal of
 ``physical.energy_per_token_j``.
 
-Another metric takes five files: its name and sense in ``documents/exploration.py``, an entry here, its name in
+Another metric takes five files: its name and sense in ``documents/exploration_request.py``, an entry here, its name in
 ``cli/technology_commands.py``, a line in ``guide/designs.md``, its figure in ``tests/exploring/test_objectives.py``.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from dfopt.documents.exploration import DesignLimits, ObjectiveName, turned
+from dfopt.documents.exploration_request import DesignLimits, ObjectiveName, turned
 
 __all__ = ["MERITS", "Figures", "Merit"]
 

@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.design import POWER
 from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
-from dfopt.documents.exploration import Effort, Exploration, ObjectiveName, turned
+from dfopt.documents.exploration import Effort, Exploration
+from dfopt.documents.exploration_request import ObjectiveName, turned
 from dfopt.documents.tokens import drawn
 from dfopt.physics.lumped import WARNING_C
 from dfopt.physics.merits import MERITS
@@ -70,6 +71,7 @@ def exploration_report(made: Exploration) -> RenderableType:
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),
         *_heat(made),
+        *_elsewhere(made),
         ("effort", f"{effort.boxes} boxes; bounds: {counts}; {effort.solves} solves, {effort.seconds:.1f} s"),
     ]
     columns: dict[str, Kind] = {"component": "word", "best": "figure", "least": "figure", "most": "figure"}
@@ -164,7 +166,7 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
 
 def _heat(made: Exploration) -> list[tuple[str, str]]:
     """How it is with heat, and what the design that is best without heat comes to."""
-    other, on_stack, objective = made.without_heat, made.result.score.physical, made.request.objective
+    on_stack = made.result.score.physical
     if (lumped := made.lumped) is not None:
         warned = ", a warning" if lumped.temperature_c > WARNING_C else ""
         hot = f"lumped: {lumped.temperature_c:.1f} degC at the nominal clock{warned}; clock at {lumped.frequency:.0%}"
@@ -175,11 +177,21 @@ def _heat(made: Exploration) -> list[tuple[str, str]]:
         hot = f"{made.request.heat} on stack {made.request.stack.name}: clock at {on_stack.frequency:.0%}"
         dram = "" if on_stack.dram_max_c is None else f", DRAM at {on_stack.dram_max_c:.1f} degC"
         facts = [("heat", f"{hot}, logic at {on_stack.logic_max_c:.1f} degC{dram}, {on_stack.power_w:.1f} W")]
-    if other is not None:
+    return facts
+
+
+def _elsewhere(made: Exploration) -> list[tuple[str, str]]:
+    """What other questions find, and what it comes to in this one."""
+    found = [] if made.without_heat is None else [("without heat", made.without_heat)]
+    facts, objective = [], made.request.objective
+    for name, other in [*found, *((f"under {one.question}", one) for one in made.comparisons)]:
         sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.best.items())
-        judged = "too hot at every level" if other.judged is None else figure(other.judged, objective)
-        words = f"predicted {figure(other.predicted, objective)}, judged {judged} at {other.frequency:.0%}"
-        facts.append(("without heat", f"{sizes}: {words}"))
+        judged = "nothing: too hot at every level"
+        if other.judged is not None:
+            lost = turned(objective, other.judged) / turned(objective, made.value) - 1
+            judged = figure(other.judged, objective) + (f", {100 * lost:.2f} % worse" if lost > SAME else "")
+        at = f", clock at {other.frequency:.0%}" if other.frequency < 1 else ""
+        facts.append((name, f"{sizes}: predicted {figure(other.predicted, objective)}, here {judged}{at}"))
     return facts
 
 

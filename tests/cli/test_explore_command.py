@@ -67,6 +67,9 @@ def test_metrics_and_heat_by_a_formula(tmp_path: Path) -> None:
     assert made.bound >= made.value > made.others[0].value and f"{made.value:,.0f}"[:3] in answer.out
     assert "bound on all other designs" in answer.out and "tokens/s" in answer.out
     assert "verified" in call("check", tmp_path / "best.json").out
+    assert "expected one of lumped, tp_pp_dp, expanded" in call(*asked, "--compare", "vague").err
+    fewer = call(*asked, "--compare", "tp_pp_dp", "--parallelism", "expanded")
+    assert fewer.code == 0 and "under tp_pp_dp" in fewer.out and ", here " in fewer.out
     assert "degC such as 85" in call(*asked, "--temperature-limit", "-400").err
     assert "found a temperature without heat" in call(*asked, "--temperature-limit", "80").err
     assert "expected heat: throttle or aware" in call(*asked[:5], "--objective", "tokens_per_j").err

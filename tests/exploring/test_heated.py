@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from strategies import share
 
 import dfopt as df
-from dfopt.documents.exploration import DesignLimits, Exploration, HeatMode
+from dfopt.documents.exploration import Exploration
+from dfopt.documents.exploration_request import DesignLimits, HeatMode
 from dfopt.documents.stack import Stack
 from dfopt.errors import DocumentError, PlanError
 from dfopt.exploring.boxes import Stage

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import DesignLimits
+from dfopt.documents.exploration_request import DesignLimits
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.layer_space import LayerSpace
@@ -85,8 +85,8 @@ def test_no_design_of_a_box_beats_its_corner_or_draws_less(core: dict[str, Any],
 
 def test_halves_hold_every_design_once() -> None:
     space = LayerSpace(design(ALL))
-    boxes, singles = [*space.by_dies], []
-    assert len(boxes) == 4 and all(box.low[0] == box.high[0] for box in boxes)
+    boxes, singles = [space.whole], []
+    assert not space.of_one_stack(space.whole)
     while boxes:
         box = boxes.pop()
         parts = space.halves(box)

@@ -16,7 +16,8 @@ from test_heated import CHANGES, ON
 from test_layer_space import ALL, design
 
 import dfopt as df
-from dfopt.documents.exploration import DesignLimits, Exploration, HeatMode, ObjectiveName, turned
+from dfopt.documents.exploration import Exploration
+from dfopt.documents.exploration_request import DesignLimits, HeatMode, ObjectiveName, turned
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import DesignLimits, ObjectiveName, turned
+from dfopt.documents.exploration_request import DesignLimits, ObjectiveName, turned
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible, PlanError, SystemSpecError
