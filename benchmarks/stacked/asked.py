@@ -204,8 +204,30 @@ def findings() -> Iterator[Row]:
                 yield Row((model, phase, batch, menu), of, asked, "dram_layers")
 
 
+CONTROLS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {  # of layers and of units, and sizes
+    "no area lost per layer": ({"area_mm2": 0.0, "keep_out": 1e-9}, {}),
+    "one bandwidth for all layers": ({"ports": 16}, {"connected_layers": 2}),
+    "no port limits": ({}, {}),
+}
+
+
+def controls() -> Iterator[Row]:
+    """Curves of figure 16 without what shapes them: they must rank the numbers of layers in another way."""
+    for name, (layers, sizes) in CONTROLS.items():
+        ports = ["64 KiB"] if name == "no port limits" else PORTS
+        choices = {"dram_layers": LAYERS, "buffer": BUFFERS, "buffer_port": ports}
+        data = design(connected_layers=None, choices=choices, **sizes).to_data()
+        data["technology"]["layers"] |= layers
+        if name == "no port limits":
+            data["technology"]["core"]["buffer"]["port_area_mm2"] = 1e-12
+        of = Design.from_data(data, "stacked-256")
+        for phase, batch in (("decode", "1024"), ("prefill", "1024"), ("decode", "4")):
+            yield Row((name, phase, batch), of, question(phase, batch), "dram_layers")
+
+
 FIGURES: Final[dict[str, Callable[[], Iterator[Row]]]] = {
     "16": figure_16, "17": figure_17, "20": figure_20, "21": figure_21, "table-4": table_4, "findings": findings,
+    "controls": controls,
 }  # fmt: skip
 
 

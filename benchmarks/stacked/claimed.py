@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final, NamedTuple
 
-from asked import BATCHES, FIGURES, LAYERS, MENUS, ROLES, answers, rows_of
+from asked import BATCHES, CONTROLS, FIGURES, LAYERS, MENUS, ROLES, answers, rows_of
 from scipy.stats import spearmanr
 
 Curve = dict[int, float]
@@ -86,6 +86,27 @@ def claims_16() -> Iterator[Claim]:
         if key in peaks:
             best = peaks[key][1]
             yield Claim(f"best layers of {' '.join(key)}", f"{best}", f"{least} to {most}", least <= best <= most)
+
+
+def claims_controls() -> Iterator[Claim]:
+    """Without what shapes the curves of figure 16 they do not rank the numbers of layers as the published ones do."""
+    published = defaultdict[Regime, dict[str, float]](dict)
+    for row in rows_of("fig16_throughput_vs_dram_layers"):
+        layers = row["dram_layers_all_connected"]
+        published[row["phase"], row["batch"]][layers] = float(row["best_scaled_tokens_per_s"])
+    for name in CONTROLS:
+        ours = defaultdict[Regime, dict[str, float]](dict)
+        for (control, phase, batch, layers), tokens in tokens_of("controls").items():
+            if control == name:
+                ours[phase, batch][layers] = tokens
+        whole = {regime: curve for regime, curve in ours.items() if len(curve) == len(LAYERS)}
+        ranks = {
+            regime: rank([published[regime][layers] for layers in curve], [*curve.values()])
+            for regime, curve in whole.items()
+        }
+        shown = ", ".join(f"{' '.join(regime)} {rho:.2f}" for regime, rho in ranks.items()) or "open"
+        low = sum(rho < 0.8 for rho in ranks.values())
+        yield Claim(f"control: {name}", shown, "below 0.8 in 3 or more", low >= 3 if len(ranks) == 3 else None)
 
 
 def claims_17() -> Iterator[Claim]:
@@ -313,5 +334,5 @@ def claims_findings() -> Iterator[Claim]:
 
 CLAIMS: Final[dict[str, Callable[[], Iterator[Any]]]] = {
     "16": claims_16, "17": claims_17, "20": claims_20, "21": claims_21, "table-4": claims_table_4,
-    "findings": claims_findings,
+    "findings": claims_findings, "controls": claims_controls,
 }  # fmt: skip

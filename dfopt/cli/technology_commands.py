@@ -93,7 +93,7 @@ def explore_designs(
         gap (GAP): Relative gap at which to stop, such as 5%; default: 1%.
         seed (N 0..): Seed of the solver; default: 0.
         top (K 1..1000): Number of best designs to keep; default: 1.
-        sensitivity: Report the gain from 10 % more of each budget; default: on.
+        sensitivity: Report the gain from more of each budget, a layer, or looser limits; default: on.
         compare (QUESTION[,QUESTION...]): Also show what lumped heat, tp_pp_dp or expanded would choose.
         range_ (--range): Repeat with the least and the most energy of DRAM that sources give.
         jobs (N 1..): Number of processes, of one thread each; default: 1.

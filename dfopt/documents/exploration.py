@@ -138,18 +138,19 @@ class OtherDesign(Part):
 
 
 class BudgetSensitivity(Part):
-    """A design and a mapping of it with 10 % more of one budget; there may be better ones.
+    """A design and a mapping of it with more of one budget; there may be better ones.
 
-    More area of the chip comes with as much more area of the package, as much edge as a square has at least, and a
-    larger reticle if it takes one.
+    More is 10 %, one DRAM layer, or 10 K. More area of the chip comes with as much more area of the package, as much
+    edge as a square has at least, and a larger reticle if it takes one.
 
     Attributes
     ----------
     budget : e.g. area
-        Budget of which the design gets 10 % more. ``area``: the chip. ``package``: the package. ``power``: the power.
-        ``edge``: the perimeter of the chip.
-    more : mm2, W or mm, e.g. 80.0
-        Amount by which the budget grows: mm2 of chip or package, W, or mm of edge.
+        Budget of which the design gets more. ``area``: the chip. ``package``: the package. ``power``: the power.
+        ``edge``: the perimeter of the chip. ``layers``: exactly one DRAM layer more than the best design. ``price``:
+        the limit on the price. ``temperature``: the limits on the temperature of all dies.
+    more : mm2, W, mm, layers, USD or K, e.g. 80.0
+        Amount by which the budget grows: mm2 of chip or package, W, mm of edge, layers, USD, or K.
     value : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.047
         Value of the objective that the larger budget allows at least.
     best : stacks, B or B/s, e.g. {dram: 5}
@@ -235,7 +236,8 @@ class Exploration(Sealed):
     boxes : e.g. [{low: {dram: 1}, high: {dram: 4}, bound: 0.05}]
         Boxes of designs whose bounds prove the result. They contain every design once.
     sensitivity
-        Effects of 10 % more of each budget, as far as the time sufficed.
+        Effects of more of each budget and of looser limits, as far as the time sufficed. Under heat: of layers and
+        limits alone.
     energy_range
         Explorations with the least and the most energy that sources give for the DRAM. None: not requested, or
         interrupted.

@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 from pydantic import Field
 
 from dfopt.documents.base import Part
+from dfopt.documents.design import Design
 from dfopt.documents.request import Request
 from dfopt.documents.stack import Stack
 from dfopt.units import Kelvin, Seconds, Watts
@@ -19,7 +20,10 @@ ObjectiveName = Literal[Minimized, Maximized]
 HeatMode = Literal["throttle", "aware", "lumped"]
 ComparisonName = Literal["lumped", "tp_pp_dp", "expanded"]
 COMPARED: Final[tuple[ComparisonName, ...]] = get_args(ComparisonName)
-BudgetName = Literal["area", "package", "power", "edge"]
+BudgetName = Literal["area", "package", "power", "edge", "layers", "price", "temperature"]
+
+
+_OF_CHIPS: Final[tuple[BudgetName, ...]] = ("area", "package", "power", "edge")
 
 
 def turned(objective: ObjectiveName, figure: float) -> float:
@@ -103,7 +107,7 @@ class ExplorationRequest(Part):
     top : designs, e.g. 3
         Number of best designs that the answer keeps. The gap then refers to the last of them.
     sensitivity : e.g. true
-        Whether dfopt also reports the effect of 10 % more of each budget.
+        Whether dfopt also reports the effect of more of each budget and looser limits.
     compare : e.g. [lumped, tp_pp_dp]
         Other questions about the same designs, whose best designs are compared with the best one. ``lumped``: heat by a
         formula. ``tp_pp_dp`` and ``expanded``: fewer schedules.
@@ -120,3 +124,13 @@ class ExplorationRequest(Part):
     top: int = Field(default=1, ge=1, le=1000)
     sensitivity: bool = True
     compare: tuple[ComparisonName, ...] = ()
+
+    def budgets_of(self, design: Design) -> tuple[BudgetName, ...]:
+        """The budgets and limits of which there may be more; under heat those of a chip belong to its stack."""
+        choices, limits = design.choices, self.limits
+        return (
+            *(_OF_CHIPS if self.heat is None else ()),
+            *(("layers",) if choices is not None and "dram_layers" in choices.listed else ()),
+            *(("price",) if limits is not None and limits.price is not None else ()),
+            *(("temperature",) if self.heat is not None else ()),
+        )

@@ -26,7 +26,7 @@ from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
-from dfopt.exploring.sensitivity import BUDGETS, raised
+from dfopt.exploring.sensitivity import about, with_more
 from dfopt.exploring.space import Box, Space
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
@@ -102,7 +102,9 @@ def _unchecked(explored: Exploration) -> Iterator[str]:
         yield "$.boxes[*].stage: of an earlier version, from which nothing follows"
     if explored.asked is None:
         yield "$.designs, $.request: their digest is not in the file"
-    if explored.request.sensitivity and len(explored.sensitivity) < len(BUDGETS):
+    if explored.request.sensitivity and len(explored.sensitivity) < len(
+        explored.request.budgets_of(explored.designs[explored.best_design])
+    ):
         yield "$.sensitivity: of some budgets there was no time to say anything, or there are none"
 
 
@@ -153,8 +155,9 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     if made.version != made.result.provenance.dfopt:
         yield "$.version", f"found {made.version!r}, the result says {made.result.provenance.dfopt!r}"
     budgets = [each.budget for each in made.sensitivity]
-    if budgets != [name for name in BUDGETS if name in budgets]:
-        yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(BUDGETS)}, each once"
+    every = made.request.budgets_of(made.designs[min(made.best_design, len(made.designs) - 1)])
+    if budgets != [name for name in every if name in budgets]:
+        yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(every)}, each once"
     bounds = [turn(box.bound) for box in made.boxes if box.bound is not None]
     best = turn(min([turn(made.value), *bounds]))
     if not math.isclose(made.bound, best, rel_tol=SAME):
@@ -269,23 +272,19 @@ def _valued(
 
 
 def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
-    """What is wrong with what 10 % more of each budget would buy: derived and judged again."""
+    """What is wrong with what more of each budget would buy: derived and judged again."""
     for number, claim in enumerate(made.sensitivity):
         where = f"$.sensitivity[{number}]"
-        design, more = raised(made.designs[made.best_design], claim.budget)
-        if not math.isclose(claim.more, more, rel_tol=SAME):
-            yield f"{where}.more", f"found {claim.more!r}, expected {more!r}"
+        try:
+            more = with_more(workload, made.best_design, made.best, claim.budget)
+        except DfoptError as error:
+            yield where, str(error)
             continue
-        space = space_of(design)
-        alone = Workload(
-            (space,),
-            workload.graphs,
-            made.assumptions,
-            workload.request,
-            made.request.objective,
-            limits=workload.limits,
-        )
-        _valued(made, alone, _place([space], 0, {f"{where}.best": claim.best}), where, claim)
+        if not math.isclose(claim.more, more.more, rel_tol=SAME):
+            yield f"{where}.more", f"found {claim.more!r}, expected {more.more!r}"
+            continue
+        alone = about(workload, more, (), workload.run)
+        _valued(made, alone, _place(alone.spaces, 0, {f"{where}.best": claim.best}), where, claim)
 
 
 def _elsewhere(made: Exploration) -> Iterator[tuple[str, WithoutHeat]]:

@@ -58,12 +58,12 @@ def without_heat(made: Workload, gap: float) -> WithoutHeat | None:
 
 
 def compared(made: Workload, request: ExplorationRequest) -> tuple[Comparison, ...]:
-    """What each of the other questions of a request finds, in an equal part of the time that is left."""
+    """What each of the other questions of a request finds, each in an equal part of the time; one part is left."""
     found, end = list[Comparison | None](), made.run.deadline
     try:
         for number, name in enumerate(request.compare):
             now = time.perf_counter()
-            made.run.deadline = now + max(end - now, 0.0) / (len(request.compare) - number)
+            made.run.deadline = now + max(end - now, 0.0) / (len(request.compare) - number + 1)
             with interruptible():
                 found.append(comparison(made, request, name))
     except KeyboardInterrupt:  # what was found so far is told

@@ -116,7 +116,7 @@ def explore(
     top : int
         How many of the best designs to tell; the gap is then that of the last of them.
     sensitivity : bool
-        Whether to look, in the time that is left, at what 10 % more of each budget would buy.
+        Whether to look, in the time that is left, at what more of each budget and looser limits would buy.
     compare : sequence of str
         Other questions about the same designs: ``lumped``: heat by a formula; ``tp_pp_dp`` and ``expanded``: fewer
         schedules, as ``parallelism`` in a request. What each finds best is told with its value in the question that was
@@ -210,10 +210,12 @@ def explored(
         result = _unless_stopped(partial(workload.solver.complete, system, result, whole=whole), result)
     value = workload.valued(box, result.system, result.score) or found.best
     bound, shown = min(found.bound, value), workload.merit.shown
-    sensitivity = request.sensitivity and workload.heat is None  # which would have to be derived on other stacks
-    more: tuple[BudgetSensitivity, ...] = ()
-    if sensitivity and found.ending != "interrupted":
-        more = _unless_stopped(partial(budget_sensitivities, workload, box, gap, workload.run.deadline), more)
+    going = found.ending != "interrupted"
+    comparisons = compared(workload, request) if going else ()
+    plain, more = _unless_stopped(partial(without_heat, workload, gap), None), tuple[BudgetSensitivity, ...]()
+    if request.sensitivity and going:
+        budgets, until = request.budgets_of(workload.spaces[box.which].design), workload.run.deadline
+        more = _unless_stopped(partial(budget_sensitivities, workload, box, budgets, gap, until), more)
     made = Exploration(
         status=found.ending,
         value=shown(value),
@@ -248,10 +250,10 @@ def explored(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
-        comparisons=compared(workload, request) if found.ending != "interrupted" else (),
-        without_heat=_unless_stopped(partial(without_heat, workload, gap), None),
+        comparisons=comparisons,
+        without_heat=plain,
         lumped=workload.lumped(box, result.system.chip.power_w or 0.0),
-        request=request.model_copy(update={"sensitivity": sensitivity}),
+        request=request,
         version=dfopt.__version__,
     )
     return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()

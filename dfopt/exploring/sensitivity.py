@@ -1,24 +1,34 @@
-"""What 10 % more of each budget would buy: the best design near the best one, with that much more."""
+"""What more of each budget and looser limits would buy: the best design near the best one, with that much more.
+
+More is 10 % of a budget of a chip or of a limit on the price, one DRAM layer, or 10 K of all limits on temperature.
+Under heat the budgets of a chip stay as they are: with others it would be another stack.
+"""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import BudgetSensitivity
-from dfopt.documents.exploration_request import BudgetName
+from dfopt.documents.exploration_request import BudgetName, DesignLimits
+from dfopt.documents.stack import Stack
+from dfopt.errors import DfoptError
 from dfopt.exploring.boxes import search_boxes
 from dfopt.exploring.layer_space import space_of
+from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box, Space
 from dfopt.exploring.workload import Workload
+from dfopt.physics.lumped import LIMIT_C
 
-__all__ = ["BUDGETS", "budget_sensitivities", "raised"]
+__all__ = ["about", "budget_sensitivities", "raised", "with_more"]
 
-BUDGETS: Final[tuple[BudgetName, ...]] = ("area", "package", "power", "edge")
 _MORE: Final = 0.1
+_KELVIN, _ZERO_C = 10.0, 273.15
 _NEAR: Final = 1.25  # sizes by up to this factor more or less are looked at, or the next ones
 
 
@@ -40,8 +50,62 @@ def raised(design: Design, budget: BudgetName) -> tuple[Design, float]:
     return design.model_copy(update={"budgets": of.model_copy(update=changed)}), more
 
 
-def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: float) -> tuple[BudgetSensitivity, ...]:
-    """The best designs that were found with 10 % more of each budget, near the best one, until time is up.
+class _More(NamedTuple):
+    """A design with more of one budget or looser limits, and how much that is."""
+
+    design: Design
+    more: float
+    limits: DesignLimits | None
+    on: Stack | None
+
+
+def with_more(workload: Workload, which: int, best: dict[str, float], budget: BudgetName) -> _More:
+    """A design with more of a budget than that of some place whose best sizes are known, or with looser limits.
+
+    Raises `DfoptError` where there is no such design: with a layer more than can be stacked.
+    """
+    design, limits, on = workload.spaces[which].design, workload.limits, workload.on
+    if budget == "layers":
+        data = design.to_data()
+        data["choices"]["dram_layers"] = [int(best["dram_layers"]) + 1]
+        return _More(Design.from_data(data, design.name), 1.0, limits, on)
+    if budget == "price":
+        assert limits is not None and limits.price is not None  # it is among the budgets
+        more = _MORE * limits.price
+        return _More(design, more, limits.model_copy(update={"price": limits.price + more}), on)
+    if budget == "temperature":
+        of = limits or DesignLimits()
+        if of.temperature is not None or workload.heat == "lumped":
+            limit_k = LIMIT_C + _ZERO_C if of.temperature is None else of.temperature
+            limits = of.model_copy(update={"temperature": limit_k + _KELVIN})
+        if on is not None:
+            given = {"logic": on.limits.logic, "dram": on.limits.dram}
+            looser = {name: limit + _KELVIN for name, limit in given.items() if limit is not None}
+            on = on.model_copy(update={"limits": on.limits.model_copy(update=looser)})
+        return _More(design, _KELVIN, limits, on)
+    return _More(*raised(design, budget), limits, on)
+
+
+def about(workload: Workload, more: _More, within: tuple[Box, ...], run: Run) -> Workload:
+    """The same question about a design with more."""
+    return type(workload)(
+        (space_of(more.design),),
+        workload.graphs,
+        workload.assumptions,
+        workload.request,
+        workload.objective,
+        within=within,
+        run=run,
+        limits=more.limits,
+        heat=workload.heat,
+        on=more.on,
+    )
+
+
+def budget_sensitivities(
+    workload: Workload, best: Box, budgets: Sequence[BudgetName], gap: float, deadline: float
+) -> tuple[BudgetSensitivity, ...]:
+    """The best designs that were found with more of each budget, near the best one, until time is up.
 
     Parameters
     ----------
@@ -49,30 +113,26 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
         The problem that was searched.
     best
         The best design.
+    budgets
+        Of which there may be more: `ExplorationRequest.budgets_of`.
     gap
         Relative gap at which to stop.
     deadline
         Of :func:`time.perf_counter`.
     """
-    sizes, found = workload.spaces[best.which].named(best.low), []
-    for budget in BUDGETS:
-        design, more = raised(workload.spaces[best.which].design, budget)
-        space = space_of(design)
-        near = Workload(
-            (space,),
-            workload.graphs,
-            workload.assumptions,
-            workload.request,
-            workload.objective,
-            (_near(space, sizes),),
-            run=replace(workload.run, deadline=deadline),
-            limits=workload.limits,
-        )
-        choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice
-        if choice is not None:
-            value = near.merit.shown(near.judged(choice.box, choice.result.mapping))
-            best_sizes, mapping = space.named(choice.box.low), choice.result.mapping
-            found.append(BudgetSensitivity(budget=budget, more=more, value=value, best=best_sizes, mapping=mapping))
+    space, found = workload.spaces[best.which], []
+    sizes, run = space.named(best.low), replace(workload.run, deadline=deadline)
+    for budget in budgets:
+        with suppress(DfoptError):  # such a design there is not
+            more = with_more(workload, best.which, sizes, budget)
+            near = about(workload, more, (_near(space_of(more.design), sizes),), run)
+            choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice
+            if choice is not None:
+                value = near.merit.shown(near.judged(choice.box, choice.result.mapping))
+                best_sizes, mapping = near.spaces[0].named(choice.box.low), choice.result.mapping
+                found.append(
+                    BudgetSensitivity(budget=budget, more=more.more, value=value, best=best_sizes, mapping=mapping)
+                )
     return tuple(found)
 
 

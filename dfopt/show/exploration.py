@@ -25,6 +25,9 @@ _BUDGETS = {
     "package": ("area of the package", "mm2"),
     "power": ("power", "W"),
     "edge": ("edge of the chip", "mm"),
+    "layers": ("DRAM layers", "layer"),
+    "price": ("limit of the price", "USD"),
+    "temperature": ("limits of temperature", "K"),
 }
 _KINDS: dict[str, Dimension] = {"s": "time", "J": "energy", "W": "power"}
 _ENDED = {
@@ -141,10 +144,10 @@ def _at_ends(made: Exploration) -> list[RenderableType]:
 
 
 def _sensitivity(made: Exploration) -> list[RenderableType]:
-    """What 10 % more of each budget would buy, and which budgets were not looked at."""
+    """What more of each budget would buy, and which budgets were not looked at."""
     columns: dict[str, Kind] = {
         "budget": "word",
-        "10 % more": "figure",
+        "more": "figure",
         "best found": "figure",
         "better by at least": "figure",
         "with": "text",  # of a terminal of 80 columns it takes what is left
@@ -155,12 +158,14 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
         gain = 1 - turned(objective, one.value) / value if value > 0 else 0.0
         other = {name: size for name, size in one.best.items() if size != made.best[name]}
         sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.items()) or "the same sizes"
-        bought = [figure(one.value, objective), f"{100 * gain:.2f} %"] if gain > SAME else ["nothing", "-"]
+        least = f"{100 * gain:.2f} %"  # a layer is one more, whether that is better or not
+        bought = [figure(one.value, objective), least] if gain > SAME or one.budget == "layers" else ["nothing", "-"]
         rows.append([_BUDGETS[one.budget][0], f"{one.more:.4g} {_BUDGETS[one.budget][1]}", *bought, sizes])
-    late = [words for budget, (words, _) in _BUDGETS.items() if budget not in {one.budget for one in made.sensitivity}]
-    said: list[RenderableType] = ["", Grid("10 % more of each budget", columns, rows)] if rows else []
+    every = made.request.budgets_of(made.designs[made.best_design])
+    late = [_BUDGETS[name][0] for name in every if name not in {one.budget for one in made.sensitivity}]
+    said: list[RenderableType] = ["", Grid("More of each budget", columns, rows)] if rows else []
     if late and made.request.sensitivity:
-        said += ["", f"time did not suffice for 10 % more of {', '.join(late)}"]
+        said += ["", f"no design was found in time with more of {', '.join(late)}"]
     return said
 
 

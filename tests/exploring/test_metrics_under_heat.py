@@ -79,7 +79,7 @@ def stacked(heat: HeatMode, celsius: float | None = None) -> list[tuple[System, 
     ],
 )
 def test_the_best_on_stacks_is_that_of_every_design(name: ObjectiveName, heat: HeatMode) -> None:
-    made = explore(GPT2, STACKED, stack=ON, heat=heat, objective=name, gap=0.0)
+    made = explore(GPT2, STACKED, sensitivity=False, stack=ON, heat=heat, objective=name, gap=0.0)
     alone = [figure(name, system, score, kept(score)) for system, score in stacked(heat) if math.isfinite(kept(score))]
     assert turned(name, made.value) == pytest.approx(min(alone), rel=1e-9)
     assert turned(name, made.bound) <= min(alone) * (1 + 1e-9)
@@ -92,7 +92,16 @@ def test_the_best_on_stacks_is_that_of_every_design(name: ObjectiveName, heat: H
 
 @pytest.mark.parametrize("name", ["time", "watts", "tokens_per_j", "power_scaled"])
 def test_limits_hold_on_stacks(name: ObjectiveName) -> None:
-    made = explore(GPT2, STACKED, stack=ON, heat="throttle", objective=name, gap=0.0, limits=DesignLimits(**LIMITS))
+    made = explore(
+        GPT2,
+        STACKED,
+        sensitivity=False,
+        stack=ON,
+        heat="throttle",
+        objective=name,
+        gap=0.0,
+        limits=DesignLimits(**LIMITS),
+    )
     keeping, every = [], []
     for system, score in stacked("throttle"):
         assert score.power_w is not None and score.price_usd is not None
@@ -116,7 +125,7 @@ def test_limits_hold_on_stacks(name: ObjectiveName) -> None:
 @pytest.mark.parametrize("heat", ["throttle", pytest.param("aware", marks=pytest.mark.nightly)])
 def test_a_limit_on_temperature_is_that_of_every_die(heat: HeatMode) -> None:
     limits = DesignLimits(temperature=COOL_C + 273.15)
-    made = explore(GPT2, STACKED, stack=ON, heat=heat, gap=0.0, limits=limits)
+    made = explore(GPT2, STACKED, sensitivity=False, stack=ON, heat=heat, gap=0.0, limits=limits)
     alone = [kept(score) for _, score in stacked(heat, COOL_C)]
     assert made.value == pytest.approx(min(alone), rel=1e-9)
     on_stack = made.result.score.physical
@@ -211,7 +220,16 @@ def test_no_bound_is_better_than_a_design_in_random_worlds(
 @pytest.mark.nightly
 def test_most_tokens_of_a_joule_among_layers() -> None:
     of = design(LAYERS)
-    made = explore(GPT2, of, gap=0.0, stack="hybrid-vault", heat="throttle", objective="tokens_per_j", time_limit=120)
+    made = explore(
+        GPT2,
+        of,
+        sensitivity=False,
+        gap=0.0,
+        stack="hybrid-vault",
+        heat="throttle",
+        objective="tokens_per_j",
+        time_limit=120,
+    )
     workload, found = problem("gpt2-small", [of], stack=made.request.stack, heat="throttle"), []
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
         system = workload.system(workload.spaces[0].one(at))
@@ -253,7 +271,7 @@ def lumped() -> list[tuple[System, Score, float]]:
 )
 def test_lumped_the_best_is_that_of_every_design(name: ObjectiveName, celsius: float | None) -> None:
     limits = None if celsius is None else DesignLimits(temperature=celsius + 273.15, price=1250.0)
-    made = explore(GPT2, LAYERED, heat="lumped", objective=name, gap=0.0, limits=limits)
+    made = explore(GPT2, LAYERED, sensitivity=False, heat="lumped", objective=name, gap=0.0, limits=limits)
     found, hottest = [], celsius or 95.0
     for system, score, layers in lumped():
         clock = min(1.0, ((hottest - 35) / (degrees(system, layers) - 35)) ** (1 / 3))
@@ -266,7 +284,7 @@ def test_lumped_the_best_is_that_of_every_design(name: ObjectiveName, celsius: f
 
 
 def test_what_is_said_of_lumped_heat_is_checked() -> None:
-    made = explore(GPT2, LAYERED, heat="lumped", gap=0.0)
+    made = explore(GPT2, LAYERED, sensitivity=False, heat="lumped", gap=0.0)
     assert max(degrees(system, layers) for system, _, layers in lumped()) > 95  # some are throttled
     assert made.without_heat is not None and made.without_heat.judged is not None
     assert made.without_heat.predicted <= made.value <= made.without_heat.judged * (1 + 1e-9)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import io
+from functools import cache
 
 import pytest
 from design_cases import GPT2, SIZES, chosen, data
+from test_layer_space import design as layered
 
 import dfopt as df
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
+from dfopt.documents.exploration_request import DesignLimits, ExplorationRequest
 from dfopt.errors import DocumentError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.decisions import Decisions
 from dfopt.exploring.explore import explore
-from dfopt.exploring.sensitivity import BUDGETS, raised
+from dfopt.exploring.sensitivity import raised
 from dfopt.show.exploration import exploration_report
 from dfopt.show.grid import print_to
 from dfopt.technology.as_system import system_of
@@ -23,6 +27,7 @@ from dfopt.technology.derive import derive_design
 GIVEN = {**data(), "shares": {**data()["shares"], "perimeter": {"dram": 0.5}}}
 EDGES: tuple[dict[str, float], ...] = ({}, {"edge_mm": 120})
 DESIGN = chosen(**SIZES)
+BUDGETS = ExplorationRequest().budgets_of(DESIGN)
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +63,8 @@ def test_they_are_a_table_on_a_terminal_of_80_columns(made: Exploration) -> None
     page = io.StringIO()
     print_to(page, exploration_report(made), 80)
     lines = page.getvalue().splitlines()
-    at = lines.index("10 % more of each budget")
-    assert " ".join(lines[at + 1].split()) == "budget 10 % more best found better by at least with"
+    at = lines.index("More of each budget")
+    assert " ".join(lines[at + 1].split()) == "budget more best found better by at least with"
     assert sum(line.startswith(("area of the ", "power ", "edge ")) for line in lines[at + 3 :]) == len(BUDGETS)
     assert max(map(len, lines)) <= 80
     least = next(line for line in lines if line.startswith("dram "))
@@ -91,3 +96,34 @@ def test_forged_sensitivities_are_caught(made: Exploration) -> None:
         forged = made.model_copy(update={"sensitivity": (first.model_copy(update=update), *rest)}).sealed()
         with pytest.raises(DocumentError, match=says):
             check_exploration(forged, "it")
+
+
+@cache
+def hot() -> Exploration:
+    """Stacks that a limit on heat and one on the price hold back."""
+    of = layered({"dram_layers": [4, 6, 8], "power": {"least": "90 W", "most": "270 W", "step": "90 W"}})
+    limits = DesignLimits(temperature=353.15, price=1250.0)
+    return explore(GPT2, of, heat="lumped", gap=0.0, limits=limits)
+
+
+def test_what_a_layer_a_dollar_and_a_kelvin_are_worth() -> None:
+    made = hot()
+    by = {one.budget: one for one in made.sensitivity}
+    assert list(by) == ["layers", "price", "temperature"]
+    assert by["layers"].best["dram_layers"] == made.best["dram_layers"] + 1 and by["layers"].more == 1
+    assert by["price"].more == pytest.approx(125.0) and by["temperature"].more == 10
+    warmer = explore(
+        GPT2, made.designs[0], heat="lumped", gap=0.0, limits=DesignLimits(temperature=363.15, price=1250.0),
+        sensitivity=False,
+    )  # fmt: skip
+    assert by["temperature"].value == pytest.approx(warmer.value, rel=1e-9) and warmer.value < made.value
+    assert "verified" in check_exploration(made, "it")
+    data = made.to_data()
+    for number, name in ((0, "value"), (1, "more"), (2, "value")):
+        wrong = copy.deepcopy(data)
+        wrong["sensitivity"][number][name] *= 0.9
+        with pytest.raises(DocumentError, match=rf"\$\.sensitivity\[{number}\]\.{name}: found"):
+            check_exploration(Exploration.from_data(wrong).sealed(), "it")
+    page = io.StringIO()
+    print_to(page, exploration_report(made), 80)
+    assert "limits of temperature" in page.getvalue() and "DRAM layers" in page.getvalue()
