@@ -216,7 +216,7 @@ def controls() -> Iterator[Row]:
     for name, (layers, sizes) in CONTROLS.items():
         ports = ["64 KiB"] if name == "no port limits" else PORTS
         choices = {"dram_layers": LAYERS, "buffer": BUFFERS, "buffer_port": ports}
-        data = design(connected_layers=None, choices=choices, **sizes).to_data()
+        data = design(choices=choices, **{"connected_layers": None, **sizes}).to_data()
         data["technology"]["layers"] |= layers
         if name == "no port limits":
             data["technology"]["core"]["buffer"]["port_area_mm2"] = 1e-12

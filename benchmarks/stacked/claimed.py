@@ -89,7 +89,10 @@ def claims_16() -> Iterator[Claim]:
 
 
 def claims_controls() -> Iterator[Claim]:
-    """Without what shapes the curves of figure 16 they do not rank the numbers of layers as the published ones do."""
+    """Without what shapes the curves of figure 16 they do not rank the numbers of layers as the published ones do.
+
+    Of a curve two numbers of layers may be open.
+    """
     published = defaultdict[Regime, dict[str, float]](dict)
     for row in rows_of("fig16_throughput_vs_dram_layers"):
         layers = row["dram_layers_all_connected"]
@@ -99,7 +102,7 @@ def claims_controls() -> Iterator[Claim]:
         for (control, phase, batch, layers), tokens in tokens_of("controls").items():
             if control == name:
                 ours[phase, batch][layers] = tokens
-        whole = {regime: curve for regime, curve in ours.items() if len(curve) == len(LAYERS)}
+        whole = {regime: curve for regime, curve in ours.items() if len(curve) >= len(LAYERS) - 2}
         ranks = {
             regime: rank([published[regime][layers] for layers in curve], [*curve.values()])
             for regime, curve in whole.items()
@@ -172,11 +175,17 @@ def claims_20() -> Iterator[Claim]:
             if (ratio := ours.get((*panel, *at))) is not None:
                 name = f"{' '.join(panel)}, {at[0]} x{at[1]:g} on the {at[2]} die"
                 yield Claim(name, f"{ratio:.3f} ({theirs[(*panel, *at)]:.3f} published)", what, holds(ratio))
+    known = answers("20")
+    curves = [(key, record) for key, record in known.items() if key[5] == "dram" and record["tokens_per_s"]]
     falls = [
-        (low, high) for key, low in ours.items() for next_, high in ours.items()
-        if key[4] == next_[4] == "dram" and key[:3] == next_[:3] and key[3] < next_[3] and high < low
-    ]  # fmt: skip
-    yield Claim("curves of a DRAM die fall", f"{len(falls)} times", "never", not falls if ours else None, rows)
+        (slow, fast)
+        for slow, low in curves
+        for fast, high in curves
+        if slow[:4] == fast[:4] and float(slow[4]) < float(fast[4])
+        if low["tokens_per_s"] > high["at_most"] * (1 + 1e-9)
+    ]
+    none = not falls if curves else None
+    yield Claim("a rate of a DRAM die has more than a faster one can have", f"{len(falls)} times", "never", none, rows)
 
 
 def _published_20() -> dict[tuple[str, str, str, float, str], float]:

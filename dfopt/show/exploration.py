@@ -182,6 +182,7 @@ def _heat(made: Exploration) -> list[tuple[str, str]]:
         hot = f"{made.request.heat} on stack {made.request.stack.name}: clock at {on_stack.frequency:.0%}"
         dram = "" if on_stack.dram_max_c is None else f", DRAM at {on_stack.dram_max_c:.1f} degC"
         facts = [("heat", f"{hot}, logic at {on_stack.logic_max_c:.1f} degC{dram}, {on_stack.power_w:.1f} W")]
+        facts += [("note", note) for note in on_stack.notes or ()]
     return facts
 
 

@@ -19,10 +19,10 @@ import claimed  # type: ignore[import-not-found]
 
 def test_curves_have_their_peak_near_the_published_one() -> None:
     curves = claimed.curves_16()
-    assert len(curves) >= 4
+    assert len(curves) == 10
     for layers, theirs, ours in curves.values():
         assert abs(layers[theirs.index(max(theirs))] - layers[ours.index(max(ours))]) <= 2
-        assert spearmanr(theirs, ours).statistic >= 0.8
+    assert sum(spearmanr(theirs, ours).statistic >= 0.8 for _, theirs, ours in curves.values()) >= 8
 
 
 @pytest.mark.parametrize("figure", asked.FIGURES)
