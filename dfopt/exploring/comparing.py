@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dfopt.documents.exploration import Comparison, WithoutHeat
 from dfopt.documents.exploration_request import ComparisonName, ExplorationRequest
@@ -20,7 +20,6 @@ from dfopt.exploring.problems import asked_instead, workload_of
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box, Choice
 from dfopt.exploring.workload import Workload
-from dfopt.interrupts import interruptible
 from dfopt.judge import evaluate
 
 __all__ = ["compared", "comparison", "without_heat"]
@@ -57,20 +56,17 @@ def without_heat(made: Workload, gap: float) -> WithoutHeat | None:
     )
 
 
-def compared(made: Workload, request: ExplorationRequest) -> tuple[Comparison, ...]:
+def compared(made: Workload, request: ExplorationRequest) -> Iterator[Comparison]:
     """What each of the other questions of a request finds, each in an equal part of the time; one part is left."""
-    found, end = list[Comparison | None](), made.run.deadline
+    end = made.run.deadline
     try:
         for number, name in enumerate(request.compare):
             now = time.perf_counter()
             made.run.deadline = now + max(end - now, 0.0) / (len(request.compare) - number + 1)
-            with interruptible():
-                found.append(comparison(made, request, name))
-    except KeyboardInterrupt:  # what was found so far is told
-        pass
+            if (found := comparison(made, request, name)) is not None:
+                yield found
     finally:
         made.run.deadline = end
-    return tuple(one for one in found if one is not None)
 
 
 def comparison(
@@ -115,6 +111,8 @@ def comparison(
 
 def _best_of(other: Workload, gap: float) -> tuple[float, Choice | None]:
     found = search_boxes(other, gap=gap, time_limit=other.run.left)
+    if found.ending == "interrupted":
+        raise KeyboardInterrupt
     return found.best, found.choice
 
 

@@ -7,15 +7,15 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
-from functools import partial
-from typing import Any, Final, TypeVar
+from contextlib import closing, nullcontext, suppress
+from typing import Any, Final
 
 import dfopt
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import (
     BudgetSensitivity,
+    Comparison,
     DesignBox,
     Effort,
     EnergyRange,
@@ -45,7 +45,7 @@ from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box, Choice
 from dfopt.exploring.workload import Workload
-from dfopt.interrupts import interruptible
+from dfopt.interrupts import LIMIT, cause, interruptible
 from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
@@ -56,7 +56,6 @@ from dfopt.search import options
 
 __all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 
-T = TypeVar("T")
 _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
 
 
@@ -198,24 +197,34 @@ def explored(
     whole: bool = True,
 ) -> Exploration:
     """The exploration of a problem; ``whole``: its result answers the question about all plans of the best design."""
-    gap = request.gap
-    workload.run.deadline = time.perf_counter() + request.time_limit
+    gap, began = request.gap, time.perf_counter()
+    part_s = request.time_limit / (1 + len(request.compare))  # each question has as much
+    workload.run.deadline = began + part_s
     tell = None if progress is None else _telling(workload, progress)
-    search_s = request.time_limit * _SEARCH / (1 + len(request.compare))
-    found = search_boxes(workload, gap=gap, top=request.top, time_limit=search_s, progress=tell)
+    found = search_boxes(workload, gap=gap, top=request.top, time_limit=part_s * _SEARCH, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
     box, result = found.choice.box, found.choice.result
-    if found.ending != "interrupted" and (system := workload.system(box)) is not None and request.heat != "aware":
-        result = _unless_stopped(partial(workload.solver.complete, system, result, whole=whole), result)
+    going = found.ending != "interrupted"
+    if going and (system := workload.system(box)) is not None and request.heat != "aware":
+        try:
+            with interruptible():
+                result = workload.solver.complete(system, result, whole=whole)
+            going = result.status != "interrupted_with_solution"
+        except KeyboardInterrupt:  # the answer goes out without it
+            going = cause() == LIMIT
+    workload.run.deadline = began + request.time_limit
     value = workload.valued(box, result.system, result.score) or found.best
     bound, shown = min(found.bound, value), workload.merit.shown
-    going = found.ending != "interrupted"
-    comparisons = compared(workload, request) if going else ()
-    plain, more = _unless_stopped(partial(without_heat, workload, gap), None), tuple[BudgetSensitivity, ...]()
-    if request.sensitivity and going:
-        budgets, until = request.budgets_of(workload.spaces[box.which].design), workload.run.deadline
-        more = _unless_stopped(partial(budget_sensitivities, workload, box, budgets, gap, until), more)
+    comparisons, plain, more = list[Comparison](), None, list[BudgetSensitivity]()
+    with suppress(KeyboardInterrupt), interruptible():  # what comes after the search: a limit or Ctrl-C ends all of it
+        if going:
+            for other in compared(workload, request):
+                comparisons.append(other)
+            plain = without_heat(workload, gap)
+            budgets = request.budgets_of(workload.spaces[box.which].design) if request.sensitivity else ()
+            for one in budget_sensitivities(workload, box, budgets, gap, workload.run.deadline):
+                more.append(one)
     made = Exploration(
         status=found.ending,
         value=shown(value),
@@ -237,7 +246,7 @@ def explored(
         boxes=tuple(
             sorted((_box(workload, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
         ),
-        sensitivity=more,
+        sensitivity=tuple(more),
         effort=Effort(
             designs=workload.designs,
             sizes={name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
@@ -250,22 +259,13 @@ def explored(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
-        comparisons=comparisons,
+        comparisons=tuple(comparisons),
         without_heat=plain,
         lumped=workload.lumped(box, result.system.chip.power_w or 0.0),
         request=request,
         version=dfopt.__version__,
     )
     return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()
-
-
-def _unless_stopped(work: Callable[[], T], otherwise: T) -> T:
-    """What comes after the search: where a limit or Ctrl-C ends it, the answer goes out without it."""
-    try:
-        with interruptible():
-            return work()
-    except KeyboardInterrupt:
-        return otherwise
 
 
 def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> BaseException:

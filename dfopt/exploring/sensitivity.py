@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -104,7 +104,7 @@ def about(workload: Workload, more: _More, within: tuple[Box, ...], run: Run) ->
 
 def budget_sensitivities(
     workload: Workload, best: Box, budgets: Sequence[BudgetName], gap: float, deadline: float
-) -> tuple[BudgetSensitivity, ...]:
+) -> Iterator[BudgetSensitivity]:
     """The best designs that were found with more of each budget, near the best one, until time is up.
 
     Parameters
@@ -120,20 +120,19 @@ def budget_sensitivities(
     deadline
         Of :func:`time.perf_counter`.
     """
-    space, found = workload.spaces[best.which], []
+    space = workload.spaces[best.which]
     sizes, run = space.named(best.low), replace(workload.run, deadline=deadline)
     for budget in budgets:
         with suppress(DfoptError):  # such a design there is not
             more = with_more(workload, best.which, sizes, budget)
             near = about(workload, more, (_near(space_of(more.design), sizes),), run)
-            choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice
-            if choice is not None:
+            found = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter())
+            if found.ending == "interrupted":
+                raise KeyboardInterrupt
+            if (choice := found.choice) is not None:
                 value = near.merit.shown(near.judged(choice.box, choice.result.mapping))
                 best_sizes, mapping = near.spaces[0].named(choice.box.low), choice.result.mapping
-                found.append(
-                    BudgetSensitivity(budget=budget, more=more.more, value=value, best=best_sizes, mapping=mapping)
-                )
-    return tuple(found)
+                yield BudgetSensitivity(budget=budget, more=more.more, value=value, best=best_sizes, mapping=mapping)
 
 
 def _near(space: Space, sizes: dict[str, float]) -> Box:

@@ -61,6 +61,7 @@ def test_metrics_and_heat_by_a_formula(tmp_path: Path) -> None:
     data["template"]["network"] = data["template"]["network"][:1]
     Design.from_data({**data, "choices": {"dram_layers": [4, 6]}}, "it").dump(tmp_path / "design.yaml")
     asked = ("explore", "llama-68m", tmp_path / "design.yaml", "--tp", "4", "--objective", "tokens_per_s", "--top", "2")
+    asked += ("--no-sensitivity",)
     answer = call(*asked, "--heat", "lumped", "--temperature-limit", "80", "-q", "-o", tmp_path / "best.json")
     assert answer.code == 0 and "temperature at most 80 degC" in answer.out and "lumped: " in answer.out
     made = Exploration.load(tmp_path / "best.json")

@@ -75,3 +75,13 @@ def test_what_is_said_of_other_questions_is_checked() -> None:
 def test_a_question_that_is_none_is_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(PlanError, match=words):
         explore(GPT2, DESIGN, **asked)
+
+
+def test_an_interrupt_while_comparing_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dfopt.exploring.comparing.comparison", interrupted)
+    cut = explore(GPT2, DESIGN, gap=0.05, compare=["tp_pp_dp"])
+    assert cut.value > 0 and cut.status in ("gap_reached", "optimal")
+    assert cut.comparisons == () and cut.sensitivity == ()  # nothing begins after it
