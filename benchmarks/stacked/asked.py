@@ -233,13 +233,26 @@ FIGURES: Final[dict[str, Callable[[], Iterator[Row]]]] = {
 
 def answers(figure: str) -> dict[tuple[str, ...], dict[str, Any]]:
     """What was answered, by question."""
-    path = HERE / "results" / f"{file_of(figure)}.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     found = dict[tuple[str, ...], dict[str, Any]]()
-    for record in map(json.loads, lines):  # what was asked again with more time comes later
+    for record in records_of(
+        HERE / "results" / f"{file_of(figure)}.jsonl"
+    ):  # what was asked again with more time comes later
         key, known = tuple(record["key"]), found.get(tuple(record["key"]), NOTHING)
         found[key] = record if (record["tokens_per_s"] or 0.0) >= (known["tokens_per_s"] or 0.0) else known
     return found
+
+
+def records_of(path: Path) -> list[dict[str, Any]]:
+    """The records of a file of answers, one a line; none where there is no file yet."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def add_record(path: Path, record: dict[str, Any]) -> None:
+    """Add an answer to a file, and print it."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    print(record, flush=True)
 
 
 def file_of(figure: str) -> str:

@@ -11,12 +11,11 @@ design, and the plan. ``claims`` compares the answers with ``published/``. ``ask
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from typing import Any
 
-from asked import FIGURES, HERE, answered, answers, file_of
+from asked import FIGURES, HERE, add_record, answered, answers, file_of
 from claimed import CLAIMS
 
 
@@ -29,9 +28,7 @@ def run(figure: str, only: str, time_limit: float, again: float) -> None:
         if not (open_ := [key for key in row.keys if key not in known or _gap(known[key]) > again]):
             continue
         for record in answered(row.only(open_) if row.each else row, time_limit):
-            with (HERE / "results" / f"{file_of(figure)}.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-            print(record, flush=True)
+            add_record(HERE / "results" / f"{file_of(figure)}.jsonl", record)
 
 
 def _gap(record: dict[str, Any]) -> float:

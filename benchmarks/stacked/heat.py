@@ -12,12 +12,11 @@ the judge sees. ``claims`` says where formula and stack differ, and which winner
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections import defaultdict
 from typing import Any, Final
 
-from asked import HERE, answers, design, question, with_sizes
+from asked import HERE, add_record, answers, design, question, records_of, with_sizes
 
 import dfopt
 from dfopt.physics.lumped import LIMIT_C, temperature_c
@@ -29,14 +28,11 @@ FAR_K: Final = 5.0
 
 def run(only: str) -> None:
     """Judge what is open."""
-    done = {tuple(record["key"]) for record in judged()}
+    done = {tuple(record["key"]) for record in records_of(ANSWERS)}
     for key, won in answers("16").items():
         if key in done or not won["tokens_per_s"] or not ",".join((*key, "")).startswith(only and f"{only},"):
             continue
-        record = {"key": key, **heated(key, won)}
-        with ANSWERS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-        print(record, flush=True)
+        add_record(ANSWERS, {"key": key, **heated(key, won)})
 
 
 def heated(key: tuple[str, ...], won: dict[str, Any]) -> dict[str, Any]:
@@ -57,16 +53,10 @@ def heated(key: tuple[str, ...], won: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def judged() -> list[dict[str, Any]]:
-    """What was judged."""
-    lines = ANSWERS.read_text(encoding="utf-8").splitlines() if ANSWERS.exists() else []
-    return [json.loads(line) for line in lines]
-
-
 def claims() -> None:
     """Differences by regime, and the winners."""
     regimes = defaultdict[tuple[str, str], list[dict[str, Any]]](list)
-    for one in judged():
+    for one in records_of(ANSWERS):
         regimes[one["key"][0], one["key"][1]].append(one)
     print("regime          layers  formula  at power     real  clock  tokens/s kept  rows that differ by 5 K, at power")
     for regime, rows in regimes.items():

@@ -12,13 +12,14 @@ With ``--heat`` each chip is stacked on the package of ``hybrid-vault``, and 5 %
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
+
+from asked import add_record, records_of
 
 from dfopt.documents.exploration import Exploration
 
@@ -36,14 +37,11 @@ QUESTIONS: Final = [
 
 def run(only: str, jobs: int, limit: int, heat: str) -> None:
     """Ask what is open."""
-    done = {tuple(record["key"]) for record in answers()}
+    done = {tuple(record["key"]) for record in records_of(ANSWERS)}
     for key in [(*question, heat) if heat else question for question in QUESTIONS]:
         if key in done or not ",".join((*key, "")).startswith(only and f"{only},"):
             continue
-        record = {"key": key, **asked(key, jobs, limit)}
-        with ANSWERS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-        print(record, flush=True)
+        add_record(ANSWERS, {"key": key, **asked(key, jobs, limit)})
 
 
 def asked(key: tuple[str, ...], jobs: int, limit: int) -> dict[str, Any]:
@@ -78,15 +76,9 @@ def gap_of(key: tuple[str, ...]) -> float:
     return 0.02 if len(key) == 3 else 0.05
 
 
-def answers() -> list[dict[str, Any]]:
-    """What was said."""
-    lines = ANSWERS.read_text(encoding="utf-8").splitlines() if ANSWERS.exists() else []
-    return [json.loads(line) for line in lines]
-
-
 def claims() -> None:
     """One line for each question."""
-    for one in answers():
+    for one in records_of(ANSWERS):
         holds = one["gap"] <= gap_of(tuple(one["key"])) and one["seconds"] <= 1800 and one["points"] >= 1e14
         said = f"{one['points']:.2g} points, gap {100 * one['gap']:.2f} %, {one['seconds']} s with {one['jobs']} jobs"
         print(f"{', '.join(one['key']):42} {'holds' if holds else 'fails'}: {said}, {one['solves']} solves")
