@@ -19,7 +19,7 @@ import numpy as np
 
 from dfopt.interrupts import LIMIT, cause, interruptible
 
-__all__ = ["Leaf", "Problem", "Progress", "Searched", "Stage", "search_boxes"]
+__all__ = ["Leaf", "Problem", "Progress", "Searched", "Stage", "best_of", "search_boxes"]
 
 Box = TypeVar("Box")
 Choice = TypeVar("Choice")
@@ -173,6 +173,14 @@ def search_boxes(
     (5, -25, -25, 'optimal')
     """
     return _Search(problem, gap, top, time_limit, progress).run()
+
+
+def best_of(problem: Problem[Box, Choice], gap: float, time_limit: float) -> Searched[Box, Choice]:
+    """The same inside of a larger question, which an interrupt ends: it is raised."""
+    found = search_boxes(problem, gap=gap, time_limit=time_limit)
+    if found.ending == "interrupted":
+        raise KeyboardInterrupt
+    return found
 
 
 class _Search(Generic[Box, Choice]):

@@ -15,10 +15,10 @@ from dfopt.documents.exploration import Comparison, WithoutHeat
 from dfopt.documents.exploration_request import ComparisonName, ExplorationRequest
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
-from dfopt.exploring.boxes import search_boxes
+from dfopt.exploring.boxes import best_of
 from dfopt.exploring.problems import asked_instead, workload_of
 from dfopt.exploring.solves import Run
-from dfopt.exploring.space import Box, Choice
+from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.judge import evaluate
 
@@ -43,14 +43,14 @@ def without_heat(made: Workload, gap: float) -> WithoutHeat | None:
         limits=made.limits,
     )
     plain.memory = made.memory
-    best, choice = _best_of(plain, gap)
-    if choice is None or (system := made.system(choice.box)) is None:
+    found = best_of(plain, gap, plain.run.left)
+    if (choice := found.choice) is None or (system := made.system(choice.box)) is None:
         return None
     score = evaluate(choice.result.mapping, made.solver.drawn_as(choice.result), system, choice.result.assumptions)
     return WithoutHeat(
         design=choice.box.which,
         best=made.spaces[choice.box.which].named(choice.box.low),
-        predicted=made.merit.shown(best),
+        predicted=made.merit.shown(found.best),
         judged=_shown(made, made.valued(choice.box, system, score)),
         frequency=_clock(made, choice.box, system, score),
     )
@@ -88,8 +88,8 @@ def comparison(
     designs = [space.design for space in made.spaces]
     other = workload_of(made.graphs, designs, made.assumptions, asked_instead(request, name))
     other.run, other.within, other.memory = Run(made.run.deadline), tuple(within), made.memory
-    best, choice = _best_of(other, request.gap)
-    if choice is None or (system := made.system(choice.box)) is None:
+    found = best_of(other, request.gap, other.run.left)
+    if (choice := found.choice) is None or (system := made.system(choice.box)) is None:
         return None
     box, result = choice.box, choice.result
     score = evaluate(result.mapping, made.solver.drawn_as(result), system, made.setting(system).assumptions)
@@ -103,17 +103,10 @@ def comparison(
         question=name,
         design=box.which,
         best=made.spaces[box.which].named(box.low),
-        predicted=other.merit.shown(best),
+        predicted=other.merit.shown(found.best),
         judged=_shown(made, value),
         frequency=_clock(made, box, system, score),
     )
-
-
-def _best_of(other: Workload, gap: float) -> tuple[float, Choice | None]:
-    found = search_boxes(other, gap=gap, time_limit=other.run.left)
-    if found.ending == "interrupted":
-        raise KeyboardInterrupt
-    return found.best, found.choice
 
 
 def _shown(made: Workload, value: float | None) -> float | None:

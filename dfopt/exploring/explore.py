@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import dfopt
@@ -22,6 +23,7 @@ from dfopt.documents.exploration import (
     Exploration,
     ExplorationStatus,
     OtherDesign,
+    WithoutHeat,
 )
 from dfopt.documents.exploration_request import (
     ComparisonName,
@@ -216,15 +218,7 @@ def explored(
     workload.run.deadline = began + request.time_limit
     value = workload.valued(box, result.system, result.score) or found.best
     bound, shown = min(found.bound, value), workload.merit.shown
-    comparisons, plain, more = list[Comparison](), None, list[BudgetSensitivity]()
-    with suppress(KeyboardInterrupt), interruptible():  # what comes after the search: a limit or Ctrl-C ends all of it
-        if going:
-            for other in compared(workload, request):
-                comparisons.append(other)
-            plain = without_heat(workload, gap)
-            budgets = request.budgets_of(workload.spaces[box.which].design) if request.sensitivity else ()
-            for one in budget_sensitivities(workload, box, budgets, gap, workload.run.deadline):
-                more.append(one)
+    beside = _beside(workload, request, box) if going else _Beside([], None, [])
     made = Exploration(
         status=found.ending,
         value=shown(value),
@@ -246,7 +240,7 @@ def explored(
         boxes=tuple(
             sorted((_box(workload, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
         ),
-        sensitivity=tuple(more),
+        sensitivity=tuple(beside.more),
         effort=Effort(
             designs=workload.designs,
             sizes={name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
@@ -259,13 +253,35 @@ def explored(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
-        comparisons=tuple(comparisons),
-        without_heat=plain,
+        comparisons=tuple(beside.comparisons),
+        without_heat=beside.without_heat,
         lumped=workload.lumped(box, result.system.chip.power_w or 0.0),
         request=request,
         version=dfopt.__version__,
     )
     return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()
+
+
+@dataclass
+class _Beside:
+    """What an answer says of other questions and of other designs, as far as it came."""
+
+    comparisons: list[Comparison]
+    without_heat: WithoutHeat | None
+    more: list[BudgetSensitivity]
+
+
+def _beside(workload: Workload, request: ExplorationRequest, box: Box) -> _Beside:
+    """What comes after the search: a limit or Ctrl-C ends all of it."""
+    found = _Beside([], None, [])
+    with suppress(KeyboardInterrupt), interruptible():
+        for other in compared(workload, request):
+            found.comparisons.append(other)
+        found.without_heat = without_heat(workload, request.gap)
+        budgets = request.budgets_of(workload.spaces[box.which].design) if request.sensitivity else ()
+        for one in budget_sensitivities(workload, box, budgets, request.gap, workload.run.deadline):
+            found.more.append(one)
+    return found
 
 
 def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> BaseException:
