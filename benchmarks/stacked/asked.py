@@ -12,12 +12,12 @@ import csv
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import dfopt
 from dfopt.documents.design import Design
+from dfopt.documents.exploration import Exploration
 from dfopt.documents.result import Result
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.exploring.each import explore_each
@@ -270,15 +270,14 @@ def answered(row: Row, time_limit: float) -> Iterator[dict[str, Any]]:
 
 
 def _each(row: Row, graph: str, options: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    left = row.keys
-    try:
-        for _, made in explore_each(graph, row.design, row.each, **options):
-            told = NOTHING if made is None else told_of(made.result, row.design, made.gap, made.best)
-            yield left.pop(0), told
-    except NoSolution:  # in the time of this value
-        yield left.pop(0), {**NOTHING, "why": "time limit"}
-        if left:
-            yield from _each(row.only(left), graph, options)
+    for key, (_, made) in zip(row.keys, explore_each(graph, row.design, row.each, **options), strict=True):
+        yield key, _told(made, row.design)
+
+
+def _told(made: Exploration | NoSolution | None, of: Design) -> dict[str, Any]:
+    if isinstance(made, NoSolution):
+        return {**NOTHING, "why": "time limit"}
+    return NOTHING if made is None else told_of(made.result, of, made.gap, made.best)
 
 
 def _one(of: Design, graph: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -289,9 +288,9 @@ def _one(of: Design, graph: str, options: dict[str, Any]) -> dict[str, Any]:
         if choices or options["phase"] == "decode":  # the time limit of each leaves out what bounds of plans take
             choices = {**choices, "dram_layers": [of.sizes.dram_layers]}
             several = Design.from_data({**of.to_data(), "choices": choices}, of.name)
-            with suppress(NoSolution) if of.choices is None else nullcontext():
-                ((_, made),) = explore_each(graph, several, "dram_layers", **options)
-                return NOTHING if made is None else told_of(made.result, of, made.gap, made.best)
+            ((_, made),) = explore_each(graph, several, "dram_layers", **options)
+            if of.choices is not None or not isinstance(made, NoSolution):
+                return _told(made, of)
         result = dfopt.solve(graph, of, **options)
         return told_of(result, of, result.gap, {})
     except Infeasible:

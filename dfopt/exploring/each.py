@@ -11,7 +11,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.documents.graph import Graph
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.exploring.explore import asked_workload, explored, workload_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.library import as_design
@@ -30,7 +30,7 @@ def explore_each(
     time_limit: float = 300.0,
     progress: Callable[[options.Progress], None] | None = None,
     **asked: Any,
-) -> Iterator[tuple[float, Exploration | None]]:
+) -> Iterator[tuple[float, Exploration | NoSolution | None]]:
     """The best design with each value of one of the sizes that are to be chosen, such as each number of DRAM layers.
 
     Each is an exploration of its own, and bounds of plans of all designs serve each of them. Its result answers the
@@ -47,7 +47,8 @@ def explore_each(
 
     Yields
     ------
-    (value, Exploration), with None where no design of this value holds the workload.
+    (value, Exploration), with None where no design of this value holds the workload, and with the error that says how
+    far it came where time was up before a first design.
 
     Examples
     --------
@@ -75,6 +76,9 @@ def explore_each(
             made = explored(whole.narrowed((space_of(alone),)), asking, progress, whole=False)
         except Infeasible:
             yield value, None
+            continue
+        except NoSolution as error:  # the other values have their own time
+            yield value, error
             continue
         whole.solver.take(made.result)
         yield value, made

@@ -1,0 +1,44 @@
+"""The best design with each value of a size: as each explored alone, and no value ends the others."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+import dfopt
+from dfopt.documents.design import Design
+from dfopt.documents.exploration import Exploration
+from dfopt.errors import NoSolution, PlanError
+from dfopt.exploring.each import explore_each
+from dfopt.machines.designs import load_design
+
+ASKED: Final[dict[str, Any]] = {"phase": "decode", "batch": 8, "context": 64, "rank_order": "tp-mp-pp-dp", "tp": 32}
+
+
+def _design(**choices: Any) -> Design:
+    return Design.from_data({**load_design("stacked-256").to_data(), "choices": choices})
+
+
+def test_each_value_is_as_good_as_explored_alone() -> None:
+    ports = ["128 B", "256 B"]
+    made = dict(
+        explore_each("llama-68m", _design(dram_layers=[4, 6], buffer_port=ports), "dram_layers", gap=0, **ASKED)
+    )
+    for layers, one in made.items():
+        assert isinstance(one, Exploration)
+        of = _design(dram_layers=[int(layers)], buffer_port=ports)
+        alone = dfopt.explore("llama-68m", of, gap=0, sensitivity=False, **ASKED)
+        assert one.value == pytest.approx(alone.value, rel=1e-9) and one.best == alone.best
+
+
+def test_each_value_has_a_time_of_its_own() -> None:
+    """Where time is up before a first design, the next value is still asked."""
+    made = list(explore_each("llama-68m", _design(dram_layers=[4, 6]), "dram_layers", time_limit=1e-9, **ASKED))
+    assert [layers for layers, _ in made] == [4, 6]
+    assert all(isinstance(one, NoSolution) for _, one in made)
+
+
+def test_a_size_that_is_no_list_is_named() -> None:
+    with pytest.raises(PlanError, match=r"size: found 'buffer', expected a list of the choices.*dram_layers"):
+        next(explore_each("llama-68m", _design(dram_layers=[4, 6]), "buffer", **ASKED))
