@@ -60,9 +60,9 @@ class Heated(Workload):
 
     on: Stack = field(kw_only=True)
     heat: HeatMode = field(kw_only=True)
-    _stacks: dict[Box, Stack] = field(default_factory=dict)
-    _slow: dict[tuple[Box, float], System] = field(default_factory=dict)
-    _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict)
+    _stacks: dict[Box, Stack] = field(default_factory=dict, init=False)
+    _slow: dict[tuple[Box, float], System] = field(default_factory=dict, init=False)
+    _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict, init=False)
 
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:

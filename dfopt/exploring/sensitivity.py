@@ -88,18 +88,8 @@ def with_more(workload: Workload, which: int, best: dict[str, float], budget: Bu
 
 def about(workload: Workload, more: _More, within: tuple[Box, ...], run: Run) -> Workload:
     """The same question about a design with more."""
-    return type(workload)(
-        (space_of(more.design),),
-        workload.graphs,
-        workload.assumptions,
-        workload.request,
-        workload.objective,
-        within=within,
-        run=run,
-        limits=more.limits,
-        heat=workload.heat,
-        on=more.on,
-    )
+    spaces = (space_of(more.design),)
+    return replace(workload, spaces=spaces, within=within, run=run, limits=more.limits, on=more.on)
 
 
 def budget_sensitivities(

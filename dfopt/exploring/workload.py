@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dfopt.documents.assumptions import Assumptions
@@ -66,15 +66,15 @@ class Workload:
     heat: HeatMode | None = field(default=None, kw_only=True)
     on: Stack | None = field(default=None, kw_only=True)
     memory: Dram | None = None  # of chips that have none beside them
-    refused: str = ""  # why a design could not be had, for the case that none can
-    _systems: dict[Box, System | None] = field(default_factory=dict)
-    _least_of: dict[Box, Figures] = field(default_factory=dict)
-    _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict)
-    _above: dict[Box, Box] = field(default_factory=dict)  # the box that each was split from
-    _listed: dict[int, list[Plan]] = field(default_factory=dict)  # plans by graph
-    _since: dict[Box, int] = field(default_factory=dict)  # splits since a box was solved
-    _descended: set[Mapping] = field(default_factory=set)
-    _unfit: System | None = None  # one whose memory is too small under every plan
+    refused: str = field(default="", init=False)  # why a design could not be had, for the case that none can
+    _systems: dict[Box, System | None] = field(default_factory=dict, init=False)
+    _least_of: dict[Box, Figures] = field(default_factory=dict, init=False)
+    _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict, init=False)
+    _above: dict[Box, Box] = field(default_factory=dict, init=False)  # the box that each was split from
+    _listed: dict[int, list[Plan]] = field(default_factory=dict, init=False)  # plans by graph
+    _since: dict[Box, int] = field(default_factory=dict, init=False)  # splits since a box was solved
+    _descended: set[Mapping] = field(default_factory=set, init=False)
+    _unfit: System | None = field(default=None, init=False)  # one whose memory is too small under every plan
 
     def __post_init__(self) -> None:
         if self.on is not None and self.on.dram_dies:
@@ -205,9 +205,7 @@ class Workload:
         self._by_plans(root)
         system = self.bounding(root)
         above = None if system is None else self._planned[system.digest()][1]
-        made = Workload(
-            spaces, self.graphs, self.assumptions, self.request, self.objective, limits=self.limits, above=above
-        )
+        made = replace(self, spaces=spaces, above=above, run=Run())
         made._listed, made.solver.recent = self._listed, self.solver.recent
         return made
 
