@@ -24,6 +24,7 @@ from dfopt.studies.runs import Runs
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # for a test, which loads this file by its path
 from deepflow_figures import FIGURES as OF_DEEPFLOW  # noqa: E402
+from deepstack_figures import FIGURES as OF_DEEPSTACK  # noqa: E402
 
 TERMS = ("compute", "memory", "network")
 MARKERS = "osD^vPX"
@@ -296,6 +297,7 @@ FIGURES: dict[str, dict[str, Picture]] = {
     "fig22": {"fig22": compute_or_memory},
     "fig22-heat": {"fig22-heat": compute_or_memory_with_heat},
     **OF_DEEPFLOW,
+    **OF_DEEPSTACK,
 }
 
 

@@ -1,6 +1,6 @@
 """Designs of ``space.yaml`` drawn by chance, each solved alone: the best is that of the exploration of all of them.
 
-    python benchmarks/stacked/exact.py [--seed 1] [--jobs 1]
+    python benchmarks/stacked/exact.py [--seed 1] [--model qwen3-235b-a22b]
 
 Values of every axis are drawn, 300 designs in all with those that have more connected layers than layers, which are
 none. `dfopt.solve` answers each under all plans to a gap of 0; `dfopt.explore` looks at boxes of them.

@@ -13,6 +13,7 @@ from dfopt.studies.cells import Cell, expand
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "studies"
 CELLS = {
     "best-plans": 320, "deepflow-fig09": 84, "deepflow-fig10": 98, "deepflow-fig11": 80, "dse": 320,
+    "deepstack-fig20": 40, "deepstack-fig21": 36, "deepstack-hbm": 16,
     "deepflow-roadmap-fig09": 96, "deepflow-roadmap-fig10": 96, "deepflow-roadmap-fig11": 20,
     "fig07": 6, "fig08": 16, "fig10": 80, "fig10-text": 80, "fig12": 80, "fig14": 80, "fig16": 80,
     "fig12-setups": 80, "fig14-setups": 80, "fig16-setups": 80,
@@ -35,8 +36,8 @@ def test_it_expands(name: str) -> None:
     study = Study.load(FOLDER / f"{name}.yaml")
     assert len(cells(name)) == CELLS[name]
     assert study.name == name
-    assert study.source.startswith(("DFModel, ", "DeepFlow, "))
-    assert "setup files" in study.description or "text" in study.description
+    assert study.source.startswith(("DFModel, ", "DeepFlow, ", "DeepStack ("))
+    assert any(word in study.description for word in ("setup files", "text", "paper", "assumption"))
     assert all(claim.figure for claim in study.claims) and study.claims
 
 
