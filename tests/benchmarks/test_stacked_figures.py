@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "stacked"))
 
 import asked  # type: ignore[import-not-found]
 import claimed  # type: ignore[import-not-found]
+import ends  # type: ignore[import-not-found]
 
 
 def test_curves_have_their_peak_near_the_published_one() -> None:
@@ -23,6 +24,18 @@ def test_curves_have_their_peak_near_the_published_one() -> None:
     for layers, theirs, ours in curves.values():
         assert abs(layers[theirs.index(max(theirs))] - layers[ours.index(max(ours))]) <= 2
     assert sum(spearmanr(theirs, ours).statistic >= 0.8 for _, theirs, ours in curves.values()) >= 8
+
+
+def test_curves_keep_their_shape_at_the_ends_of_ranges() -> None:
+    found = {tuple(record["key"]): record["curves"] for record in asked.records_of(ends.ANSWERS)}
+    centre = found.pop(("as in the file", ""))
+    assert len(found) == 30 and sum(map(ends.keeps, found.values())) >= 0.9 * len(found)
+    for key, record in asked.answers("16").items():  # under given degrees there are a few more schemes of modules
+        assert centre[" ".join(key[:2])][key[2]] <= record["at_most"] * 1.02
+
+
+def test_degrees_of_a_label() -> None:
+    assert ends.degrees_of("TP4(torus_x) PP32(torus_y*mesh_x) DP2(switch)") == {"tp": 4, "mp": 1, "pp": 32, "dp": 2}
 
 
 @pytest.mark.parametrize("figure", asked.FIGURES)
