@@ -23,7 +23,7 @@ def _panels(across: int, wide: float = 3.3, down: int = 1) -> tuple[Any, Sequenc
     return figure, grid.ravel()
 
 
-def _line(ax: Any, number: int, labels: Sequence[Any], heights: Sequence[float], label: str, more: int = 0) -> None:
+def line(ax: Any, number: int, labels: Sequence[Any], heights: Sequence[float], label: str, more: int = 0) -> None:
     """One line over places in their order; the first of several is the thickest, so that all stay visible."""
     ax.plot(
         range(len(labels)), heights, marker=MARKERS[number], color=CYCLE[number], label=label,
@@ -32,7 +32,7 @@ def _line(ax: Any, number: int, labels: Sequence[Any], heights: Sequence[float],
     ax.set_xticks(range(len(labels)), [str(label) for label in labels])
 
 
-def _legend(figure: Any, ax: Any, columns: int) -> None:
+def legend(figure: Any, ax: Any, columns: int) -> None:
     figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=columns, frameon=False)
 
 
@@ -49,12 +49,12 @@ def scaling(frame: Any) -> Any:
         for number, memory in enumerate(memories):
             mine = frame[(frame["network_gb_s"] == network) & (frame["dram_tb_s"] == memory)].set_index("logic_nm")
             heights = mine.loc[nodes, "step_time_s"].tolist()
-            _line(ax, number, nodes, heights, f"DRAM {memory} TB/s", more=len(memories) - number)
+            line(ax, number, nodes, heights, f"DRAM {memory} TB/s", more=len(memories) - number)
         ax.set_title(f"network {network} GB/s")
         ax.set_xlabel("logic node (nm)")
     spots[0].set_ylim(bottom=0)  # of all, once every line is there
     spots[0].set_ylabel("time of a step (s)")
-    _legend(figure, spots[0], len(memories))
+    legend(figure, spots[0], len(memories))
     return figure
 
 
@@ -71,11 +71,11 @@ def searching(frame: Any) -> Any:
     }
     for number, (label, cells) in enumerate(chosen.items()):
         best = cells.groupby("logic_nm")["step_time_s"].min()
-        _line(ax, number, nodes, best.loc[nodes].tolist(), label)
+        line(ax, number, nodes, best.loc[nodes].tolist(), label)
     ax.set_xlabel("logic node (nm)")
     ax.set_ylabel("time of a step (s)")
     ax.set_ylim(bottom=0)
-    _legend(figure, ax, 3)
+    legend(figure, ax, 3)
     return figure
 
 
@@ -86,12 +86,12 @@ def packages(frame: Any) -> Any:
     figure, (ax,) = _panels(1, 4.8)
     for number, node in enumerate(nodes := _order(frame["logic_nm"])):
         best = frame[frame["logic_nm"] == node].groupby("package")["step_time_s"].min()
-        _line(ax, number, sizes, (best[1] / best.loc[sizes]).tolist(), f"{node} nm")
+        line(ax, number, sizes, (best[1] / best.loc[sizes]).tolist(), f"{node} nm")
     ax.axhline(1.32, color="black", linestyle="--", linewidth=0.8, label="the paper's most, 1.32")
     ax.set_xlabel("chips in a package")
     ax.set_ylabel("times as fast as single chips")
     ax.set_ylim(bottom=0.95)
-    _legend(figure, ax, len(nodes) + 1)
+    legend(figure, ax, len(nodes) + 1)
     return figure
 
 
@@ -169,14 +169,14 @@ def roadmap_scaling(frame: Any) -> Any:
         first = mine[450, memories[0], nodes[0]]
         for number, memory in enumerate(memories):
             heights = [first / mine[450, memory, node] for node in nodes]
-            _line(ax, number, nodes, heights, f"{memory}, 450 GB/s", more=len(memories) - number)
+            line(ax, number, nodes, heights, f"{memory}, 450 GB/s", more=len(memories) - number)
         heights = [first / mine[networks[-1], memories[-1], node] for node in nodes]
-        _line(ax, len(memories), nodes, heights, f"{memories[-1]}, {networks[-1]} GB/s")
+        line(ax, len(memories), nodes, heights, f"{memories[-1]}, {networks[-1]} GB/s")
         ax.set_title(graph)
         ax.set_xlabel("logic")
     spots[0].set_ylim(bottom=0)  # of all, once every line is there
     spots[0].set_ylabel(f"times as fast as {nodes[0]}, {memories[0]}, 450 GB/s")
-    _legend(figure, spots[0], len(memories) + 1)
+    legend(figure, spots[0], len(memories) + 1)
     return figure
 
 
@@ -192,11 +192,11 @@ def roadmap_searching(frame: Any) -> Any:
         for number, (label, cells) in enumerate(chosen.items()):
             best = cells[cells["graph"] == graph].groupby("technology")["step_time_s"].min()
             heights = (first / best).loc[labels].tolist()
-            _line(ax, number, [one.replace("-", "\n") for one in labels], heights, label, more=1 - number)
+            line(ax, number, [one.replace("-", "\n") for one in labels], heights, label, more=1 - number)
         ax.set_title(graph)
     spots[0].set_ylim(bottom=0.95)  # of all, once every line is there
     spots[0].set_ylabel("times as fast as the slowest plan")
-    _legend(figure, spots[0], 2)
+    legend(figure, spots[0], 2)
     return figure
 
 
@@ -208,12 +208,12 @@ def roadmap_packages(frame: Any) -> Any:
     for number, (graph, technology) in enumerate(_order(zip(frame["graph"], frame["technology"], strict=True))):
         mine = frame[(frame["graph"] == graph) & (frame["technology"] == technology)].set_index("package")
         heights = (mine["step_time_s"][1] / mine["step_time_s"].loc[sizes]).tolist()
-        _line(ax, number, sizes, heights, f"{graph}, {technology}")
+        line(ax, number, sizes, heights, f"{graph}, {technology}")
     ax.axhline(1.32, color="black", linestyle="--", linewidth=0.8, label="the paper's most, 1.32")
     ax.set_xlabel("chips in a package")
     ax.set_ylabel("times as fast as single chips")
     ax.set_ylim(bottom=0.95)
-    _legend(figure, ax, 3)
+    legend(figure, ax, 3)
     return figure
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import matplotlib.pyplot as plt
+from deepflow_figures import LIGHT, legend, line
 
-from dfopt.show.plots.style import CYCLE, drawn
+from dfopt.show.plots.style import drawn
 
-MARKERS: Final = "osD^"
-LIGHT: Final = "#E6E6E6"
 LEVELS: Final = {"L1": "torus", "L2": "mesh", "L3": "switch"}
 
 
@@ -24,29 +23,18 @@ def _panels(across: int, wide: float) -> tuple[Any, Any]:
     return figure, grid[0]
 
 
-def _line(ax: Any, number: int, heights: list[float], label: str) -> None:
-    ax.plot(
-        range(len(heights)), heights, marker=MARKERS[number], color=CYCLE[number], label=label, markersize=5,
-        linewidth=1.2, markeredgecolor="black", markeredgewidth=0.3,
-    )  # fmt: skip
-
-
-def _legend(figure: Any, ax: Any) -> None:
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
-
-
 @drawn
 def over_hbm(frame: Any) -> Any:
     """Tokens/s over those with HBM, over the sequences of a step, a line for each number of layers."""
     figure, (ax,) = _panels(1, 4.8)
     table = frame.pivot(index="sequences", columns="layers_on_chip", values="tokens_per_s")
+    sequences = [f"{count:,}" for count in table.index]
     for number, layers in enumerate(layers for layers in table.columns if layers):
-        _line(ax, number, (table[layers] / table[0]).tolist(), f"{layers} layers")
-    ax.set_xticks(range(len(table)), [f"{sequences:,}" for sequences in table.index])
+        line(ax, number, sequences, (table[layers] / table[0]).tolist(), f"{layers} layers")
     ax.set_xlabel("sequences of a decode step")
     ax.set_ylabel("tokens/s over those with HBM")
     ax.set_ylim(bottom=0)
-    _legend(figure, ax)
+    legend(figure, ax, 3)
     return figure
 
 
@@ -59,12 +47,12 @@ def rates(frame: Any) -> Any:
         mine = frame[(frame["graph"] == graph) & (frame["network_die"] == die)].set_index("rate")["tokens_per_s"]
         for number, (level, name) in enumerate(LEVELS.items()):
             steps = [f"{level} x0.5", "start", f"{level} x1.5", f"{level} x4"]
-            _line(spots[at], number, (mine.loc[steps] / mine.loc["start"]).tolist(), f"{level} ({name})")
-        spots[at].set_xticks(range(4), ["0.5", "1", "1.5", "4"])
+            heights = (mine.loc[steps] / mine.loc["start"]).tolist()
+            line(spots[at], number, ("0.5", "1", "1.5", "4"), heights, f"{level} ({name})")
         spots[at].set_title(f"{graph}, {'logic' if die == 'logic' else 'DRAM'} die", fontsize=9)
         spots[at].set_xlabel("times the rate")
     spots[0].set_ylabel("tokens/s over those of the start")
-    _legend(figure, spots[0])
+    legend(figure, spots[0], 3)
     return figure
 
 
