@@ -146,6 +146,10 @@ class Assumptions(Document):
         Use of a network dim by several kinds of parallelism. ``parts``: they may share it, each on groups of its chips.
         ``whole``: a dim carries only one kind, as in DFModel. ``placed``: as ``parts``, and dfopt also searches the
         placement of the groups on rings and lines.
+    module_schemes : e.g. all
+        Schemes of modules on the second axis that dfopt tries where the question names neither its degree nor a scheme.
+        ``all``: every scheme, in up to four times as many plans. None: the common schemes, which are seldom slower
+        than others, such as embedding and logits by features.
     schedule : e.g. one_f_one_b
         Order of microbatches in a training pipeline. ``one_f_one_b``: 1F1B, which stores the activations of at most pp
         microbatches and allows interleaving. ``gpipe``: all forward passes first, which stores the activations of all
@@ -229,6 +233,7 @@ class Assumptions(Document):
     kernel_overhead: Seconds | None = Field(default=None, ge=0)
     step_overhead: Seconds | None = Field(default=None, ge=0)
     network_dims: Literal["parts", "whole", "placed"] = "parts"
+    module_schemes: Literal["all"] | None = None
     schedule: Literal["one_f_one_b", "gpipe"] = "one_f_one_b"
     bubble: Literal["one_f_one_b", "interleaved", "stages"] = "one_f_one_b"
     point_to_point: Literal["per_microbatch", "per_step", "per_neighbour"] = "per_microbatch"

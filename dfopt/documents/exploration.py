@@ -243,6 +243,9 @@ class Exploration(Sealed):
         interrupted.
     effort
         Work that the search took.
+    fixed : e.g. ["tp 4", "module_schemes common"]
+        Restrictions that hold for all mappings of all designs: what the request fixed, and what is searched only on
+        request. None: an earlier version wrote the exploration.
     designs
         Designs that were explored, one for each technology.
     graph
@@ -294,6 +297,7 @@ class Exploration(Sealed):
     sensitivity: tuple[BudgetSensitivity, ...] = ()
     energy_range: EnergyRange | None = None
     effort: Effort
+    fixed: tuple[str, ...] | None = None
     designs: tuple[Design, ...] = Field(min_length=1)
     graph: Graph
     assumptions: Assumptions

@@ -22,6 +22,7 @@ from dfopt.documents.exploration_request import turned
 from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.exploring.comparing import comparison, without_heat
+from dfopt.exploring.explore import restrictions
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.problems import workload_of
@@ -100,6 +101,8 @@ def _unchecked(explored: Exploration) -> Iterator[str]:
         yield "$.status: what ended the search"
     if any(box.stage is not None for box in explored.boxes):
         yield "$.boxes[*].stage: of an earlier version, from which nothing follows"
+    if explored.fixed is None:
+        yield "$.fixed: the file does not say it, as those of earlier versions"
     if explored.asked is None:
         yield "$.designs, $.request: their digest is not in the file"
     if explored.request.sensitivity and len(explored.sensitivity) < len(
@@ -177,6 +180,8 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     if values != sorted(values) or len(values) > made.request.top:
         yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, the best first"
     yield from _judged(made)
+    if made.fixed not in (None, fixed := restrictions(made.result, made.request)):
+        yield "$.fixed", f"found {made.fixed!r}, the request says {fixed!r}"
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"
     spaces = [space_of(design) for design in made.designs]

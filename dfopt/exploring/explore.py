@@ -34,6 +34,7 @@ from dfopt.documents.exploration_request import (
 )
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
+from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
@@ -55,6 +56,7 @@ from dfopt.physics.merits import MERITS
 from dfopt.processes.executors import executor_of
 from dfopt.questions import Resolver, question_of
 from dfopt.search import options
+from dfopt.search.assembling import fixed_of
 
 __all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 
@@ -250,6 +252,7 @@ def explored(
             solves=workload.solver.count,
             seconds=found.seconds,
         ),
+        fixed=restrictions(result, request),
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
         assumptions=workload.assumptions,
@@ -260,6 +263,16 @@ def explored(
         version=dfopt.__version__,
     )
     return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()
+
+
+def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]:
+    """Restrictions of the mappings of every design: what was asked for, and what is searched only on request.
+
+    Graphs that the result does not have are left out: where time was up before it was asked of all of them, the
+    microbatch counts as fixed.
+    """
+    graphs, asked = (result.graph, *result.variants), request.options or Request()
+    return fixed_of(graphs, result.system, result.assumptions, asked)
 
 
 @dataclass

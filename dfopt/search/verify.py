@@ -30,6 +30,7 @@ from dfopt.search.proving import PROOF
 from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
+from dfopt.setting.plans import COMMON
 
 NOT_CHECKED = (
     "$.seconds, $.trace, $.plans[*].solves: how the search went, from which nothing follows",
@@ -129,6 +130,9 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     unchecked += ["$.plans[*].agreed: hints for a check"] * any(record.agreed for record in result.plans)
     unchecked += ["$.proof: the words of an earlier version"] * said_before
     unchecked += ["$.fixed: the file does not say it, as those of earlier versions"] * (result.fixed is None)
+    fixed = fixed_of((result.graph, *result.variants), result.system, result.assumptions, result.request)
+    if result.fixed is not None and COMMON in fixed and COMMON not in result.fixed:
+        unchecked.append(f"$.fixed: the file does not name {COMMON}, which holds, as those of earlier versions")
     interrupted, heated = result.status == "interrupted_with_solution", result.heat is not None
     unchecked += ["$.status: that it was interrupted and not out of time"] * interrupted
     unchecked += [
@@ -137,8 +141,8 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
-    if fixed := ", ".join(result.request.fixed):
-        checked.append(f"all mappings in the space ({result.space or 'not counted'}) have {fixed}")
+    if fixed:
+        checked.append(f"all mappings in the space ({result.space or 'not counted'}) have {', '.join(fixed)}")
     words = words_of(gap, level_gap, heated)
     return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
 
@@ -154,9 +158,13 @@ def _figures(result: Result, records: list[PlanRecord], score: Score, value: flo
         yield f"$.status: the file says {result.status}, its plans say {status}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
     sentence = proof_of(graphs, result.system, records, unlisted, chosen, result.p_max, result.gap, result.request)
-    if result.fixed not in (None, fixed := fixed_of(graphs, result.system, chosen, result.request)):
+    fixed = fixed_of(graphs, result.system, chosen, result.request)
+    unnamed = tuple(word for word in fixed if word != COMMON)  # in files of earlier versions
+    if result.fixed not in (None, fixed, unnamed):
         yield f"$.fixed: the file says {result.fixed!r}, its request says {fixed!r}"
     sentence += next_best + ("" if result.heat is None else f"; {result.heat.note}")
+    if result.fixed != fixed:
+        sentence = sentence.replace(f"{COMMON}, ", "")
     if result.proof != sentence and not result.proof.startswith(OF_EARLIER):
         yield f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}"
 

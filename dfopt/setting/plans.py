@@ -32,6 +32,9 @@ from dfopt.setting.turns import in_turns, turns_left_out
 from dfopt.setting.uneven import Ends, uneven_chunks, uneven_layers, with_ends
 from dfopt.setting.zero import shared_out
 
+COMMON = "module_schemes common"
+"""What is fixed where not every scheme of modules is listed."""
+
 
 @dataclass(frozen=True)
 class Rejected:
@@ -92,7 +95,7 @@ def plans(
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
     schemes
         Schemes of modules on the second axis that are asked for. Where neither these nor its degree are, only a model
-        with experts has one, and only with schemes that are no other axis's, see :mod:`dfopt.setting.module_menu`.
+        with experts has one, with those that ``module_schemes`` says, see :mod:`dfopt.setting.module_menu`.
     place
         Memories of the chips that are asked for, by item.
     alike
@@ -127,7 +130,7 @@ def plans(
     rejected: list[Rejected] = []
     used = [dim for dim in system.network if dim.size > 1]
     second = _second(graph, asked, schemes or {})
-    sparing = not schemes and not any(keys()[key][0].splits == "modules" for key in asked)
+    sparing = _is_sparing(assumptions or Assumptions(), asked, schemes or {})
     axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
     menus: dict[int, list[Modules | None]] = {1: [None]}
     ways = shares(used, shared_out, nested, named=bool(dims), axes=axes)
@@ -253,6 +256,8 @@ def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked:
     words, copied = [], graph.trains and asked.on_axes.get("dp") != 1 and asked.zero != (0,)
     if MODULES not in asked.shared_out[0] and refusal(graph) is None and not may_share(graph, asked):
         words.append(f"{MODULES} 1")
+    if may_share(graph, asked) and _is_sparing(assumptions, *asked.shared_out) and system.chips > 1:
+        words.append(COMMON)
     if copied and asked.zero_replicas is None:
         words.append("zero_replicas 1")
     if graph.trains and asked.offload is None and not asked.place and len(system.chip.memories or ()) > 1:
@@ -261,6 +266,15 @@ def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked:
     if sends and turns_left_out(graph, system, assumptions, asked):
         words.append("two_batch_overlap false")
     return tuple(words)
+
+
+def _is_sparing(assumptions: Assumptions, asked: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
+    """Whether only common schemes of modules are listed: nothing is asked of the second axis, and they are enough."""
+    return (
+        assumptions.module_schemes is None
+        and not schemes
+        and not any(keys()[key][0].splits == "modules" for key in asked)
+    )
 
 
 def _second(graph: Graph, asked: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:

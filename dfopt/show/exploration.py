@@ -8,7 +8,6 @@ from dfopt.documents.design import POWER
 from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
 from dfopt.documents.exploration import Effort, Exploration
 from dfopt.documents.exploration_request import ObjectiveName, turned
-from dfopt.documents.tokens import drawn
 from dfopt.physics.lumped import WARNING_C
 from dfopt.physics.merits import MERITS
 from dfopt.show.asked import asked_facts
@@ -58,7 +57,7 @@ def figure(value: float, objective: ObjectiveName) -> str:
 def exploration_report(made: Exploration) -> RenderableType:
     """The best design, what was searched, and how good it is."""
     chip, effort, best = made.result.system.chip, made.effort, made.designs[made.best_design]
-    objective, fixed = made.request.objective, (*made.result.request.fixed, *drawn([made.result.graph]))
+    objective, fixed = made.request.objective, "not in this file" if made.fixed is None else ", ".join(made.fixed)
     names = ", ".join(one.technology.name for one in made.designs)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
@@ -70,7 +69,7 @@ def exploration_report(made: Exploration) -> RenderableType:
         ),
         *([("step", show_unit(made.result.value, "time"))] if objective != "time" else []),
         *([("limits", made.request.limits.words)] if made.request.limits is not None else []),
-        ("proof", f"{_ENDED[made.status]} (fixed: {', '.join(fixed) or 'nothing'})"),
+        ("proof", f"{_ENDED[made.status]} (fixed: {fixed or 'nothing'})"),
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),
         *_heat(made),

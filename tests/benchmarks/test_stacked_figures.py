@@ -30,7 +30,7 @@ def test_curves_keep_their_shape_at_the_ends_of_ranges() -> None:
     found = {tuple(record["key"]): record["curves"] for record in asked.records_of(ends.ANSWERS)}
     centre = found.pop(("as in the file", ""))
     assert len(found) == 30 and sum(map(ends.keeps, found.values())) >= 0.9 * len(found)
-    for key, record in asked.answers("16").items():  # under given degrees there are a few more schemes of modules
+    for key, record in asked.answers("16").items():  # which are asked with common schemes of modules, these with all
         assert centre[" ".join(key[:2])][key[2]] <= record["at_most"] * 1.02
 
 

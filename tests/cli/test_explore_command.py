@@ -18,7 +18,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     asked = ("explore", "gpt2-small", tmp_path / "design.yaml", "--gap", "5%", "-q")
     answer = call(*asked, "-o", tmp_path / "best.json")
     printed = " ".join(answer.out.split())
-    assert answer.code == 0 and "is better by more, under any mapping (fixed: microbatch 1)" in printed
+    assert answer.code == 0 and "is better by more, under any mapping (fixed: nothing)" in printed
     assert f"dfopt: wrote {tmp_path / 'best.json'};" in answer.err
     shown = call("show", tmp_path / "best.json").out
     assert "More of each budget" in shown and "area of the package" in shown

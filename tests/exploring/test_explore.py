@@ -162,6 +162,7 @@ def test_forged_claims_are_caught(made: Exploration) -> None:
         (forged(made, "status", value="time_limit"), r"\$.status: found time_limit, but nothing is left to show"),
         (forged(made, "boxes", value=made.to_data()["boxes"][::-1]), r"\$.boxes: found another order"),
         (made.model_copy(update={"asked": None}).sealed(), r"\$.asked: found none"),
+        (forged(made, "fixed", value=[]), r"\$.fixed: found \(\), the request says"),
         (forged(made, "bound", value=made.bound / 2), r"\$.bound: found"),
         (forged(made, "value", value=made.value * 0.9), r"\$.value: found"),
         (forged(made, "boxes", value=made.to_data()["boxes"][1:]), r"\$.boxes: hold \d+ designs"),

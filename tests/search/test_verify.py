@@ -137,10 +137,8 @@ def test_what_is_fixed_is_in_the_words_and_in_the_count() -> None:
     assert 10**free.space.log10_shardings == pytest.approx(3 * 10**result.space.log10_shardings)
     assert 10**result.space.log10_fusions == pytest.approx(25)  # one cut, between two of 26 down-sets, or none
     checked = verify(result).checked[-1]
-    assert (
-        checked.endswith("have tp 8, p_max 2, sharding of FFN0 k, step_time at most 9 s")
-        and str(result.space) in checked
-    )
+    fixed = "have tp 8, p_max 2, sharding of FFN0 k, step_time at most 9 s, microbatch 1"
+    assert checked.endswith(fixed) and str(result.space) in checked
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
