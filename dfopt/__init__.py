@@ -23,9 +23,8 @@ Functions do what the commands of their names do; ``help(dfopt.solve)`` and so o
 ``dfopt.explore``, ``derive``, ``heat`` and ``plot`` go on from there. A result has ``.step_time_s``, ``.mapping``,
 ``.score``, ``.dump("result.json")``, and as pandas objects ``.summary()``, ``.partitions``, ``.memory``,
 ``.breakdown`` and ``.plans_frame``. Documents (``Graph``, ``System``, ``Mapping``, ``Plan``, ``Assumptions``,
-``Stack``, ``Study``, ``Result``, ``Score``) are read with ``.load(path)``. Errors are under ``DfoptError``: see
-``help(dfopt.errors)``. ``dir(dfopt)`` lists every name, ``dfopt guide python`` explains them. Earlier names, such as
-``optimize``, still work.
+``Stack``, ``Study``, ``Result``, ``Score``) are read with ``.load(path)``. Errors (``dfopt.errors``) are a
+``DfoptError``. ``dir(dfopt)`` lists every name, ``dfopt guide python`` explains them. ``optimize`` still works.
 """
 
 from __future__ import annotations

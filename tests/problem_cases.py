@@ -16,11 +16,11 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.intrachip import IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, keeps
 from dfopt.setting.ledger import dram_left, sharded_states
 from dfopt.setting.tables import shard
+from dfopt.terms.chip import chip_of
 
 EXACT = 1e-6
 

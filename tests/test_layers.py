@@ -16,7 +16,7 @@ LONGEST = 400
 
 # From the ground up: a module imports from its own floor and from lower ones.
 FLOORS = [
-    ("errors", "units", "interrupts"),
+    ("errors", "units", "interrupts", "arrays"),
     ("guide",),
     ("documents",),
     ("workloads", "machines", "frontends"),
@@ -26,6 +26,7 @@ FLOORS = [
     ("questions",),
     ("exports",),
     ("setting",),
+    ("terms",),
     ("milp",),
     ("sharding",),
     ("fusion",),

@@ -33,7 +33,6 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.errors import NoSolution
     from dfopt.fusion import intrachip
     from dfopt.fusion.blocks import stage_tables
-    from dfopt.fusion.chip import chip_of
     from dfopt.fusion.classes import interchangeable
     from dfopt.fusion.columns import Columns
     from dfopt.fusion.downsets import down_sets
@@ -46,6 +45,7 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.setting.instance import Setting
     from dfopt.setting.tables import shard, with_tiles
     from dfopt.sharding import interchip
+    from dfopt.terms.chip import chip_of
 
     graph, system = case.graph(), case.system()
     chosen = profile("default").with_(**case.assumptions)

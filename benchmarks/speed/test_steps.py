@@ -15,7 +15,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.classes import interchangeable
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice, down_sets
@@ -28,6 +27,7 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
 from dfopt.setting.tables import shard
 from dfopt.sharding import interchip
+from dfopt.terms.chip import chip_of
 
 SMALL = ["gpt-forward", "gpt-training", "gpt-2-layers", "gpt-96-layers", "sp-50"]  # few enough down-sets to list
 WIDE = ["moe-8", "moe-64", "heads-96", "dlrm-a", "sp-200"]

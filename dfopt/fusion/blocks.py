@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.fusion.chip import Chip, combine
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
+from dfopt.terms.chip import Chip, combine
 
 CROSSING_TILES = 2.0  # tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))

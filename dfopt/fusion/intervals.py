@@ -14,9 +14,9 @@ import numpy as np
 
 from dfopt.fusion import library
 from dfopt.fusion.blocks import CROSSING_TILES, StageTables, keeps_chip, least_latency
-from dfopt.fusion.chip import combine
 from dfopt.fusion.clock import look
 from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.chip import combine
 
 _ROWS = 512  # starts priced together: a few arrays of _ROWS x (_ROWS + longest)
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables, crossings, price_blocks, tiles_of, tolls
-from dfopt.fusion.chip import RESOURCES, combine
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.heat.problem import HeatChoice, HeatStage
 from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.chip import RESOURCES, combine
 
 _CHUNK = 4096  # blocks placed at once
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from dfopt.documents.mapping import Sharding
 from dfopt.fusion.assignment import alive, at_once, order, passes
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.partitioning import IntraChipLimits, unsaved
 from dfopt.fusion.rows import Terms
 from dfopt.fusion.segments import order_by_rank
@@ -34,6 +33,7 @@ from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import conversions, must_meet, padded
+from dfopt.terms.chip import chip_of
 
 
 class JointAssignment:

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dfopt.fusion.blocks import BlockPrices
-from dfopt.fusion.chip import Chip
 from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.choices import ACCESS, AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
 from dfopt.joint.couplings import SETS, Group
 from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.chip import Chip
 
 _MOST = 1_000_000  # partial choices of a block: more take minutes
 _MANY = 48  # rows: fewer are not worth thinning on the way

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.chip import Chip
 from dfopt.joint.couplings import Group, groups_of
 from dfopt.joint.menu import Menu
 from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.chip import Chip
 
 COMPUTE, DRAM, NETWORK, ACCESS, GRADIENT, SRAM, OUTPUTS, AGAIN = range(8)
 FIGURES = 8

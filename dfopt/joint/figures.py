@@ -17,7 +17,6 @@ from dataclasses import replace
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables, derived, weight_parts
-from dfopt.fusion.chip import Chip
 from dfopt.fusion.classes import distinct
 from dfopt.fusion.clock import look
 from dfopt.fusion.rows import BlockRows, Terms
@@ -27,6 +26,7 @@ from dfopt.physics import ops
 from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.tables import Floats, Ints
 from dfopt.sharding.layouts import padded
+from dfopt.terms.chip import Chip
 
 _MOST_ALONE = 400  # choices of a kernel and its sources: beyond it a kernel is priced at the rate of most bytes
 

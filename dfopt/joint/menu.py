@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.documents.mapping import Sharding
-from dfopt.fusion.chip import Chip, chip_of
 from dfopt.physics import ops
 from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.conversions import overhead_of_kernels
@@ -22,6 +21,7 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import saved_bytes
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph, boundary, shard, with_tiles
 from dfopt.sharding.tables import LAYOUTS, InterChipTables
+from dfopt.terms.chip import Chip, chip_of
 
 __all__ = ["Menu"]
 

@@ -18,13 +18,13 @@ import numpy as np
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
 from dfopt.fusion.blocks import price_blocks
-from dfopt.fusion.chip import RESOURCES
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Termination, solve, unanswered
 from dfopt.search.candidate import Stage
 from dfopt.search.options import Options
 from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.chip import RESOURCES
 
 __all__ = ["Block", "Budget", "Fitted", "fit", "totals_of"]
 

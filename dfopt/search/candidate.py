@@ -15,7 +15,6 @@ from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.downsets import Lattice, down_sets
 from dfopt.fusion.partitioning import lower_bound
 from dfopt.fusion.priced import PricedPlan, PricedStage
@@ -35,6 +34,7 @@ from dfopt.setting.offload import Layers, backward_shown_s, layers_of, moves, st
 from dfopt.setting.overlap import Exchanges, exchange_seconds, reduced_stages
 from dfopt.setting.tables import ShardedGraph, least_rows, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
+from dfopt.terms.chip import chip_of
 
 Ints = NDArray[np.int64]
 _DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this blocks are generated on demand

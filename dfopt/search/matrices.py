@@ -14,7 +14,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import restrict, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.assignment import JointAssignment
@@ -29,6 +28,7 @@ from dfopt.search.solved import Pruned, Solved, by_levels, compress, scored
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
+from dfopt.terms.chip import chip_of
 
 _LATE = "the time limit came first"
 _NOTE = "shardings, stages and partitions as one MILP"

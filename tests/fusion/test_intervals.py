@@ -19,7 +19,6 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.fusion import intervals
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.intervals import price_intervals
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
@@ -28,6 +27,7 @@ from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
 from dfopt.setting.tables import Ints, shard
+from dfopt.terms.chip import chip_of
 from dfopt.workloads import load_graph
 
 

@@ -17,13 +17,13 @@ import dfopt as df
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import price_blocks
-from dfopt.fusion.chip import combine
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, least_terms, lower_bound, objective
 from dfopt.machines.compose import load_system
 from dfopt.milp import TracePoint, solve
+from dfopt.terms.chip import combine
 from dfopt.workloads import load_graph
 
 
@@ -125,11 +125,11 @@ def test_a_chain_has_one_down_set_per_length_and_an_antichain_all() -> None:
 def _zoo_tables(graph):
     from dfopt.documents.assumptions import Assumptions
     from dfopt.fusion.blocks import stage_tables
-    from dfopt.fusion.chip import chip_of
     from dfopt.physics.pipeline import resolve
     from dfopt.setting.instance import Setting
     from dfopt.setting.plans import plans
     from dfopt.setting.tables import shard
+    from dfopt.terms.chip import chip_of
 
     system = load_system("sn10-8-ring")
     chosen = resolve(Assumptions(), system.chip.execution, system.chip.compute_utilization)

@@ -17,7 +17,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
@@ -31,6 +30,7 @@ from dfopt.search.candidate import Stage
 from dfopt.search.shown import meet
 from dfopt.setting.tables import shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
+from dfopt.terms.chip import chip_of
 
 _MOST = 200  # shardings
 

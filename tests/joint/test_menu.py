@@ -15,11 +15,11 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
+from dfopt.terms.chip import chip_of
 
 
 def menu_of(world: World) -> Menu:

@@ -23,7 +23,6 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import Memory, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import restrict, stage_tables
-from dfopt.fusion.chip import chip_of
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive
 from dfopt.judge import case as judged
 from dfopt.judge import evaluate
@@ -34,6 +33,7 @@ from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.tables import shard
+from dfopt.terms.chip import chip_of
 
 PLAIN = Assumptions(execution="dataflow", overlap="perfect", compute_utilization=0.5)
 SCHEDULES = ("one_f_one_b", "gpipe")

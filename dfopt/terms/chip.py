@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import EfficiencyRow, System
 from dfopt.physics.efficiency import bandwidth_share, memory_rows
-from dfopt.setting.tables import Floats
 
 RESOURCES = ("compute", "memory", "network")
 """What a block of kernels keeps busy; arrays of *terms* have the seconds of each, in this order.

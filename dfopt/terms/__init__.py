@@ -1,0 +1,11 @@
+"""Accounting rules as one table: a cost is an incidence, which kernels a block holds, times an amount, their options.
+
+`incidence` says how often a block pays. `charges` says what a charge and a term are, `layer` what rules read, and
+`rules` has the rules. `table` adds them up without knowing any, and `blocks` makes times of the sums.
+
+What is no charge, and why:
+
+- The time of a block from its sums, its limits and the parts of a weight (`blocks`): they do not add up.
+- Which blocks there may be (order, passes, sets of a library): questions of the space, not of an amount.
+- Seconds of a step from those of its layers, and what a stage holds of their sums: they depend on the plan.
+"""
