@@ -1,0 +1,130 @@
+"""What a block of kernels takes, from its sums: the one part of its price that does not add up.
+
+Every sum has a sense: more of it never makes a block faster, nor legal. So least sums give a bound.
+
+Suffixes: v vector of options, b block, k kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats
+from dfopt.terms.chip import Chip, combine
+from dfopt.terms.incidence import counts
+from dfopt.terms.table import Table
+
+__all__ = ["BlockPrices", "Blocks"]
+
+_ROUNDED = 1e-12
+_FITS = 1e-9
+
+
+@dataclass(frozen=True)
+class BlockPrices:
+    """What blocks take under vectors of options.
+
+    Attributes
+    ----------
+    seconds : s, shape (resources, vectors, blocks)
+        By :attr:`dfopt.terms.chip.Chip.resources`.
+    time : s, shape (vectors, blocks)
+        Of the block, where resources overlap as assumed.
+    dram_bytes, sram_bytes : B, shape (vectors, blocks)
+        Bytes that pass through DRAM, and those in SRAM at a time.
+    legal : bool, shape (vectors, blocks)
+        Whether it fits the chip.
+    parts : no unit, shape (vectors, kernels)
+        Parts that the weight of each kernel is cut into; above 1 its kernel must be alone.
+    """
+
+    seconds: Floats
+    time: Floats
+    dram_bytes: Floats
+    sram_bytes: Floats
+    legal: Bools
+    parts: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Blocks that a table prices, and how often each pays what: the same whatever anything costs.
+
+    Attributes
+    ----------
+    table
+        Charges of the layer.
+    chip
+        Limits and rates.
+    member_bk : bool array, shape (blocks, kernels)
+        Which kernels a block holds, at least one.
+    """
+
+    table: Table
+    chip: Chip
+    member_bk: Bools
+
+    @cached_property
+    def count_bi(self) -> Floats:
+        """How often each block pays each incidence of the table."""
+        return counts(self.table.incidences, self.member_bk)
+
+    @cached_property
+    def count_ki(self) -> Floats:
+        """The same of every kernel as a block of its own."""
+        return counts(self.table.incidences, np.eye(self.member_bk.shape[1], dtype=bool))
+
+    def prices(self, amount_vc: Floats) -> BlockPrices:
+        """Prices of all blocks under vectors of amounts, exact ones or the least of a domain.
+
+        Parameters
+        ----------
+        amount_vc : float array, shape (vectors, charges)
+            Of :meth:`dfopt.terms.table.Table.exact`, or a row of :meth:`~dfopt.terms.table.Table.least`.
+        """
+        parts_vk = self._parts(amount_vc)
+        dram, sram = (self._sums(amount_vc, name) for name in ("dram_bytes", "sram_bytes"))
+        alone_b = np.flatnonzero(self.member_bk.sum(axis=1) == 1)
+        of_b = np.argmax(self.member_bk[alone_b], axis=1)
+        cut_vk, again_vk = (self._alone(amount_vc, name) for name in ("divisible_bytes", "reread_bytes"))
+        finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
+        dram[:, alone_b] += ((finite_vk - 1.0) * again_vk)[:, of_b]
+        sram[:, alone_b] -= (cut_vk * (1.0 - 1.0 / finite_vk))[:, of_b]
+        sums = [self._sums(amount_vc, name) for name in ("compute_s", "network_s")]
+        seconds = [sums[0], self.chip.dram_seconds(dram), sums[1]]
+        if "sram" in self.chip.resources:
+            seconds.append(self._sums(amount_vc, "sram_traffic_bytes") / self.chip.sram_bandwidth)
+        terms = np.stack(seconds)
+        return BlockPrices(terms, combine(terms, self.chip), dram, sram, self._legal(sram, parts_vk), parts_vk)
+
+    def _legal(self, sram: Floats, parts_vk: Floats) -> Bools:
+        """Whether blocks fit the chip, shape (vectors, blocks)."""
+        count_b = self.member_bk.sum(axis=1)
+        fits: Bools = (sram <= self.chip.sram * (1 + _FITS)) & (count_b <= self.chip.tiles)
+        in_parts, never = (parts_vk > 1).astype(float), np.isinf(parts_vk).astype(float)
+        fits &= (in_parts @ self.member_bk.T == 0) | (count_b <= 1)
+        fits &= never @ self.member_bk.T == 0
+        return fits if self.chip.fused else fits & (count_b <= 1)
+
+    def _parts(self, amount_vc: Floats) -> Floats:
+        """Parts of each kernel's weight, infinite where nothing makes it fit; shape (vectors, kernels).
+
+        A kernel alone that does not fit SRAM runs in parts of its weight: its stationary bytes and its outputs are cut,
+        and what else it needs is there all the time.
+        """
+        sram_vk, cut_vk = (self._alone(amount_vc, name) for name in ("sram_bytes", "divisible_bytes"))
+        rest_vk = sram_vk - cut_vk
+        may_cut = (cut_vk > 0) & (self.chip.weight_tiling != "forbid")
+        short = (sram_vk > self.chip.sram * (1 + _ROUNDED)) & may_cut
+        room = np.where(short & (rest_vk < self.chip.sram), self.chip.sram - rest_vk, np.inf)
+        parts = np.maximum(np.ceil(cut_vk / room - _ROUNDED), 1.0)
+        return np.where(short & (rest_vk >= self.chip.sram), np.inf, parts)
+
+    def _sums(self, amount_vc: Floats, resource: str) -> Floats:
+        return self.table.sums(amount_vc, self.count_bi, resource)
+
+    def _alone(self, amount_vc: Floats, resource: str) -> Floats:
+        return self.table.sums(amount_vc, self.count_ki, resource)

@@ -1,0 +1,125 @@
+"""A charge: an incidence times an amount; a term: an accounting rule, which yields charges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dfopt.arrays import Floats
+from dfopt.terms.incidence import Incidence
+from dfopt.terms.layer import Layer
+
+__all__ = ["Charge", "Resource", "Term", "merged"]
+
+Unit = Literal["s", "B", "1"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What charges add up to.
+
+    Attributes
+    ----------
+    name : e.g. dram_bytes
+        Key by which charges and sums name it.
+    unit : e.g. B
+        Unit of its sums.
+    of : e.g. block
+        Whose sums they are: each ``block`` has its own, which the block rule makes a time of; of a ``layer`` there is
+        one, whatever its partitions are.
+    label : e.g. bytes to and from DRAM
+        Words for people.
+    """
+
+    name: str
+    unit: Unit
+    of: Literal["block", "layer"]
+    label: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Charge:
+    """What blocks pay of one rule: as often as its incidence says, the amount that options of a few kernels decide.
+
+    Attributes
+    ----------
+    resource : e.g. dram_bytes
+        Name of the resource that it adds to.
+    incidence
+        How often a block pays it.
+    scope
+        Kernels whose options decide the amount, ascending and each once; none for a constant.
+    amount : float array
+        One axis for each kernel of the scope, over its options. Infinite where options cannot be together.
+    """
+
+    resource: str
+    incidence: Incidence
+    scope: tuple[int, ...]
+    amount: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An accounting rule: the word that people read, where its formula is from, and the charges that it makes."""
+
+    name: str
+    source: str
+    charges: Callable[[Layer], Iterable[Charge]]
+
+
+def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:
+    """Charges that blocks pay together, as one where that is small enough: its least amount is then attained.
+
+    The sum of the least amounts of two charges may be below every amount of their sum, never above.
+
+    Parameters
+    ----------
+    charges
+        In any order.
+    most
+        Amounts that a merged charge may have: the product of the options of all kernels in its scope.
+
+    Returns
+    -------
+    tuple of Charge
+        Without those that are zero under all options.
+
+    Examples
+    --------
+    >>> from dfopt.terms.incidence import Has
+    >>> rising, falling = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    >>> parts = [Charge("seconds", Has(0), (0,), amount) for amount in (rising, falling)]
+    >>> [charge.amount.tolist() for charge in merged(parts, most=4)]
+    [[1.0, 1.0]]
+    """
+    groups: dict[tuple[str, Incidence], list[Charge]] = {}
+    for charge in charges:
+        group = groups.setdefault((charge.resource, charge.incidence), [])
+        for place, other in enumerate(group):
+            if (together := _together(charge, other, most)) is not None:
+                group[place] = together
+                break
+        else:
+            group.append(charge)
+    return tuple(charge for group in groups.values() for charge in group if charge.amount.any())
+
+
+def _together(charge: Charge, other: Charge, most: int) -> Charge | None:
+    """Two charges of one resource and incidence as one, unless that has more amounts than allowed."""
+    scope = tuple(sorted({*charge.scope, *other.scope}))
+    sizes = dict(zip(other.scope, other.amount.shape, strict=True)) | dict(
+        zip(charge.scope, charge.amount.shape, strict=True)
+    )
+    if np.prod([sizes[kernel] for kernel in scope], dtype=float) > most:
+        return None
+    return Charge(charge.resource, charge.incidence, scope, _spread(charge, scope) + _spread(other, scope))
+
+
+def _spread(charge: Charge, scope: tuple[int, ...]) -> Floats:
+    """Amounts of a charge with an axis of length one for every kernel of a larger scope that it does not have."""
+    sizes = dict(zip(charge.scope, charge.amount.shape, strict=True))
+    return charge.amount.reshape([sizes.get(kernel, 1) for kernel in scope])

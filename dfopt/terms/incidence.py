@@ -1,0 +1,195 @@
+"""How often a block pays a charge, from the kernels that it holds and from nothing else.
+
+A block is any set of kernels that one partition runs. The paper's matrices are incidences of the partitions of a
+mapping: `Has` is A, `Crosses` is what D and L say of a tensor, `Inside` is B (DFModel, section IV).
+
+Suffixes: b block, k kernel, i incidence.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats
+
+__all__ = ["AnyOf", "Crosses", "Exactly", "Has", "Incidence", "Inside", "counts"]
+
+
+class Incidence(ABC):
+    """How often blocks pay a charge; two that are equal are paid together."""
+
+    __slots__ = ()
+
+    @classmethod
+    @abstractmethod
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+        """How often each block pays each of some incidences of this class.
+
+        Parameters
+        ----------
+        incidences
+            At least one.
+        member_bk : bool array, shape (blocks, kernels)
+            Which kernels a block holds.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            Never negative.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Has(Incidence):
+    """Once, by the block that holds a kernel: row ``kernel`` of the paper's matrix A.
+
+    Examples
+    --------
+    >>> Has.of_blocks([Has(0), Has(1)], np.array([[True, False]])).tolist()
+    [[1.0, 0.0]]
+    """
+
+    kernel: int
+
+    @classmethod
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+        """See :meth:`Incidence.of_blocks`."""
+        return member_bk[:, [each.kernel for each in incidences]].astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(Incidence):
+    """Once, by every block that holds any of some kernels.
+
+    Examples
+    --------
+    >>> AnyOf.of_blocks([AnyOf((0, 2))], np.array([[True, False, True], [False, True, False]])).tolist()
+    [[1.0], [0.0]]
+    """
+
+    kernels: tuple[int, ...]
+
+    @classmethod
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+        """See :meth:`Incidence.of_blocks`."""
+        return (_held(member_bk, [each.kernels for each in incidences]) > 0).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Crosses(Incidence):
+    """Once, by the block that makes a tensor if a reader is elsewhere, and by every other block that reads it.
+
+    ``readers`` are those of all tensors that are the same output: it is stored once, and read once by a block. Such is
+    a tensor between partitions, a column of the paper's matrices D and L.
+
+    Examples
+    --------
+    A tensor of kernel 0 that 1 and 2 read, in blocks of all three, of two, and of one reader:
+
+    >>> blocks = np.array([[True, True, True], [True, True, False], [False, False, True]])
+    >>> Crosses.of_blocks([Crosses(0, (1, 2))], blocks).T.tolist()
+    [[0.0, 1.0, 1.0]]
+    """
+
+    source: int
+    readers: tuple[int, ...]
+
+    @classmethod
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+        """See :meth:`Incidence.of_blocks`."""
+        made_bi = member_bk[:, [each.source for each in incidences]]
+        read_bi = _held(member_bk, [each.readers for each in incidences])
+        every_i = np.array([len(each.readers) for each in incidences])
+        return np.where(made_bi, read_bi < every_i, read_bi > 0).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside(Incidence):
+    """As often as the deepest reader in the block is deep, by the block that makes a tensor: the paper's matrix B.
+
+    ``depths`` are tiles that wait on the chip between source and reader, one for each of the ``readers``.
+
+    Examples
+    --------
+    >>> blocks = np.array([[True, True, True], [True, True, False], [False, True, True]])
+    >>> Inside.of_blocks([Inside(0, (1, 2), (2.0, 3.0))], blocks).T.tolist()
+    [[3.0, 2.0, 0.0]]
+    """
+
+    source: int
+    readers: tuple[int, ...]
+    depths: tuple[float, ...]
+
+    @classmethod
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+        """See :meth:`Incidence.of_blocks`."""
+        deepest_bi = np.zeros((len(member_bk), len(incidences)))
+        for reader in range(max(len(each.readers) for each in incidences)):
+            having = [i for i, each in enumerate(incidences) if reader < len(each.readers)]
+            kernels = [incidences[i].readers[reader] for i in having]
+            depth_i = np.array([incidences[i].depths[reader] for i in having])
+            deepest_bi[:, having] = np.maximum(deepest_bi[:, having], member_bk[:, kernels] * depth_i)
+        return deepest_bi * member_bk[:, [each.source for each in incidences]]
+
+
+@dataclass(frozen=True, slots=True)
+class Exactly(Incidence):
+    """Once, by every block that holds some of a few kernels and not the others.
+
+    Whatever depends on few kernels is a sum of such charges, one for every way to hold them.
+
+    Examples
+    --------
+    >>> Exactly.of_blocks([Exactly((0, 1), (True, False))], np.array([[True, False], [True, True]])).T.tolist()
+    [[1.0, 0.0]]
+    """
+
+    kernels: tuple[int, ...]
+    held: tuple[bool, ...]
+
+    @classmethod
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+        """See :meth:`Incidence.of_blocks`."""
+        columns = [(member_bk[:, each.kernels] == np.array(each.held)).all(axis=1) for each in incidences]
+        return np.stack(columns, axis=1).astype(np.float64)
+
+
+def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
+    """How often each block pays each incidence, whatever their classes.
+
+    Parameters
+    ----------
+    incidences
+        Any number of them, none included.
+    member_bk : bool array, shape (blocks, kernels)
+        Which kernels a block holds.
+
+    Returns
+    -------
+    float array, shape (blocks, incidences)
+
+    Examples
+    --------
+    >>> counts([Has(1), AnyOf((0, 1))], np.array([[True, False]])).tolist()
+    [[0.0, 1.0]]
+    """
+    count_bi = np.zeros((len(member_bk), len(incidences)))
+    of_class: dict[type[Incidence], list[int]] = {}
+    for i, incidence in enumerate(incidences):
+        of_class.setdefault(type(incidence), []).append(i)
+    for kind, places in of_class.items():
+        count_bi[:, places] = kind.of_blocks([incidences[i] for i in places], member_bk)
+    return count_bi
+
+
+def _held(member_bk: Bools, kernels_i: Sequence[tuple[int, ...]]) -> Floats:
+    """How many of some kernels each block holds, shape (blocks, incidences)."""
+    listed_ki = np.zeros((member_bk.shape[1], len(kernels_i)))
+    for i, kernels in enumerate(kernels_i):
+        listed_ki[list(kernels), i] = 1.0
+    return np.asarray(member_bk.astype(np.float64) @ listed_ki)

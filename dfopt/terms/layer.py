@@ -1,0 +1,298 @@
+"""What accounting rules read: the kernels of a layer on one chip, the schemes of each, and who reads what.
+
+A layer is what one chip does in one evaluation: a setting under the part of a plan that decides it
+(:attr:`dfopt.setting.instance.Instance.shared`), with its streamed axis cut into some number of tiles.
+
+Suffixes: k kernel, o option of a kernel (a sharding scheme), l layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
+from dfopt.setting.instance import Instance
+
+__all__ = ["LAYOUTS", "End", "FanOut", "Layer", "Reader"]
+
+LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
+"""Layouts of a matrix over the chips that share kernels: whole, split by features, split by tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A kernel that takes a tensor, as which of its operands, and how many tiles wait on the chip in between.
+
+    ``late``: it belongs to the backward pass, for which what the forward pass saved is converted by itself.
+    """
+
+    kernel: int
+    operand: int
+    depth: float
+    late: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """Tensors that are one output of a kernel: stored once, read once by every block.
+
+    Attributes
+    ----------
+    source : int
+        Kernel that makes it.
+    readers
+        Every kernel and operand that takes it, in the order of the tensors.
+    whole : B
+        Bytes of the whole tensor.
+    elements : no unit
+        Its elements.
+    carried : bool
+        Whether the next layer reads it, and not this one.
+    saved : bool
+        Whether the forward pass makes it and a later one reads it.
+    """
+
+    source: int
+    readers: tuple[Reader, ...]
+    whole: float
+    elements: float
+    carried: bool
+    saved: bool
+
+    @property
+    def kernels(self) -> tuple[int, ...]:
+        """Kernels that read it, each once."""
+        return tuple(dict.fromkeys(reader.kernel for reader in self.readers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class End:
+    """An input or output of the graph, which a kernel reads from DRAM or writes there.
+
+    Attributes
+    ----------
+    kernel : int
+        Kernel that moves it.
+    operand : int
+        Which of its operands it is; 0 for its output.
+    bytes_o : float array, shape (options of the kernel,)
+        Bytes that one chip moves.
+    tile : no unit
+        Share of them in one tile.
+    """
+
+    kernel: int
+    operand: int
+    bytes_o: Floats
+    tile: float
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The kernels of a layer on one chip.
+
+    Attributes
+    ----------
+    instance
+        Setting and plan; of the plan only what decides the work of a chip.
+    tiles : no unit
+        Tiles that the streamed axis is cut into.
+    """
+
+    instance: Instance
+    tiles: int
+
+    @property
+    def graph(self) -> Graph:
+        """The workload as one chip of a second axis sees it."""
+        return self.instance.graph
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """The conventions, resolved."""
+        return self.instance.assumptions
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Kernels in the order of the graph: the axis k."""
+        return self.graph.kernels
+
+    @property
+    def degree(self) -> int:
+        """Chips that share the work of a kernel."""
+        return self.instance.plan.shards
+
+    @property
+    def rules(self) -> ops.Rules:
+        """Which layouts a scheme needs."""
+        return self.assumptions.sharding_rules
+
+    @cached_property
+    def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
+        """Schemes that each kernel may take: its options."""
+        return tuple(ops.legal_schemes(kernel, self.degree, self.assumptions) for kernel in self.kernels)
+
+    def by_option(self, kernel: int, figure: Callable[[Kernel, Sharding], float]) -> Floats:
+        """A figure of one kernel under each of its options, shape (options,)."""
+        return np.array([figure(self.kernels[kernel], scheme) for scheme in self.schemes_k[kernel]], dtype=np.float64)
+
+    @cached_property
+    def output_share_ko(self) -> tuple[Floats, ...]:
+        """Share of every kernel's output that one chip holds, under each of its options."""
+        return tuple(
+            self.by_option(k, lambda kernel, scheme: ops.output_share(kernel, scheme, self.degree, self.rules))
+            for k in range(len(self.kernels))
+        )
+
+    @cached_property
+    def produced_ko(self) -> tuple[Ints, ...]:
+        """Place among :data:`LAYOUTS` of every kernel's output, under each of its options."""
+        return tuple(
+            np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
+            for schemes in self.schemes_k
+        )
+
+    @cached_property
+    def output_tile_k(self) -> Floats:
+        """Share of every kernel's output in one tile."""
+        return np.array([ops.tile_share(kernel, self.tiles) for kernel in self.kernels])
+
+    @cached_property
+    def fan_outs(self) -> tuple[FanOut, ...]:
+        """All that kernels of the layer pass on, and what they hand to the next layer where that counts."""
+        graph, index = self.graph, self.graph.index()
+        depth_t, operand_t = self._depth_t(), ops.operands(graph)
+        groups: dict[object, list[int]] = {}
+        for t, tensor in enumerate(graph.tensors):
+            groups.setdefault(graph.taken(tensor) if self.assumptions.fanout == "shared" else t, []).append(t)
+        found = []
+        for places in groups.values():
+            first, readers = graph.tensors[places[0]], [index[graph.tensors[t].dst] for t in places]
+            source = index[first.src]
+            backward = [self._is_forward(source) and not self._is_forward(reader) for reader in readers]
+            converts = self._converts_saved(readers)
+            taken = zip(places, readers, backward, strict=True)
+            listed = tuple(Reader(k, operand_t[t], depth_t[t], late and converts) for t, k, late in taken)
+            size, elements = graph.bytes_of(first), graph.elements_of(first)
+            found.append(FanOut(source, listed, size, elements, carried=False, saved=any(backward)))
+        for tensor in graph.carried if self.assumptions.layer_boundary == "dram" else ():
+            reader = Reader(index[tensor.dst], 1, 2.0, late=False)
+            size, elements = graph.bytes_of(tensor), graph.elements_of(tensor)
+            found.append(FanOut(index[tensor.src], (reader,), size, elements, carried=True, saved=False))
+        return tuple(found)
+
+    def _is_forward(self, kernel: int) -> bool:
+        return self.kernels[kernel].pass_ == "forward"
+
+    def _converts_saved(self, readers: Sequence[int]) -> bool:
+        """Whether the backward pass converts for itself what the forward pass saved for some readers.
+
+        Sequence parallelism saves tensors as they lie. Calculon keeps gathered ones, but for those that feed what is
+        computed again (``backward_gathers``).
+        """
+        way = self.assumptions.backward_gathers
+        if not self.assumptions.splits_tokens or way == "kept":
+            return False
+        again = self._computed_again if way == "kept_calculon" else frozenset(readers)
+        return any(reader in again and (way is None or self._is_forward(reader)) for reader in readers)
+
+    @cached_property
+    def _computed_again(self) -> frozenset[int]:
+        """Kernels of which some output is read by one that is computed again."""
+        index = self.graph.index()
+        read = ((index[tensor.src], index[tensor.dst]) for tensor in self.graph.tensors)
+        return frozenset(source for source, reader in read if self.kernels[reader].pass_ == "recompute")
+
+    @cached_property
+    def ends(self) -> tuple[End, ...]:
+        """Inputs and outputs of the graph, where these pass through DRAM."""
+        if self.assumptions.layer_boundary == "free":
+            return ()
+        graph, found = self.graph, []
+        for k, size in graph.writes():
+            found.append(End(k, 0, size * self.output_share_ko[k], float(self.output_tile_k[k])))
+        for k, operand, size in graph.reads():
+            elements = size / graph.words.activations
+
+            def share(kernel: Kernel, scheme: Sharding, operand: int = operand, elements: float = elements) -> float:
+                layout = ops.required_layout(kernel, operand, scheme, self.rules, elements)
+                return ops.input_share(kernel, layout, scheme, self.degree, self.rules)
+
+            tile = ops.input_tile_share(self.kernels[k], self.tiles, operand)
+            found.append(End(k, operand, size * self.by_option(k, share), tile))
+        return tuple(found)
+
+    @property
+    def readers_convert(self) -> bool:
+        """Whether every block that reads what the forward pass saved converts it, and not its source for all."""
+        return self.assumptions.backward_gathers is None
+
+    def _depth_t(self) -> list[float]:
+        """Tiles of every tensor that wait on the chip between its two kernels."""
+        if self.assumptions.execution == "library":  # its kernels hand on in registers
+            return [0.0] * len(self.graph.tensors)
+        if self.assumptions.skew_buffers != "depth":
+            return [2.0] * len(self.graph.tensors)
+        level = self.graph.levels()
+        return [float(level[tensor.dst] - level[tensor.src] + 1) for tensor in self.graph.tensors]
+
+    def wanted_ko(self, fan: FanOut, *, late: bool) -> dict[int, Ints]:
+        """Layouts that readers of a tensor want under each of their options: bit l stands for layout l.
+
+        ``late``: those for which it is converted by itself in the backward pass, or the others.
+        """
+        found: dict[int, Ints] = {}
+        for reader in fan.readers:
+            if reader.late == late:
+                kernel, schemes = self.kernels[reader.kernel], self.schemes_k[reader.kernel]
+                layouts = [ops.required_layout(kernel, reader.operand, z, self.rules, fan.elements) for z in schemes]
+                bits = np.array([1 << LAYOUTS.index(layout) for layout in layouts], dtype=np.int64)
+                found[reader.kernel] = found.get(reader.kernel, np.zeros_like(bits)) | bits
+        return found
+
+    def conversion_s(self, fan: FanOut, *, late: bool, behind: tuple[int, ...] = ()) -> Floats:
+        """Seconds to bring a tensor from one layout into all of a set of layouts.
+
+        With sequence parallelism one all-gather serves all readers, who cut what they want from it: where one of them
+        wants all of it, or where nothing else is faster.
+
+        Parameters
+        ----------
+        fan
+            The tensor.
+        late
+            Whether the backward pass does it with what the forward pass saved.
+        behind
+            Kernels behind which it may be hidden.
+
+        Returns
+        -------
+        float array, shape (3, 8)
+            By layout that is there, and by the set of those that are wanted: bit l for layout l.
+        """
+        seconds = np.zeros((len(LAYOUTS), 1 << len(LAYOUTS)))
+        if self.degree == 1:
+            return seconds
+
+        def collective_s(kind: Collective) -> float:
+            return self.instance.between_shards_s(kind, fan.whole, fan.source, late, behind)
+
+        gather_s = collective_s(Collective.ALL_GATHER)
+        for made, produced in enumerate(LAYOUTS):
+            for wanted in range(1 << len(LAYOUTS)):
+                layouts = [layout for bit, layout in enumerate(LAYOUTS) if wanted >> bit & 1]
+                kinds = [kind for layout in layouts if (kind := ops.conversion(produced, layout)) is not None]
+                each_s = sum(map(collective_s, kinds))
+                if kinds and self.assumptions.splits_tokens:
+                    each_s = gather_s if Collective.ALL_GATHER in kinds else min(each_s, gather_s)
+                seconds[made, wanted] = each_s
+        return seconds

@@ -1,0 +1,43 @@
+"""The accounting rules of a layer: every one is an entry of `TERMS`, and says everything about itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dfopt.terms.charges import Resource
+from dfopt.terms.rules.held import CACHES, HANDED_ON, KEPT, PARAMETERS, PARTIAL_SUMS, REDUCED, TILE_ROWS
+from dfopt.terms.rules.network import COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS, STARTS
+from dfopt.terms.rules.tensors import ENDS, OWN_DATA, TENSORS
+from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
+from dfopt.terms.rules.work import COMPUTE, SRAM_TRAFFIC
+
+__all__ = ["RESOURCES", "TERMS"]
+
+TERMS: Final = (
+    COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, TENSORS, ENDS, OWN_DATA, COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS,
+    STARTS, PARAMETERS, REDUCED, CACHES, KEPT, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
+)  # fmt: skip
+
+RESOURCES: Final = (
+    Resource("compute_s", "s", "block", "compute"),
+    Resource("network_s", "s", "block", "communication"),
+    Resource("hidden_s", "s", "block", "communication while another microbatch computes"),
+    Resource("dram_bytes", "B", "block", "bytes to and from DRAM, as its fastest memory counts them"),
+    Resource("sram_traffic_bytes", "B", "block", "bytes read from SRAM and written there"),
+    Resource("sram_bytes", "B", "block", "bytes in SRAM while the block runs"),
+    Resource("divisible_bytes", "B", "block", "the part of them that a kernel in weight parts has one part of"),
+    Resource("reread_bytes", "B", "block", "bytes that a kernel in weight parts moves again for each further one"),
+    Resource("weights", "B", "layer", "weights, but for those of routed experts"),
+    Resource("weights_copied", "B", "layer", "weights that all chips of the second axis have"),
+    Resource("experts", "B", "layer", "weights of routed experts"),
+    Resource("experts_copied", "B", "layer", "weights of routed experts that all chips of the second axis have"),
+    Resource("parameters", "1", "layer", "parameters, which gradients and the optimizer go by"),
+    Resource("parameters_copied", "1", "layer", "parameters that all chips of the second axis have"),
+    Resource("gradient_bytes", "B", "layer", "weight gradients that copies of the batch add up"),
+    Resource("gradient_bytes_copied", "B", "layer", "weight gradients that chips of the second axis add up, too"),
+    Resource("cached_bytes", "B", "layer", "caches of sequences"),
+    Resource("saved_bytes", "B", "layer", "activations kept for the backward pass"),
+    Resource("working_bytes", "B", "layer", "activations there while a layer runs"),
+    Resource("legal", "1", "layer", "infinite where options cannot be together"),
+)
+"""All that charges add up to."""

@@ -1,0 +1,120 @@
+"""What a layer holds in memory for as long as it is asked to, of one evaluation; and which options are no layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dfopt.documents.placement import item_of_weight
+from dfopt.physics import ops
+from dfopt.physics.states import cached_bytes
+from dfopt.terms.charges import Charge, Term
+from dfopt.terms.incidence import Has
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules.weights import gradient_bytes, weight_bytes
+
+__all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "TILE_ROWS"]
+
+
+def parameters(layer: Layer) -> Iterator[Charge]:
+    """Weights of a chip in bytes, those of routed experts apart, and the number of its parameters.
+
+    While it trains, only forward kernels hold weights: the backward pass reads the same ones again. ``copied``: what
+    all chips of a second axis have alike, and so share out among more of them.
+    """
+    only_forward = layer.instance.setting.only_forward
+    for k, kernel in enumerate(layer.kernels):
+        if only_forward and kernel.pass_ != "forward":
+            continue
+        size = weight_bytes(layer, k, ops.weight_elements)
+        of_weight = "experts" if item_of_weight(kernel) == "experts" else "weights"
+        copied = kernel.copied or 0.0
+        for name, amount in ((of_weight, size), ("parameters", size / layer.graph.words.of_weight(kernel))):
+            yield Charge(name, Has(k), (k,), (1.0 - copied) * amount)
+            yield Charge(f"{name}_copied", Has(k), (k,), copied * amount)
+
+
+PARAMETERS = Term("parameters", "every chip holds its shard of a weight", parameters)
+
+
+def reduced(layer: Layer) -> Iterator[Charge]:
+    """Bytes of weight gradients that copies of the batch add up after a step, and those that the second axis does."""
+    for k, kernel in enumerate(layer.kernels):
+        size, copied = gradient_bytes(layer, k), kernel.copied or 0.0
+        yield Charge("gradient_bytes", Has(k), (k,), (1.0 - copied) * size)
+        yield Charge("gradient_bytes_copied", Has(k), (k,), copied * size)
+
+
+REDUCED = Term("gradients added up", "data parallelism: all copies add up the gradients of their shards", reduced)
+
+
+def caches(layer: Layer) -> Iterator[Charge]:
+    """Bytes kept for the sequences of one evaluation, such as keys and values."""
+    for k in range(len(layer.kernels)):
+        kept = layer.by_option(k, lambda kernel, scheme: cached_bytes(kernel, scheme, layer.degree))
+        yield Charge("cached_bytes", Has(k), (k,), kept)
+
+
+CACHES = Term("caches", "stated by the kernels of the graph", caches)
+
+
+def kept(layer: Layer) -> Iterator[Charge]:
+    """Bytes that the forward pass leaves for the backward pass, and those that are there while a layer runs."""
+    beside = layer.instance.setting.beside
+    for fan in layer.fan_outs:
+        if fan.saved:
+            size = fan.whole * layer.output_share_ko[fan.source]
+            yield Charge("saved_bytes", Has(fan.source), (fan.source,), size)
+    for k in range(len(layer.kernels) if beside else 0):
+        sizes = [beside.on_chip(layer.kernels[k], scheme, layer.degree) for scheme in layer.schemes_k[k]]
+        for resource, size in zip(("saved_bytes", "working_bytes"), np.array(sizes).T, strict=True):
+            yield Charge(resource, Has(k), (k,), size)
+
+
+KEPT = Term("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", kept)
+
+
+def partial_sums(layer: Layer) -> Iterator[Charge]:
+    """A product that leaves partial sums to another kernel needs one that adds them up."""
+    index = layer.graph.index()
+    for k, kernel in enumerate(layer.kernels):
+        leaves = [ops.leaves_partial_sums(kernel, scheme, layer.degree, layer.rules) for scheme in layer.schemes_k[k]]
+        if any(leaves) and kernel.accumulates_into is not None:
+            host = index[kernel.accumulates_into]
+            adds = [ops.split_axis(scheme) == "k" for scheme in layer.schemes_k[host]]
+            wrong = np.array(leaves)[:, None] & ~np.array(adds)[None, :]
+            scope = (k, host) if k < host else (host, k)
+            amount = np.where(wrong if k < host else wrong.T, np.inf, 0.0)
+            yield Charge("legal", Has(k), scope, amount)
+
+
+PARTIAL_SUMS = Term("partial sums", "a sum of partial sums needs a reduction", partial_sums)
+
+
+def handed_on(layer: Layer) -> Iterator[Charge]:
+    """Layers of all kinds leave what they hand on in one layout, as any of them may come next."""
+    index = layer.graph.index()
+    kinds = layer.graph.handed_on if layer.assumptions.layer_boundary == "dram" else ()
+    for others in kinds[1:]:
+        for one, other in zip(kinds[0], others, strict=True):
+            pair = sorted((index[one.src], index[other.src]))
+            first, second = (layer.produced_ko[k] for k in pair)
+            yield Charge("legal", Has(pair[0]), tuple(pair), np.where(first[:, None] != second[None, :], np.inf, 0.0))
+
+
+HANDED_ON = Term("layers hand on alike", "layers of several kinds follow one another", handed_on)
+
+
+def tile_rows(layer: Layer) -> Iterator[Charge]:
+    """Chips that share the rows of every tile need a row each."""
+    rows = ops.streamed_rows(layer.graph)
+    least = max(layer.assumptions.tile_rows or 1, layer.degree)
+    if layer.tiles <= -(-rows // min(least, rows)):
+        return
+    for k, kernel in enumerate(layer.kernels):
+        shares = [ops.splits_tiles(kernel, scheme) for scheme in layer.schemes_k[k]]
+        yield Charge("legal", Has(k), (k,), np.where(shares, np.inf, 0.0))
+
+
+TILE_ROWS = Term("rows of a tile", "a chip that works on a tile has a row of it", tile_rows)

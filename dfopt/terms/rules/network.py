@@ -1,0 +1,97 @@
+"""What the chips that share kernels communicate, and what kernels communicate themselves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.physics import ops
+from dfopt.terms.charges import Charge, Term
+from dfopt.terms.incidence import AnyOf, Exactly, Has
+from dfopt.terms.layer import LAYOUTS, FanOut, Layer
+
+__all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "STARTS"]
+
+WHOLE = 1 << LAYOUTS.index("RR")
+
+
+def collectives(layer: Layer) -> Iterator[Charge]:
+    """A scheme that splits a contraction leaves partial sums, which are added up behind the kernel."""
+    for k in range(len(layer.kernels) if layer.degree > 1 else 0):
+        size = layer.graph.output_bytes(k)
+        kinds = [ops.inherent(layer.kernels[k], scheme, layer.degree, layer.rules) for scheme in layer.schemes_k[k]]
+        seconds = [layer.instance.between_shards_s(kind, size, k, behind=(k,)) if kind else 0.0 for kind in kinds]
+        yield Charge("network_s", Has(k), (k,), np.array(seconds))
+
+
+COLLECTIVES = Term("collectives", "Shoeybi et al., 2019, section 3: partial sums of a split contraction", collectives)
+
+
+def conversions(layer: Layer) -> Iterator[Charge]:
+    """A tensor is brought into the layouts that its readers want, once for all of them, by the block that makes it.
+
+    With sequence parallelism what the forward pass saved stays as it lies: every block of the backward pass that reads
+    it converts it again (Korthikanti et al., 2022, section 4.2.2), unless it is assumed that its source does.
+    """
+    for fan in layer.fan_outs if layer.degree > 1 else ():
+        for late in (False, True):
+            wanted_ko = layer.wanted_ko(fan, late=late)
+            if not wanted_ko:
+                continue
+            if late and layer.readers_convert:
+                yield from _by_readers(layer, fan, wanted_ko)
+                continue
+            seconds = layer.conversion_s(fan, late=late, behind=tuple(wanted_ko))
+            yield _charge(layer, fan, wanted_ko, seconds, Has(fan.source))
+
+
+def _by_readers(layer: Layer, fan: FanOut, wanted_ko: Mapping[int, Ints]) -> Iterator[Charge]:
+    """A conversion that every block pays for the readers that it holds, by which of them these are."""
+    seconds, readers = layer.conversion_s(fan, late=True), tuple(sorted(wanted_ko))
+    for held in itertools.product((False, True), repeat=len(readers)):
+        here = {kernel: wanted_ko[kernel] for kernel, inside in zip(readers, held, strict=True) if inside}
+        if here:
+            yield _charge(layer, fan, here, seconds, Exactly(readers, held))
+
+
+def _charge(
+    layer: Layer, fan: FanOut, wanted_ko: Mapping[int, Ints], seconds: Floats, incidence: Has | Exactly
+) -> Charge:
+    """Seconds of a conversion by the options of the source and of its readers; a source may read its own output."""
+    scope = tuple(sorted({fan.source, *wanted_ko}))
+    shape = [len(layer.schemes_k[k]) for k in scope]
+
+    def along(kernel: int, of_options: Ints) -> Ints:
+        return of_options.reshape([-1 if k == kernel else 1 for k in scope])
+
+    wanted = np.zeros(shape, dtype=np.int64)
+    for kernel, bits in wanted_ko.items():
+        wanted |= along(kernel, bits)
+    made = np.broadcast_to(along(fan.source, layer.produced_ko[fan.source]), shape)
+    return Charge("network_s", incidence, scope, seconds[made, wanted])
+
+
+CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conversions)
+
+
+def own_communications(layer: Layer) -> Iterator[Charge]:
+    """Communications that kernels list themselves; with two-batch overlap they hide behind the other microbatch."""
+    shown, hidden = layer.instance.own_communication_s, layer.instance.hidden_s
+    for k in range(len(layer.kernels)):
+        for resource, seconds in (("network_s", shown[k]), ("hidden_s", hidden[k])):
+            yield Charge(resource, Has(k), (), np.array(seconds))
+
+
+OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the graph", own_communications)
+
+
+def starts(layer: Layer) -> Iterator[Charge]:
+    """Every block takes a while to start, such as a kernel launch."""
+    everyone = AnyOf(tuple(range(len(layer.kernels))))
+    yield Charge("network_s", everyone, (), np.array(layer.assumptions.kernel_overhead or 0.0))
+
+
+STARTS = Term("kernel launches", "kernel_overhead of the assumptions", starts)

@@ -1,0 +1,62 @@
+"""What kernels compute, and what they read from SRAM and write there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dfopt.physics import ops
+from dfopt.physics.dtypes import rate
+from dfopt.physics.efficiency import efficiency_share, row_op
+from dfopt.physics.operands import shard_flop
+from dfopt.physics.states import own_traffic
+from dfopt.terms.charges import Charge, Term
+from dfopt.terms.incidence import Has
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules.weights import accumulated, weight_bytes
+
+__all__ = ["COMPUTE", "SRAM_TRAFFIC"]
+
+
+def compute(layer: Layer) -> Iterator[Charge]:
+    """Seconds of the largest shard of every kernel at the rate that the chip sustains.
+
+    That is one share of the peak rate of its type, or the chip's share for shards of its size.
+    """
+    chosen, chip, sums = layer.assumptions, layer.instance.system.chip, layer.instance.setting.sums
+    for k, kernel in enumerate(layer.kernels):
+        flop = layer.by_option(k, lambda one, scheme: shard_flop(one, scheme, layer.degree, sums, chosen))
+        share = np.full(len(flop), chosen.compute_utilization or 1.0)
+        if chosen.compute_model == "efficiency":
+            assert chip.efficiency is not None  # a question without it is refused
+            extents = [ops.shard_extents(kernel, z, layer.degree, layer.rules) for z in layer.schemes_k[k]]
+            simd, op = np.full(len(flop), kernel.op == "elementwise"), np.full(len(flop), row_op(kernel, chosen))
+            share = efficiency_share(chip.efficiency, simd, flop, np.array(extents, dtype=np.float64), op)
+        yield Charge("compute_s", Has(k), (k,), flop / (rate(layer.graph, kernel, chip) * share))
+
+
+COMPUTE = Term("compute", "DFModel, section IV.D: FLOP over the rate of a chip", compute)
+
+
+def sram_traffic(layer: Layer) -> Iterator[Charge]:
+    """Bytes that every kernel reads from SRAM and writes there, whatever else its block holds.
+
+    A tensor is written by its source and read by each kernel that takes it, on the chip or on its way to DRAM.
+    """
+    if layer.instance.system.chip.sram.bandwidth is None:
+        return
+    passes = layer.assumptions.gradient_passes
+    for k in range(len(layer.kernels)):
+        own = layer.by_option(k, lambda kernel, scheme: own_traffic(kernel, scheme, layer.degree))
+        read = weight_bytes(layer, k, ops.weights_read) + passes * accumulated(layer, k)
+        yield Charge("sram_traffic_bytes", Has(k), (k,), own + read)
+    for fan in layer.fan_outs:
+        size = fan.whole * layer.output_share_ko[fan.source]
+        for k in (fan.source, *fan.kernels):
+            yield Charge("sram_traffic_bytes", Has(k), (fan.source,), size)
+    for end in layer.ends:
+        yield Charge("sram_traffic_bytes", Has(end.kernel), (end.kernel,), end.bytes_o)
+
+
+SRAM_TRAFFIC = Term("SRAM traffic", "every operand of a kernel passes through SRAM once", sram_traffic)

@@ -1,0 +1,228 @@
+"""The table of charges against the judge, both ways: random mappings are legal there if and only if finite here.
+
+Mappings come from all shardings and partitions, also from those that break a limit. Sums, seconds and words of the
+judge are the oracle; the table shares physics of single operations with it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import judged
+from strategies import Dice, World, assumptions, share, worlds
+
+import dfopt as df
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.request import Request
+from dfopt.documents.score import PartitionScore, Score
+from dfopt.documents.system import System
+from dfopt.errors import PlanError
+from dfopt.physics import ops
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.ledger import held, states_of
+from dfopt.setting.plans import asked_plans
+from dfopt.terms.blocks import BlockPrices, Blocks
+from dfopt.terms.chip import chip_of
+from dfopt.terms.incidence import counts
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import TERMS
+from dfopt.terms.rules.held import HANDED_ON, PARTIAL_SUMS, TILE_ROWS
+from dfopt.terms.table import Table
+
+CLOSE = {"rel": 1e-12, "abs": 1e-30}
+Case = tuple[World, dict[str, str], dict[str, int], int]
+"""A world, the scheme of every kernel and its partition, and the tiles of the streamed axis."""
+
+
+def instance_of(world: World) -> Instance:
+    return Setting(world.graph, world.system, world.assumptions, world.model).under(world.plan).shared
+
+
+@st.composite
+def placed(draw: st.DrawFn, world: World, steps: tuple[int, ...]) -> Case:
+    """Any schemes of kernels, and for each a partition not before those of what it reads."""
+    legal = {k.name: ops.legal_schemes(k, world.plan.shards, world.assumptions) for k in world.graph.kernels}
+    dice = Dice(draw)
+    sharding = {name: dice(schemes) for name, schemes in legal.items()}
+    partition, level = dict[str, int](), world.graph.levels()
+    for name in sorted(legal, key=level.__getitem__):
+        read = [partition[t.src] for t in world.graph.tensors if t.dst == name]
+        partition[name] = max(read, default=0) + dice(steps)
+    rows = min((k.n if k.streamed == "n" else k.k for k in world.graph.kernels if k.streamed != "none"), default=1)
+    most = -(-rows // (world.assumptions.tile_rows or 1))
+    return world, sharding, partition, dice([most, 1, min(most, 2), -(-most // 2)])
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A random world, in most of which chips share kernels."""
+    world = draw(worlds(most=6, dims=1, compute_model=["fixed", "efficiency"], tile_rows=[None, 1, 2, 4]))
+    if draw(st.integers(0, 3)):
+        assume(world.plan.shards > 1)
+    return draw(placed(world, (0, 0, 1)))
+
+
+MODELS = [
+    *("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gemma-2-9b", "jamba-1.5-mini", "mamba-130m"),
+    *("gpt-oss-20b", "deepseek-v3", "kimi-k2.5", "llama-4-scout", "whisper-large-v3-turbo", "gpt-j-6b", "dlrm-a"),
+]
+PHASES: dict[str, dict[str, object]] = {
+    "decode": {"batch": 8, "context": 64, "microbatch": 4},
+    "prefill": {"batch": 8, "isl": 32, "microbatch": 2},
+    "training": {"batch": 8, "isl": 32, "microbatch": 2},
+}
+
+
+def with_sram(system: System, capacity: float) -> System:
+    sram = system.chip.sram.model_copy(update={"capacity": capacity})
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
+
+
+@cache
+def zoo_graph(model: str, phase: str) -> df.Graph | None:
+    try:
+        return df.load_graph(model, phase=phase, **PHASES[phase])
+    except df.DfoptError:
+        return None  # it has no such phase
+
+
+@st.composite
+def zoo_cases(draw: st.DrawFn) -> Case:
+    """A model of the zoo with any plan of it, a second axis included, under any assumptions."""
+    graph = zoo_graph(draw(st.sampled_from(MODELS)), draw(st.sampled_from(sorted(PHASES))))
+    assume(graph is not None)
+    chosen = draw(assumptions(compute_model="fixed", tile_rows=[None, 1, 4]))
+    system = df.load_system(draw(st.sampled_from(["h100-8", "sn10-8-ring"])))
+    setting = Setting.resolved(graph, system, chosen)
+    shared_out = draw(st.sampled_from([{"tp": 8}, {"tp": 4}, {"tp": 2}, {"mp": 2, "tp": 4}, {"mp": 4, "tp": 2}]))
+    try:
+        listed, _ = asked_plans(setting.graph, system, Request(**shared_out), setting.assumptions)
+    except PlanError:
+        assume(False)
+    seen = setting.seen(plan := draw(st.sampled_from(listed)))
+    world = World(seen.graph, system, plan, seen.assumptions, setting.graph)
+    return draw(placed(world, draw(st.sampled_from([(0, 0, 0, 0, 1), (0, 1), (1,)]))))
+
+
+def mapped(case: Case) -> Mapping:
+    """The mapping of a case, a compute tile for every kernel."""
+    world, sharding, partition, tiles = case
+    graph = world.graph
+    kernels = tuple(
+        KernelMapping(
+            name=kernel.name, sharding=sharding[kernel.name], partition=partition[kernel.name], tiles=1,
+            stage=graph.kind_of(kernel) if graph.folded else 0,
+        )
+        for kernel in graph.kernels
+    )  # fmt: skip
+    return Mapping(graph=graph.name, system=world.system.name, plan=world.plan, kernels=kernels, tile_count=tiles)
+
+
+def options(case: Case, layer: Layer) -> np.ndarray:
+    """The schemes of a case as a vector of options."""
+    pairs = zip(layer.kernels, layer.schemes_k, strict=True)
+    return np.array([[schemes.index(case[1][kernel.name]) for kernel, schemes in pairs]])
+
+
+def priced(case: Case, score: Score) -> tuple[Layer, Table, np.ndarray, BlockPrices]:
+    """The layer, its table, the amounts under a sharding, and prices of the partitions that the judge scored."""
+    world, _, _, tiles = case
+    layer = Layer(instance_of(world), tiles)
+    table, index = Table.of(layer, TERMS), world.graph.index()
+    amount_vc = table.exact(options(case, layer))
+    member = np.zeros((len(score.partitions), len(layer.kernels)), dtype=bool)
+    for number, partition in enumerate(score.partitions):
+        member[number, [index[name] for name in partition.kernels]] = True
+    blocks = Blocks(table, chip_of(world.system, world.assumptions), member)
+    return layer, table, amount_vc, blocks.prices(amount_vc)
+
+
+HELD = [
+    *("weights", "weights_copied", "experts", "experts_copied", "parameters", "parameters_copied"),
+    *("saved_bytes", "cached_bytes", "working_bytes"),
+]
+"""Resources of a layer in the order of :data:`dfopt.setting.ledger.AMOUNTS`."""
+
+
+def tight(case: Case, dice: Dice) -> Case:
+    """The case on a chip with about as much SRAM as some partition needs, of its mapping or of kernels alone."""
+    world, sharding, partition, tiles = case
+    level = world.graph.levels()
+    alone = {name: place for place, name in enumerate(sorted(partition, key=level.__getitem__))}
+    parts = dice([partition, alone])
+    roomy = replace(world, system=with_sram(world.system, 1e18))
+    needs = [one.sram_bytes for one in judged(roomy, mapped((roomy, sharding, parts, tiles))).partitions]
+    room = max(dice(needs) * dice([1.01, 0.99, 0.7, 1.5]), 1.0)
+    return replace(world, system=with_sram(world.system, room)), sharding, partition, tiles
+
+
+OF_OPTIONS = {
+    "leaves partial sums": PARTIAL_SUMS,
+    "hands on its output": HANDED_ON,
+    "streamed axis is cut": TILE_ROWS,
+}
+"""What the judge says where options cannot be together, and the rule that says so here."""
+OF_BLOCKS = re.compile(r" of SRAM|uses \d+ tiles|kernel by kernel allows")
+"""What it says of a partition, or of a kernel in it. All other sentences are of the space, or of memory."""
+
+
+def is_broken(partition: PartitionScore, sentence: str) -> bool:
+    """Whether a sentence of the judge is about a partition, or about a kernel that fits in no partition."""
+    here = re.search(rf"partition {partition.partition} of stage {partition.stage}\b", sentence)
+    stuck = "leaves no room" in sentence and any(f"kernel {name!r} " in sentence for name in partition.kernels)
+    return OF_BLOCKS.search(sentence) is not None and (here is not None or stuck)
+
+
+@share(1.0)
+@given(case=st.one_of(cases(), zoo_cases()), data=st.data())
+def test_blocks_are_legal_and_take_what_the_judge_says(case: Case, data: st.DataObject) -> None:
+    if data.draw(st.booleans()):
+        case = tight(case, Dice(data.draw))
+    score = judged(case[0], mapped(case))
+    layer, _, _, prices = priced(case, score)
+    for words, term in OF_OPTIONS.items():
+        alone = Table.of(layer, [term])
+        finite = np.isfinite(alone.totals(alone.exact(options(case, layer)), "legal")).all()
+        assert finite == (not any(words in sentence for sentence in score.violations)), words
+    for number, said in enumerate(score.partitions):
+        broken = [sentence for sentence in score.violations if is_broken(said, sentence)]
+        assert bool(prices.legal[0, number]) == (not broken), broken
+        if broken:
+            continue
+        assert prices.dram_bytes[0, number] == pytest.approx(said.dram_bytes, **CLOSE)
+        assert prices.sram_bytes[0, number] == pytest.approx(said.sram_bytes, **CLOSE)
+        judges = [said.compute_s, said.memory_s, said.network_s, *([] if said.sram_s is None else [said.sram_s])]
+        assert prices.seconds[:, 0, number].tolist() == pytest.approx(judges, **CLOSE)
+        assert prices.time[0, number] == pytest.approx(said.time_s, **CLOSE)
+
+
+@share(1.0)
+@given(case=st.one_of(cases(), zoo_cases()), alone=st.booleans())
+def test_layers_hold_what_the_judge_says(case: Case, alone: bool) -> None:
+    """By state and memory, in every pipeline stage; what waits between partitions is none where there is one."""
+    world, sharding, partition, tiles = case
+    mapping = mapped((world, sharding, dict.fromkeys(partition, 0) if alone else partition, tiles))
+    score = judged(world, mapping)
+    _, table, amount_vc, _ = priced(case, score)
+    index, stage_of = world.graph.index(), {each.name: each.stage for each in mapping.kernels}
+    instance = Setting(world.graph, world.system, world.assumptions, world.model).under(world.plan)
+    states = {}
+    for number in sorted(set(stage_of.values())):
+        here = [index[name] for name, stage in stage_of.items() if stage == number]
+        member = np.zeros((1, len(index)), dtype=bool)
+        member[0, here] = True
+        count = counts(table.incidences, member)
+        sizes = [table.sums(amount_vc, count, name)[0, 0] for name in HELD]
+        states[number] = states_of(instance.setting, [world.graph.kernels[k] for k in sorted(here)], sizes)
+    for stage, said in zip(instance.pipeline, score.stages, strict=True):
+        books = held(instance, stage, states)
+        for tier, sizes_of in said.states.items():
+            for state, size in sizes_of.items():
+                if state != "activations" or alone:
+                    assert books[tier][state] == pytest.approx(size, rel=1e-12, abs=1e-9), (stage, tier, state)
