@@ -7,12 +7,12 @@ Suffixes: v vector of options, b block, k kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Table
@@ -61,11 +61,14 @@ class Blocks:
         Limits and rates.
     member_bk : bool array, shape (blocks, kernels)
         Which kernels a block holds, at least one.
+    latency_l : s, shape (levels,)
+        Of :attr:`dfopt.terms.layer.Layer.latency_l`: what computing may take under the cycle model.
     """
 
     table: Table
     chip: Chip
     member_bk: Bools
+    latency_l: Floats = field(default_factory=lambda: np.zeros(0))
 
     @cached_property
     def count_bi(self) -> Floats:
@@ -93,12 +96,35 @@ class Blocks:
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         dram[:, alone_b] += ((finite_vk - 1.0) * again_vk)[:, of_b]
         sram[:, alone_b] -= (cut_vk * (1.0 - 1.0 / finite_vk))[:, of_b]
-        sums = [self._sums(amount_vc, name) for name in ("compute_s", "network_s")]
-        seconds = [sums[0], self.chip.dram_seconds(dram), sums[1]]
+        compute, reached = self._compute(amount_vc)
+        seconds = [compute, self.chip.dram_seconds(dram), self._sums(amount_vc, "network_s")]
         if "sram" in self.chip.resources:
             seconds.append(self._sums(amount_vc, "sram_traffic_bytes") / self.chip.sram_bandwidth)
         terms = np.stack(seconds)
-        return BlockPrices(terms, combine(terms, self.chip), dram, sram, self._legal(sram, parts_vk), parts_vk)
+        legal = self._legal(sram, parts_vk) & reached
+        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, parts_vk)
+
+    def _compute(self, amount_vc: Floats) -> tuple[Floats, Bools]:
+        """Seconds of compute, and whether the chip has tiles enough; shape (vectors, blocks) both.
+
+        Under the cycle model the least latency for which the tiles suffice, which halving finds.
+        """
+        shape = len(amount_vc), len(self.member_bk)
+        if not len(self.latency_l):
+            return self._sums(amount_vc, "compute_s"), np.ones(shape, dtype=bool)
+
+        def suffice(level_vb: Ints) -> Bools:
+            used = self.table.sums_at(amount_vc, self.count_bi, "compute_tiles", level_vb)
+            return np.asarray(used <= self.chip.tiles)
+
+        low, high = np.zeros(shape, dtype=np.int64), np.full(shape, len(self.latency_l) - 1)
+        reached = suffice(high)
+        while (low < high).any():
+            middle = (low + high) // 2
+            enough = suffice(middle)
+            high = np.where(enough, middle, high)
+            low = np.where(enough, low, np.minimum(middle + 1, high))
+        return self.latency_l[low], reached
 
     def _legal(self, sram: Floats, parts_vk: Floats) -> Bools:
         """Whether blocks fit the chip, shape (vectors, blocks)."""

@@ -32,12 +32,15 @@ class Resource:
         one, whatever its partitions are.
     label : e.g. bytes to and from DRAM
         Words for people.
+    levels : e.g. false
+        Whether there is a sum for each latency that a block may have, see :attr:`dfopt.terms.layer.Layer.latency_l`.
     """
 
     name: str
     unit: Unit
     of: Literal["block", "layer"]
     label: str
+    levels: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +56,8 @@ class Charge:
     scope
         Kernels whose options decide the amount, ascending and each once; none for a constant.
     amount : float array
-        One axis for each kernel of the scope, over its options. Infinite where options cannot be together.
+        One axis for each kernel of the scope, over its options; of a resource with levels these are the last axis.
+        Infinite where options cannot be together.
     """
 
     resource: str
@@ -111,15 +115,18 @@ def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:
 def _together(charge: Charge, other: Charge, most: int) -> Charge | None:
     """Two charges of one resource and incidence as one, unless that has more amounts than allowed."""
     scope = tuple(sorted({*charge.scope, *other.scope}))
-    sizes = dict(zip(other.scope, other.amount.shape, strict=True)) | dict(
-        zip(charge.scope, charge.amount.shape, strict=True)
-    )
+    sizes = _sizes(charge) | _sizes(other)
     if np.prod([sizes[kernel] for kernel in scope], dtype=float) > most:
         return None
     return Charge(charge.resource, charge.incidence, scope, _spread(charge, scope) + _spread(other, scope))
 
 
+def _sizes(charge: Charge) -> dict[int, int]:
+    """Options of each kernel in the scope of a charge."""
+    return dict(zip(charge.scope, charge.amount.shape, strict=False))
+
+
 def _spread(charge: Charge, scope: tuple[int, ...]) -> Floats:
     """Amounts of a charge with an axis of length one for every kernel of a larger scope that it does not have."""
-    sizes = dict(zip(charge.scope, charge.amount.shape, strict=True))
-    return charge.amount.reshape([sizes.get(kernel, 1) for kernel in scope])
+    sizes, levels = _sizes(charge), charge.amount.shape[len(charge.scope) :]
+    return charge.amount.reshape([*(sizes.get(kernel, 1) for kernel in scope), *levels])

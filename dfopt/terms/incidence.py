@@ -17,7 +17,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats
 
-__all__ = ["AnyOf", "Crosses", "Exactly", "Has", "Incidence", "Inside", "counts"]
+__all__ = ["AnyOf", "Crosses", "Exactly", "Has", "Incidence", "Inside", "Open", "counts"]
 
 
 class Incidence(ABC):
@@ -135,6 +135,32 @@ class Inside(Incidence):
             depth_i = np.array([incidences[i].depths[reader] for i in having])
             deepest_bi[:, having] = np.maximum(deepest_bi[:, having], member_bk[:, kernels] * depth_i)
         return deepest_bi * member_bk[:, [each.source for each in incidences]]
+
+
+@dataclass(frozen=True, slots=True)
+class Open(Incidence):
+    """Once, by a set of kernels that makes a tensor and does not hold all its readers: it waits for the others.
+
+    While a block runs, what waits is what is open of all that ran before it, a set of its own, and of the block: both
+    are sums of this incidence.
+
+    Examples
+    --------
+    >>> sets = np.array([[True, False, False], [True, True, False], [True, True, True], [False, True, True]])
+    >>> Open.of_blocks([Open(0, (1, 2))], sets).T.tolist()
+    [[1.0, 1.0, 0.0, 0.0]]
+    """
+
+    source: int
+    readers: tuple[int, ...]
+
+    @classmethod
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+        """See :meth:`Incidence.of_blocks`."""
+        read_bi = _held(member_bk, [each.readers for each in incidences])
+        every_i = np.array([len(each.readers) for each in incidences])
+        made_bi = member_bk[:, [each.source for each in incidences]]
+        return (made_bi & (read_bi < every_i)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

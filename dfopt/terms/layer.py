@@ -18,8 +18,11 @@ from dfopt.arrays import Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
+from dfopt.physics.chip import cycle_menu
 from dfopt.physics.collectives import Collective
+from dfopt.physics.dtypes import slowdown
 from dfopt.setting.instance import Instance
 
 __all__ = ["LAYOUTS", "End", "FanOut", "Layer", "Reader"]
@@ -59,6 +62,8 @@ class FanOut:
         Whether the next layer reads it, and not this one.
     saved : bool
         Whether the forward pass makes it and a later one reads it.
+    kept : bool
+        Whether it stays for the backward pass: it is saved, or its source says that it keeps it.
     """
 
     source: int
@@ -67,6 +72,7 @@ class FanOut:
     elements: float
     carried: bool
     saved: bool
+    kept: bool
 
     @property
     def kernels(self) -> tuple[int, ...]:
@@ -167,10 +173,40 @@ class Layer:
         return np.array([ops.tile_share(kernel, self.tiles) for kernel in self.kernels])
 
     @cached_property
+    def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
+        """Compute tiles of every kernel under each of its options and the seconds that it takes with them.
+
+        Under the cycle model; no entry has both more tiles and more seconds than another. A type that is twice as fast
+        takes half the cycles.
+        """
+        chip, found = self.instance.system.chip, list[tuple[tuple[Ints, Floats], ...]]()
+        assert chip.lanes and chip.stages and chip.frequency  # a question without them is refused
+        units = {"lanes": chip.lanes, "stages": chip.stages, "tiles": chip.tiles}
+        for kernel, schemes in zip(self.kernels, self.schemes_k, strict=True):
+            steps = self.tiles if kernel.streamed != "none" else 1
+            seconds = steps * ops.work_share(kernel) * slowdown(self.graph, kernel, chip) / chip.frequency
+            menus = list[tuple[Ints, Floats]]()
+            for scheme in schemes:
+                rows, columns, depth = ops.shard_extents(kernel, scheme, self.degree, self.rules)
+                columns = -(-columns // self.tiles) if kernel.streamed == "n" else columns
+                depth = -(-depth // self.tiles) if kernel.streamed == "k" else depth
+                used, cycles = cycle_menu(rows, columns, depth, **units, simd=kernel.op == "elementwise")
+                menus.append((used, cycles.astype(np.float64) * seconds))
+            found.append(tuple(menus))
+        return tuple(found)
+
+    @cached_property
+    def latency_l(self) -> Floats:
+        """Seconds that a block may take to compute under the cycle model, ascending; empty under the others."""
+        if self.assumptions.compute_model != "cycle":
+            return np.zeros(0)
+        return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
+
+    @cached_property
     def fan_outs(self) -> tuple[FanOut, ...]:
         """All that kernels of the layer pass on, and what they hand to the next layer where that counts."""
         graph, index = self.graph, self.graph.index()
-        depth_t, operand_t = self._depth_t(), ops.operands(graph)
+        depth_t, operand_t, kept_t = self._depth_t(), ops.operands(graph), beside_tensors(graph)
         groups: dict[object, list[int]] = {}
         for t, tensor in enumerate(graph.tensors):
             groups.setdefault(graph.taken(tensor) if self.assumptions.fanout == "shared" else t, []).append(t)
@@ -183,11 +219,12 @@ class Layer:
             taken = zip(places, readers, backward, strict=True)
             listed = tuple(Reader(k, operand_t[t], depth_t[t], late and converts) for t, k, late in taken)
             size, elements = graph.bytes_of(first), graph.elements_of(first)
-            found.append(FanOut(source, listed, size, elements, carried=False, saved=any(backward)))
+            kept = any(backward) or (self.assumptions.fanout == "shared" and kept_t[places[0]])
+            found.append(FanOut(source, listed, size, elements, carried=False, saved=any(backward), kept=kept))
         for tensor in graph.carried if self.assumptions.layer_boundary == "dram" else ():
             reader = Reader(index[tensor.dst], 1, 2.0, late=False)
             size, elements = graph.bytes_of(tensor), graph.elements_of(tensor)
-            found.append(FanOut(index[tensor.src], (reader,), size, elements, carried=True, saved=False))
+            found.append(FanOut(index[tensor.src], (reader,), size, elements, carried=True, saved=False, kept=False))
         return tuple(found)
 
     def _is_forward(self, kernel: int) -> bool:

@@ -63,18 +63,34 @@ class Table:
         return tuple(dict.fromkeys(charge.incidence for charge in self.charges))
 
     @cached_property
+    def columns_c(self) -> tuple[slice, ...]:
+        """Columns of every charge in arrays of amounts: one, or one for each level of its resource."""
+        widths = [int(np.prod(charge.amount.shape[len(charge.scope) :], dtype=int)) for charge in self.charges]
+        ends = itertools.accumulate(widths)
+        return tuple(slice(end - width, end) for end, width in zip(ends, widths, strict=True))
+
+    @property
+    def width(self) -> int:
+        """Columns of all charges."""
+        return self.columns_c[-1].stop if self.charges else 0
+
+    @cached_property
     def incidence_c(self) -> Ints:
         """Of every charge the place of its incidence in :attr:`incidences`."""
         place = {incidence: i for i, incidence in enumerate(self.incidences)}
         return np.array([place[charge.incidence] for charge in self.charges], dtype=np.int64)
 
     @cached_property
-    def of_resource(self) -> dict[str, Ints]:
-        """Places of the charges of every resource that has any."""
+    def of_resource(self) -> dict[str, tuple[Ints, Ints]]:
+        """Charges of every resource that has any, and their columns, shape (charges, levels)."""
         places: dict[str, list[int]] = {}
         for c, charge in enumerate(self.charges):
             places.setdefault(charge.resource, []).append(c)
-        return {name: np.array(listed, dtype=np.int64) for name, listed in places.items()}
+        numbers = np.arange(self.width)
+        return {
+            name: (np.array(listed, dtype=np.int64), np.stack([numbers[self.columns_c[c]] for c in listed]))
+            for name, listed in places.items()
+        }
 
     @cached_property
     def of_kernel(self) -> tuple[tuple[int, ...], ...]:
@@ -95,11 +111,13 @@ class Table:
 
         Returns
         -------
-        float array, shape (vectors, charges)
+        float array, shape (vectors, columns)
+            Of a charge :attr:`columns_c`.
         """
-        amount_vc = np.empty((len(options_vk), len(self.charges)))
-        for c, charge in enumerate(self.charges):
-            amount_vc[:, c] = charge.amount[tuple(options_vk[:, k] for k in charge.scope)]
+        amount_vc = np.empty((len(options_vk), self.width))
+        for columns, charge in zip(self.columns_c, self.charges, strict=True):
+            amount = charge.amount[tuple(options_vk[:, k] for k in charge.scope)]
+            amount_vc[:, columns] = amount.reshape(-1, columns.stop - columns.start)
         return amount_vc
 
     def least(self, domain: Domain) -> Floats:
@@ -107,37 +125,39 @@ class Table:
 
         Returns
         -------
-        float array, shape (charges,)
+        float array, shape (columns,)
             Equal to :meth:`exact` where every kernel has one option.
         """
-        return np.array([float(_cut(charge, domain).min()) for charge in self.charges])
+        least = [_cut(charge, domain).min(axis=tuple(range(len(charge.scope)))).ravel() for charge in self.charges]
+        return np.concatenate([*least, np.zeros(0)])
 
     def least_by_option(self, domain: Domain, least_c: Floats, kernel: int) -> Floats:
         """The same with each option of one kernel that the domain leaves it.
 
         Parameters
         ----------
-        least_c : float array, shape (charges,)
+        least_c : float array, shape (columns,)
             Of :meth:`least` for the domain.
 
         Returns
         -------
-        float array, shape (options of the kernel, charges)
+        float array, shape (options of the kernel, columns)
         """
         least_oc = np.repeat(least_c[None], len(domain[kernel]), axis=0)
         for c in self.of_kernel[kernel]:
             charge = self.charges[c]
             axis = charge.scope.index(kernel)
-            rest = tuple(other for other in range(charge.amount.ndim) if other != axis)
-            least_oc[:, c] = _cut(charge, domain).min(axis=rest)
+            rest = tuple(other for other in range(len(charge.scope)) if other != axis)
+            least = _cut(charge, domain).min(axis=rest)
+            least_oc[:, self.columns_c[c]] = least.reshape(len(least_oc), -1)
         return least_oc
 
     def sums(self, amount_vc: Floats, count_bi: Floats, resource: str) -> Floats:
-        """What blocks pay of a resource.
+        """What blocks pay of a resource without levels.
 
         Parameters
         ----------
-        amount_vc : float array, shape (vectors, charges)
+        amount_vc : float array, shape (vectors, columns)
             Of :meth:`exact`, or one vector of :meth:`least`.
         count_bi : float array, shape (blocks, incidences)
             How often blocks pay :attr:`incidences`, see :func:`dfopt.terms.incidence.counts`.
@@ -146,15 +166,36 @@ class Table:
         -------
         float array, shape (vectors, blocks)
         """
-        places = self.of_resource.get(resource)
-        if places is None:
+        if resource not in self.of_resource:
             return np.zeros((len(amount_vc), len(count_bi)))
-        return np.asarray(amount_vc[:, places] @ count_bi[:, self.incidence_c[places]].T)
+        places, columns = self.of_resource[resource]
+        return np.asarray(amount_vc[:, columns[:, 0]] @ count_bi[:, self.incidence_c[places]].T)
+
+    def sums_at(self, amount_vc: Floats, count_bi: Floats, resource: str, level_vb: Ints) -> Floats:
+        """What blocks pay of a resource with levels, each at one of them.
+
+        Parameters
+        ----------
+        level_vb : int array, shape (vectors, blocks)
+            The level of each.
+
+        Returns
+        -------
+        float array, shape (vectors, blocks)
+        """
+        places, columns = self.of_resource[resource]
+        paid_vb = np.zeros(level_vb.shape)
+        for place, of_levels in zip(places, columns, strict=True):
+            amount_vl = amount_vc[:, of_levels]
+            paid_vb += np.take_along_axis(amount_vl, level_vb, axis=1) * count_bi[:, self.incidence_c[place]]
+        return paid_vb
 
     def totals(self, amount_vc: Floats, resource: str) -> Floats:
         """What a layer has of a resource of which every charge is paid once, shape (vectors,)."""
-        places = self.of_resource.get(resource)
-        return np.zeros(len(amount_vc)) if places is None else np.asarray(amount_vc[:, places].sum(axis=1))
+        if resource not in self.of_resource:
+            return np.zeros(len(amount_vc))
+        _, columns = self.of_resource[resource]
+        return np.asarray(amount_vc[:, columns[:, 0]].sum(axis=1))
 
     def undominated(self, domain: Domain) -> Domain:
         """The domain without options that another option of their kernel replaces whatever the others are.
@@ -167,14 +208,17 @@ class Table:
         while changed:
             kernel = min(changed)
             changed.discard(kernel)
-            kept = self._undominated_of(kernel, tuple(map(tuple, left)))
+            kept = self.undominated_of(kernel, tuple(map(tuple, left)))
             if len(kept) < len(left[kernel]):
                 left[kernel] = kept
                 changed |= {k for c in self.of_kernel[kernel] for k in self.charges[c].scope}
         return tuple(map(tuple, left))
 
-    def _undominated_of(self, kernel: int, domain: Domain) -> list[int]:
-        """Options of one kernel that no other one of them is as good as; of equal ones the first."""
+    def undominated_of(self, kernel: int, domain: Domain) -> list[int]:
+        """Options of one kernel that no other one of them replaces, whatever options the domain leaves the others.
+
+        Of options that are equal the first is left.
+        """
         options = domain[kernel]
         if len(options) == 1:
             return list(options)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import share
 
 from dfopt.terms.charges import Charge, merged
-from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside, counts
+from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside, Open, counts
 from dfopt.terms.table import Domain, Table, whole_domain
 
 KERNELS = 4
@@ -26,6 +26,8 @@ def often(incidence: Incidence, block: frozenset[int]) -> float:
     if isinstance(incidence, Crosses):
         readers = {*incidence.readers}
         return float(not readers <= block if incidence.source in block else bool(readers & block))
+    if isinstance(incidence, Open):
+        return float(incidence.source in block and not {*incidence.readers} <= block)
     if isinstance(incidence, Inside):
         deep = [depth for k, depth in zip(incidence.readers, incidence.depths, strict=True) if k in block]
         return max(deep, default=0.0) if incidence.source in block else 0.0

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from dfopt.terms.charges import Resource
-from dfopt.terms.rules.held import CACHES, HANDED_ON, KEPT, PARAMETERS, PARTIAL_SUMS, REDUCED, TILE_ROWS
+from dfopt.terms.rules.held import CACHES, HANDED_ON, KEPT, PARAMETERS, PARTIAL_SUMS, REDUCED, TILE_ROWS, WAITING
 from dfopt.terms.rules.network import COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS, STARTS
 from dfopt.terms.rules.tensors import ENDS, OWN_DATA, TENSORS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
-from dfopt.terms.rules.work import COMPUTE, SRAM_TRAFFIC
+from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC
 
 __all__ = ["RESOURCES", "TERMS"]
 
 TERMS: Final = (
-    COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, TENSORS, ENDS, OWN_DATA, COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS,
-    STARTS, PARAMETERS, REDUCED, CACHES, KEPT, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
+    COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, TENSORS, ENDS, OWN_DATA, COLLECTIVES, CONVERSIONS,
+    OWN_COMMUNICATIONS, STARTS, PARAMETERS, REDUCED, CACHES, KEPT, WAITING, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
 )  # fmt: skip
 
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
+    Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),
     Resource("network_s", "s", "block", "communication"),
     Resource("hidden_s", "s", "block", "communication while another microbatch computes"),
     Resource("dram_bytes", "B", "block", "bytes to and from DRAM, as its fastest memory counts them"),
@@ -27,6 +28,7 @@ RESOURCES: Final = (
     Resource("sram_bytes", "B", "block", "bytes in SRAM while the block runs"),
     Resource("divisible_bytes", "B", "block", "the part of them that a kernel in weight parts has one part of"),
     Resource("reread_bytes", "B", "block", "bytes that a kernel in weight parts moves again for each further one"),
+    Resource("waiting_bytes", "B", "block", "bytes that wait in DRAM until they were read"),
     Resource("weights", "B", "layer", "weights, but for those of routed experts"),
     Resource("weights_copied", "B", "layer", "weights that all chips of the second axis have"),
     Resource("experts", "B", "layer", "weights of routed experts"),

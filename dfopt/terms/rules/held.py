@@ -10,11 +10,11 @@ from dfopt.documents.placement import item_of_weight
 from dfopt.physics import ops
 from dfopt.physics.states import cached_bytes
 from dfopt.terms.charges import Charge, Term
-from dfopt.terms.incidence import Has
+from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.weights import gradient_bytes, weight_bytes
 
-__all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "TILE_ROWS"]
+__all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "TILE_ROWS", "WAITING"]
 
 
 def parameters(layer: Layer) -> Iterator[Charge]:
@@ -73,6 +73,23 @@ def kept(layer: Layer) -> Iterator[Charge]:
 
 
 KEPT = Term("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", kept)
+
+
+def waiting(layer: Layer) -> Iterator[Charge]:
+    """A tensor between blocks waits in DRAM from the block that makes it to the last one that reads it.
+
+    What stays for the backward pass anyhow is counted there, where gradients are kept at all.
+    """
+    if not layer.instance.setting.waits:
+        return
+    keeps = layer.graph.trains and layer.assumptions.gradients == "exact"
+    for fan in layer.fan_outs:
+        if not fan.carried and not (keeps and fan.kept):
+            size = fan.whole * layer.output_share_ko[fan.source]
+            yield Charge("waiting_bytes", Open(fan.source, fan.kernels), (fan.source,), size)
+
+
+WAITING = Term("waiting", "a tensor lies in DRAM as long as a block has still to read it", waiting)
 
 
 def partial_sums(layer: Layer) -> Iterator[Charge]:

@@ -16,7 +16,7 @@ from dfopt.terms.incidence import Has
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.weights import accumulated, weight_bytes
 
-__all__ = ["COMPUTE", "SRAM_TRAFFIC"]
+__all__ = ["COMPUTE", "COMPUTE_TILES", "SRAM_TRAFFIC"]
 
 
 def compute(layer: Layer) -> Iterator[Charge]:
@@ -24,6 +24,8 @@ def compute(layer: Layer) -> Iterator[Charge]:
 
     That is one share of the peak rate of its type, or the chip's share for shards of its size.
     """
+    if layer.assumptions.compute_model == "cycle":
+        return
     chosen, chip, sums = layer.assumptions, layer.instance.system.chip, layer.instance.setting.sums
     for k, kernel in enumerate(layer.kernels):
         flop = layer.by_option(k, lambda one, scheme: shard_flop(one, scheme, layer.degree, sums, chosen))
@@ -36,6 +38,25 @@ def compute(layer: Layer) -> Iterator[Charge]:
         yield Charge("compute_s", Has(k), (k,), flop / (rate(layer.graph, kernel, chip) * share))
 
 
+def compute_tiles(layer: Layer) -> Iterator[Charge]:
+    """Fewest compute tiles with which every kernel takes no longer than a latency, under the cycle model.
+
+    Kernels of a block share the tiles of the chip, and the block takes the least latency that all of them reach. Where
+    a kernel never does, it needs more tiles than there are.
+    """
+    if layer.assumptions.compute_model != "cycle":
+        return
+    too_many = layer.instance.system.chip.tiles + 1
+    for k, menus in enumerate(layer.menus_ko):
+        needed = np.full((len(menus), len(layer.latency_l)), float(too_many))
+        for option, (used, seconds) in enumerate(menus):
+            entry = np.searchsorted(-seconds, -layer.latency_l * (1 + 1e-12))  # the first that is fast enough
+            reached = entry < len(used)
+            needed[option, reached] = used[entry[reached]]
+        yield Charge("compute_tiles", Has(k), (k,), needed)
+
+
+COMPUTE_TILES = Term("compute tiles", "DFModel, section V.C: cycles of a systolic array", compute_tiles)
 COMPUTE = Term("compute", "DFModel, section IV.D: FLOP over the rate of a chip", compute)
 
 

@@ -1,0 +1,76 @@
+"""All rules together: least prices are below every exact one, and dominated options are in no better block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import Dice, share
+from test_two_ways import Case, cases, instance_of, zoo_cases
+
+from dfopt.terms import rules
+from dfopt.terms.blocks import Blocks
+from dfopt.terms.chip import chip_of
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import RESOURCES, TERMS
+from dfopt.terms.table import Domain, Table, whole_domain
+
+
+def layer_of(case: Case) -> tuple[Layer, Table, Blocks]:
+    """A layer, its table, and as blocks the partitions of the case and some of their neighbours."""
+    world, _, partition, tiles = case
+    layer = Layer(instance_of(world), tiles)
+    place = np.array([partition[kernel.name] for kernel in layer.kernels])
+    member = np.concatenate([place == np.unique(place)[:, None], np.eye(len(place), dtype=bool)[:8]])
+    table = Table.of(layer, TERMS)
+    return layer, table, Blocks(table, chip_of(world.system, world.assumptions, bounding=True), member, layer.latency_l)
+
+
+def some_of(domain: Domain, dice: Dice) -> Domain:
+    return tuple(tuple(option for option in options if dice([True, False])) or options[:1] for options in domain)
+
+
+def vectors(domain: Domain, dice: Dice, count: int) -> np.ndarray:
+    return np.array([[dice(options) for options in domain] for _ in range(count)])
+
+
+@share(0.5)
+@given(case=st.one_of(cases(), zoo_cases()), data=st.data())
+def test_least_prices_are_below_every_exact_one(case: Case, data: st.DataObject) -> None:
+    dice = Dice(data.draw)
+    _, table, blocks = layer_of(case)
+    domain = some_of(whole_domain(table.sizes_k), dice)
+    low, exact = (
+        blocks.prices(amounts) for amounts in (table.least(domain)[None], table.exact(vectors(domain, dice, 4)))
+    )
+    assert (low.time <= exact.time * (1 + 1e-12)).all()
+    assert (low.legal | ~exact.legal).all()
+
+
+@share(0.5)
+@given(case=st.one_of(cases(), zoo_cases()), data=st.data())
+def test_another_option_is_as_good_as_a_dominated_one_in_every_block(case: Case, data: st.DataObject) -> None:
+    dice = Dice(data.draw)
+    _, table, blocks = layer_of(case)
+    domain = some_of(whole_domain(table.sizes_k), dice)
+    whole = vectors(domain, dice, 1)
+    for k in range(len(domain)):
+        options = table.undominated_of(k, domain)
+        if whole[0, k] in options:
+            continue
+        instead = np.repeat(whole, len(options), axis=0)
+        instead[:, k] = options
+        before, after = (blocks.prices(table.exact(some)) for some in (whole, instead))
+        legal = table.totals(table.exact(instead), "legal") <= table.totals(table.exact(whole), "legal")
+        better = (after.time <= before.time * (1 + 1e-12)) & (after.legal | ~before.legal)
+        assert (better.all(axis=1) & legal).any()
+
+
+def test_every_resource_of_a_rule_is_listed() -> None:
+    named = [resource.name for resource in RESOURCES]
+    assert len({*named}) == len(named) and len({term.name for term in TERMS}) == len(TERMS)
+    source = "".join(path.read_text() for path in Path(rules.__file__).parent.glob("*.py"))
+    for name in named:  # some are named in a loop, or by a suffix
+        assert f'"{name.removesuffix("_copied")}"' in source
