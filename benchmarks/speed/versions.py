@@ -2,9 +2,9 @@
 
     python benchmarks/speed/versions.py BASE [--repeats 3] [--only decode]
 
-``BASE`` is a commit. Both versions answer each question in turn, in processes of their own, on the core that the
-program runs on; of each the least CPU seconds count, the start of the process included. It fails where a version is more
-than 10 % slower than ``BASE`` or says something else.
+``BASE`` is a commit. Both versions answer each question in turn, each time in a process of its own. The least CPU
+seconds of each count, the start of the process included. It fails where a question takes more than 10 % longer than
+under ``BASE``, or has another answer.
 """
 
 from __future__ import annotations
