@@ -87,6 +87,7 @@ CHOICES: dict[str, list[Any]] = {
     "point_to_point": ["per_microbatch", "per_step", "per_neighbour"],
     "optimizer_bytes_per_parameter": [0.0, 12.0],
     "tile_rows": [1, 2, 4],
+    "module_schemes": [None],  # of a second axis, which these worlds lack: tests/setting/test_module_schemes.py
 }
 
 TRAINED: list[Trained] = [
