@@ -1,4 +1,4 @@
-"""Types of arrays, once for the whole house; the suffix of a name says what its axes are."""
+"""Types of arrays, of which the suffix of a name says the axes."""
 
 from __future__ import annotations
 

@@ -17,9 +17,8 @@ from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
-from dfopt.terms.chip import Chip, combine
+from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 
-CROSSING_TILES = 2.0  # tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))
 _LOT = 64  # blocks that are given by their kernels and priced together
 

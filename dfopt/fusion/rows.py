@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import CROSSING_TILES, StageTables
+from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.clock import look
 from dfopt.milp import Model
 from dfopt.setting.tables import Bools, Floats, Ints
-from dfopt.terms.chip import RESOURCES
+from dfopt.terms.chip import CROSSING_TILES, RESOURCES
 
 Terms = list[tuple[Ints, Floats | float]]
 

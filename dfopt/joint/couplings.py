@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.joint.menu import Menu
+from dfopt.setting.conversions import LAYOUTS
 from dfopt.setting.tables import Bools, Floats, Ints
-from dfopt.sharding.tables import LAYOUTS
 
 SETS = 1 << len(LAYOUTS)
 

@@ -16,11 +16,11 @@ import numpy as np
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.physics.efficiency import memory_rows
-from dfopt.setting.conversions import overhead_of_kernels
+from dfopt.setting.conversions import LAYOUTS, overhead_of_kernels
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import saved_bytes
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph, boundary, shard, with_tiles
-from dfopt.sharding.tables import LAYOUTS, InterChipTables
+from dfopt.sharding.tables import InterChipTables
 from dfopt.terms.chip import Chip, chip_of
 
 __all__ = ["Menu"]

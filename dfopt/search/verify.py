@@ -115,7 +115,8 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     shown = Plans(result, value, deadline)
     problems += shown.problems
     gap, level_gap = (rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
-    problems += _figures(result, shown.records, score, value)
+    fixed = fixed_of((result.graph, *result.variants), result.system, result.assumptions, result.request)
+    problems += _figures(result, shown.records, score, value, fixed)
     short = []
     for name, claimed, found, why in (
         ("gap", result.gap, gap, shown.why),
@@ -130,7 +131,6 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     unchecked += ["$.plans[*].agreed: hints for a check"] * any(record.agreed for record in result.plans)
     unchecked += ["$.proof: the words of an earlier version"] * said_before
     unchecked += ["$.fixed: the file does not say it, as those of earlier versions"] * (result.fixed is None)
-    fixed = fixed_of((result.graph, *result.variants), result.system, result.assumptions, result.request)
     if result.fixed is not None and COMMON in fixed and COMMON not in result.fixed:
         unchecked.append(f"$.fixed: the file does not name {COMMON}, which holds, as those of earlier versions")
     interrupted, heated = result.status == "interrupted_with_solution", result.heat is not None
@@ -147,7 +147,9 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
 
 
-def _figures(result: Result, records: list[PlanRecord], score: Score, value: float) -> Iterator[str]:
+def _figures(
+    result: Result, records: list[PlanRecord], score: Score, value: float, fixed: tuple[str, ...]
+) -> Iterator[str]:
     """What the figures and the words of a result, its status among them, do not follow from its records."""
     unlisted = result.apart or ()
     gaps, status, next_best = standing(result.value, records, unlisted, Kept.in_result(result))
@@ -158,7 +160,6 @@ def _figures(result: Result, records: list[PlanRecord], score: Score, value: flo
         yield f"$.status: the file says {result.status}, its plans say {status}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
     sentence = proof_of(graphs, result.system, records, unlisted, chosen, result.p_max, result.gap, result.request)
-    fixed = fixed_of(graphs, result.system, chosen, result.request)
     unnamed = tuple(word for word in fixed if word != COMMON)  # in files of earlier versions
     if result.fixed not in (None, fixed, unnamed):
         yield f"$.fixed: the file says {result.fixed!r}, its request says {fixed!r}"

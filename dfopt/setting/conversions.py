@@ -27,6 +27,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
+"""Layouts of a matrix over the chips that share kernels: whole, split by features, split by tokens."""
+
 
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
     """Tensors that are converted for the backward pass by themselves: sequence parallelism saves them as they lie."""

@@ -18,7 +18,7 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.states import cached_bytes
-from dfopt.setting.conversions import gathered_late, overhead_of_kernels, readers_pay
+from dfopt.setting.conversions import LAYOUTS, gathered_late, overhead_of_kernels, readers_pay
 from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden_pins
@@ -26,7 +26,6 @@ from dfopt.setting.tables import compute_seconds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
 _KINDS = {  # of conversions that cost something, by produced and required layout
     (i, j): kind
     for i, produced in enumerate(LAYOUTS)

@@ -20,6 +20,9 @@ RESOURCES = ("compute", "memory", "network")
 Further ones follow where a chip has them: of these a kernel takes the same seconds in every block.
 """
 
+CROSSING_TILES = 2.0
+"""Tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on."""
+
 Terms = Sequence[Floats] | Floats  # seconds of every resource of a chip: of one kernel or block, or arrays of them
 
 

@@ -8,7 +8,7 @@ Suffixes: k kernel, o option of a kernel (a sharding scheme), l layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,12 +23,11 @@ from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.collectives import Collective
 from dfopt.physics.dtypes import slowdown
+from dfopt.setting.by_kernel import end_share, fanout_groups
+from dfopt.setting.conversions import LAYOUTS, gathered_late
 from dfopt.setting.instance import Instance
 
-__all__ = ["LAYOUTS", "End", "FanOut", "Layer", "Reader"]
-
-LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
-"""Layouts of a matrix over the chips that share kernels: whole, split by features, split by tokens."""
+__all__ = ["End", "FanOut", "Layer", "Reader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ class Layer:
 
     @cached_property
     def produced_ko(self) -> tuple[Ints, ...]:
-        """Place among :data:`LAYOUTS` of every kernel's output, under each of its options."""
+        """Place among :data:`dfopt.setting.conversions.LAYOUTS` of every kernel's output, under each of its options."""
         return tuple(
             np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
             for schemes in self.schemes_k
@@ -207,20 +206,19 @@ class Layer:
         """All that kernels of the layer pass on, and what they hand to the next layer where that counts."""
         graph, index = self.graph, self.graph.index()
         depth_t, operand_t, kept_t = self._depth_t(), ops.operands(graph), beside_tensors(graph)
-        groups: dict[object, list[int]] = {}
-        for t, tensor in enumerate(graph.tensors):
-            groups.setdefault(graph.taken(tensor) if self.assumptions.fanout == "shared" else t, []).append(t)
+        late_t, groups = gathered_late(graph, self.assumptions).tolist(), dict[int, list[int]]()
+        for t, group in enumerate(fanout_groups(graph, self.assumptions).tolist()):
+            groups.setdefault(group, []).append(t)
         found = []
         for places in groups.values():
-            first, readers = graph.tensors[places[0]], [index[graph.tensors[t].dst] for t in places]
+            first = graph.tensors[places[0]]
             source = index[first.src]
-            backward = [self._is_forward(source) and not self._is_forward(reader) for reader in readers]
-            converts = self._converts_saved(readers)
-            taken = zip(places, readers, backward, strict=True)
-            listed = tuple(Reader(k, operand_t[t], depth_t[t], late and converts) for t, k, late in taken)
+            readers = tuple(Reader(index[graph.tensors[t].dst], operand_t[t], depth_t[t], late_t[t]) for t in places)
+            backward = any(not self._is_forward(reader.kernel) for reader in readers)
+            saved = self._is_forward(source) and backward
+            kept = saved or (self.assumptions.fanout == "shared" and kept_t[places[0]])
             size, elements = graph.bytes_of(first), graph.elements_of(first)
-            kept = any(backward) or (self.assumptions.fanout == "shared" and kept_t[places[0]])
-            found.append(FanOut(source, listed, size, elements, carried=False, saved=any(backward), kept=kept))
+            found.append(FanOut(source, readers, size, elements, carried=False, saved=saved, kept=kept))
         for tensor in graph.carried if self.assumptions.layer_boundary == "dram" else ():
             reader = Reader(index[tensor.dst], 1, 2.0, late=False)
             size, elements = graph.bytes_of(tensor), graph.elements_of(tensor)
@@ -230,48 +228,19 @@ class Layer:
     def _is_forward(self, kernel: int) -> bool:
         return self.kernels[kernel].pass_ == "forward"
 
-    def _converts_saved(self, readers: Sequence[int]) -> bool:
-        """Whether the backward pass converts for itself what the forward pass saved for some readers.
-
-        Sequence parallelism saves tensors as they lie. Calculon keeps gathered ones, but for those that feed what is
-        computed again (``backward_gathers``).
-        """
-        way = self.assumptions.backward_gathers
-        if not self.assumptions.splits_tokens or way == "kept":
-            return False
-        again = self._computed_again if way == "kept_calculon" else frozenset(readers)
-        return any(reader in again and (way is None or self._is_forward(reader)) for reader in readers)
-
-    @cached_property
-    def _computed_again(self) -> frozenset[int]:
-        """Kernels of which some output is read by one that is computed again."""
-        index = self.graph.index()
-        read = ((index[tensor.src], index[tensor.dst]) for tensor in self.graph.tensors)
-        return frozenset(source for source, reader in read if self.kernels[reader].pass_ == "recompute")
-
     @cached_property
     def ends(self) -> tuple[End, ...]:
         """Inputs and outputs of the graph, where these pass through DRAM."""
         if self.assumptions.layer_boundary == "free":
             return ()
-        graph, found = self.graph, []
-        for k, size in graph.writes():
-            found.append(End(k, 0, size * self.output_share_ko[k], float(self.output_tile_k[k])))
-        for k, operand, size in graph.reads():
-            elements = size / graph.words.activations
-
-            def share(kernel: Kernel, scheme: Sharding, operand: int = operand, elements: float = elements) -> float:
-                layout = ops.required_layout(kernel, operand, scheme, self.rules, elements)
-                return ops.input_share(kernel, layout, scheme, self.degree, self.rules)
-
-            tile = ops.input_tile_share(self.kernels[k], self.tiles, operand)
-            found.append(End(k, operand, size * self.by_option(k, share), tile))
+        moved, found = [*((k, 0, size) for k, size in self.graph.writes()), *self.graph.reads()], []
+        for k, operand, size in moved:
+            elements, kernel = size / self.graph.words.activations, self.kernels[k]
+            asked = self.degree, self.rules, elements
+            share = np.array([end_share(kernel, operand, scheme, *asked) for scheme in self.schemes_k[k]])
+            tile = ops.input_tile_share(kernel, self.tiles, operand) if operand else float(self.output_tile_k[k])
+            found.append(End(k, operand, size * share, tile))
         return tuple(found)
-
-    @property
-    def readers_convert(self) -> bool:
-        """Whether every block that reads what the forward pass saved converts it, and not its source for all."""
-        return self.assumptions.backward_gathers is None
 
     def _depth_t(self) -> list[float]:
         """Tiles of every tensor that wait on the chip between its two kernels."""

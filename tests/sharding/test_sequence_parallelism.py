@@ -27,12 +27,11 @@ from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.search import solve
 from dfopt.search.verify import verify
-from dfopt.setting.conversions import shard_communications
+from dfopt.setting.conversions import LAYOUTS, shard_communications
 from dfopt.setting.instance import Setting
 from dfopt.setting.ledger import sharded_states
 from dfopt.setting.tables import shard
 from dfopt.sharding import interchip
-from dfopt.sharding.tables import LAYOUTS
 from dfopt.workloads import load_graph
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.transformer import TransformerParameters, build

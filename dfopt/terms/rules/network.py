@@ -9,9 +9,10 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.physics import ops
+from dfopt.setting.conversions import LAYOUTS, readers_pay
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import AnyOf, Exactly, Has
-from dfopt.terms.layer import LAYOUTS, FanOut, Layer
+from dfopt.terms.layer import FanOut, Layer
 
 __all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "STARTS"]
 
@@ -41,7 +42,7 @@ def conversions(layer: Layer) -> Iterator[Charge]:
             wanted_ko = layer.wanted_ko(fan, late=late)
             if not wanted_ko:
                 continue
-            if late and layer.readers_convert:
+            if late and readers_pay(layer.assumptions):
                 yield from _by_readers(layer, fan, wanted_ko)
                 continue
             seconds = layer.conversion_s(fan, late=late, behind=tuple(wanted_ko))

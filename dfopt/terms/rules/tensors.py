@@ -11,14 +11,12 @@ from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.terms.charges import Charge, Term
+from dfopt.terms.chip import CROSSING_TILES
 from dfopt.terms.incidence import Crosses, Has, Inside
 from dfopt.terms.layer import FanOut, Layer
 from dfopt.terms.rules.weights import stays
 
 __all__ = ["ENDS", "OWN_DATA", "TENSORS"]
-
-CROSSING_TILES = 2.0
-"""Tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on."""
 
 
 def tensors(layer: Layer) -> Iterator[Charge]:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dfopt.physics import ops
-from dfopt.physics.dtypes import rate
-from dfopt.physics.efficiency import efficiency_share, row_op
-from dfopt.physics.operands import shard_flop
 from dfopt.physics.states import own_traffic
+from dfopt.setting.tables import compute_seconds
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import Has
 from dfopt.terms.layer import Layer
@@ -26,16 +24,9 @@ def compute(layer: Layer) -> Iterator[Charge]:
     """
     if layer.assumptions.compute_model == "cycle":
         return
-    chosen, chip, sums = layer.assumptions, layer.instance.system.chip, layer.instance.setting.sums
-    for k, kernel in enumerate(layer.kernels):
-        flop = layer.by_option(k, lambda one, scheme: shard_flop(one, scheme, layer.degree, sums, chosen))
-        share = np.full(len(flop), chosen.compute_utilization or 1.0)
-        if chosen.compute_model == "efficiency":
-            assert chip.efficiency is not None  # a question without it is refused
-            extents = [ops.shard_extents(kernel, z, layer.degree, layer.rules) for z in layer.schemes_k[k]]
-            simd, op = np.full(len(flop), kernel.op == "elementwise"), np.full(len(flop), row_op(kernel, chosen))
-            share = efficiency_share(chip.efficiency, simd, flop, np.array(extents, dtype=np.float64), op)
-        yield Charge("compute_s", Has(k), (k,), flop / (rate(layer.graph, kernel, chip) * share))
+    for k, (kernel, schemes) in enumerate(zip(layer.kernels, layer.schemes_k, strict=True)):
+        seconds = compute_seconds(layer.instance.setting, [kernel] * len(schemes), schemes, layer.degree)
+        yield Charge("compute_s", Has(k), (k,), seconds)
 
 
 def compute_tiles(layer: Layer) -> Iterator[Charge]:
