@@ -85,17 +85,19 @@ class Blocks:
 
         Parameters
         ----------
-        amount_vc : float array, shape (vectors, charges)
+        amount_vc : float array, shape (vectors, columns)
             Of :meth:`dfopt.terms.table.Table.exact`, or a row of :meth:`~dfopt.terms.table.Table.least`.
         """
         parts_vk = self._parts(amount_vc)
-        dram, sram = (self._sums(amount_vc, name) for name in ("dram_bytes", "sram_bytes"))
+        dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
+        sram += self._sums(amount_vc, "stationary_bytes")
         alone_b = np.flatnonzero(self.member_bk.sum(axis=1) == 1)
         of_b = np.argmax(self.member_bk[alone_b], axis=1)
-        cut_vk, again_vk = (self._alone(amount_vc, name) for name in ("divisible_bytes", "reread_bytes"))
+        rest_vk, cut_vk = self._whole_and_cut(amount_vc)
+        again_vk = self._alone(amount_vc, "reread_bytes")
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         dram[:, alone_b] += ((finite_vk - 1.0) * again_vk)[:, of_b]
-        sram[:, alone_b] -= (cut_vk * (1.0 - 1.0 / finite_vk))[:, of_b]
+        sram[:, alone_b] = (rest_vk + cut_vk / finite_vk)[:, of_b]
         compute, reached = self._compute(amount_vc)
         seconds = [compute, self.chip.dram_seconds(dram), self._sums(amount_vc, "network_s")]
         if "sram" in self.chip.resources:
@@ -141,13 +143,21 @@ class Blocks:
         A kernel alone that does not fit SRAM runs in parts of its weight: its stationary bytes and its outputs are cut,
         and what else it needs is there all the time.
         """
-        sram_vk, cut_vk = (self._alone(amount_vc, name) for name in ("sram_bytes", "divisible_bytes"))
-        rest_vk = sram_vk - cut_vk
+        rest_vk, cut_vk = self._whole_and_cut(amount_vc)
         may_cut = (cut_vk > 0) & (self.chip.weight_tiling != "forbid")
-        short = (sram_vk > self.chip.sram * (1 + _ROUNDED)) & may_cut
+        short = (rest_vk + cut_vk > self.chip.sram * (1 + _ROUNDED)) & may_cut
         room = np.where(short & (rest_vk < self.chip.sram), self.chip.sram - rest_vk, np.inf)
         parts = np.maximum(np.ceil(cut_vk / room - _ROUNDED), 1.0)
         return np.where(short & (rest_vk >= self.chip.sram), np.inf, parts)
+
+    def _whole_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
+        """Bytes that a kernel alone has in SRAM whatever its parts, and those that are cut; shape (vectors, kernels).
+
+        What is stationary is never subtracted again: it may be a thousand times all else.
+        """
+        outputs = self._alone(amount_vc, "cut_buffer_bytes")
+        rest = self._alone(amount_vc, "buffer_bytes") - outputs
+        return rest, self._alone(amount_vc, "stationary_bytes") + outputs
 
     def _sums(self, amount_vc: Floats, resource: str) -> Floats:
         return self.table.sums(amount_vc, self.count_bi, resource)

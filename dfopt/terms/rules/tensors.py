@@ -33,12 +33,12 @@ def tensors(layer: Layer) -> Iterator[Charge]:
         tile, scope, crosses = size * layer.output_tile_k[fan.source], (fan.source,), Crosses(fan.source, fan.kernels)
         if moves:
             yield Charge("dram_bytes", crosses, scope, size)
-        yield Charge("sram_bytes", crosses, scope, CROSSING_TILES * tile)
+        yield Charge("buffer_bytes", crosses, scope, CROSSING_TILES * tile)
         depth_of = {reader.kernel: reader.depth for reader in fan.readers}
         if any(depth_of.values()):
-            yield Charge("sram_bytes", Inside(fan.source, tuple(depth_of), tuple(depth_of.values())), scope, tile)
+            yield Charge("buffer_bytes", Inside(fan.source, tuple(depth_of), tuple(depth_of.values())), scope, tile)
         if stays(layer, fan.source):
-            yield Charge("divisible_bytes", Has(fan.source), scope, CROSSING_TILES * tile)
+            yield Charge("cut_buffer_bytes", Has(fan.source), scope, CROSSING_TILES * tile)
         yield from _read_again(layer, fan, size)
         if not moves:
             yield from _of_its_kernels(layer, fan)
@@ -86,11 +86,11 @@ def ends(layer: Layer) -> Iterator[Charge]:
         buffer = CROSSING_TILES * size * layer.output_tile_k[fan.source]
         for k in (fan.source, *(reader.kernel for reader in fan.readers)):
             yield Charge("dram_bytes", Has(k), (fan.source,), size)
-            yield Charge("sram_bytes", Has(k), (fan.source,), buffer)
+            yield Charge("buffer_bytes", Has(k), (fan.source,), buffer)
         yield from _read_again(layer, fan, size)
     for end in layer.ends:
         yield Charge("dram_bytes", Has(end.kernel), (end.kernel,), end.bytes_o)
-        yield Charge("sram_bytes", Has(end.kernel), (end.kernel,), CROSSING_TILES * end.bytes_o * end.tile)
+        yield Charge("buffer_bytes", Has(end.kernel), (end.kernel,), CROSSING_TILES * end.bytes_o * end.tile)
         if end.operand and layer.assumptions.weight_tiling in ("reread", "reread_all"):
             yield Charge("reread_bytes", Has(end.kernel), (end.kernel,), end.bytes_o)
 

@@ -40,8 +40,7 @@ def weights(layer: Layer) -> Iterator[Charge]:
         if layer.assumptions.weights_from_dram:
             read = weight_bytes(layer, k, ops.weights_read) * counted.of_weight(kernel)
             yield Charge("dram_bytes", Has(k), (k,), read)
-        for resource in ("sram_bytes", "divisible_bytes"):
-            yield Charge(resource, Has(k), (k,), weight_bytes(layer, k, ops.weights_at_once))
+        yield Charge("stationary_bytes", Has(k), (k,), weight_bytes(layer, k, ops.weights_at_once))
 
 
 WEIGHTS = Term("weights", "DFModel, section V.A: a partition loads the weights of its kernels", weights)
@@ -74,8 +73,7 @@ def gradients(layer: Layer) -> Iterator[Charge]:
             continue
         yield Charge("dram_bytes", Has(k), (k,), passes * accumulated(layer, k))
         held = ops.gradients_at_once(kernel) * layer.graph.words.activations * layer.output_share_ko[k]
-        for resource in ("sram_bytes", "divisible_bytes"):
-            yield Charge(resource, Has(k), (k,), held)
+        yield Charge("stationary_bytes", Has(k), (k,), held)
 
 
 GRADIENTS = Term("weight gradients", "Narayanan et al., SC21, section 2: accumulated over microbatches", gradients)
