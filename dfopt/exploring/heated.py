@@ -119,8 +119,7 @@ class Heated(Workload):
             return None
         if self.heat == "throttle":
             return self.solver.fixed(system, result)
-        left = self.run.left
-        request = self.request.model_copy(update={"heat": "aware", "time_limit": min(self.request.time_limit, left)})
+        request = self.solver.timed(self.request.model_copy(update={"heat": "aware"}))
         self.solver.count += 1
         try:
             return solve(self.graph, system, request, assumptions=self.assumptions, variants=self.graphs[1:])

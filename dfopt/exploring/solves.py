@@ -39,6 +39,8 @@ _NEAR: Final = 1.3  # times the least bound of a plan: what is searched first
 _ROUND: Final = 1e-9
 _RECENT: Final = 3
 _LEAST_S: Final = 1.0  # for a solve that has begun
+_OF_TIME: Final = 0.5  # of what is left, for one solve among others: none takes what all of them need
+_ALONE: Final = 0.9  # for the only one: the rest is for what comes after it
 _WHOLE: Final = ("optimal", "optimal_per_level", "gap_reached")  # of a solve that no limit cut short
 
 
@@ -101,6 +103,8 @@ class Solves:
         Gives the plans of a graph, by its place.
     lows
         What no plan is below on a machine, by its digest, as far as that was worked out.
+    alone
+        Whether there is one design.
     count, refused, recent
         How many solves there were, why a machine has no mapping, and the last few mappings, the latest last.
     """
@@ -111,6 +115,7 @@ class Solves:
     run: Run
     plans: Callable[[int], Sequence[Plan]]
     lows: dict[str, tuple[float, PlanLows]]
+    alone: bool = False
     count: int = 0
     refused: str = ""
     recent: list[Result] = field(default_factory=list)
@@ -135,7 +140,7 @@ class Solves:
             for key, one in apart.items():
                 left[key] = self._open_plans(*one)
                 if left[key].graphs:
-                    tasks.append(self._task(key, *one, left[key]))
+                    tasks.append(self._task(key, *one, left[key], whole=whole[key]))
             ended = self.run.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
         if ended and ended != INTERRUPTED:  # a cluster is lost: the rest is solved here
             _log.warning("%s; the search goes on here", ended)
@@ -177,7 +182,7 @@ class Solves:
         key = system.digest()
         while self._is_open(system, cutoff):
             known, near = self.known.get(key), self._near(system, cutoff)
-            made = self._solve_anew(system, near)
+            made = self._solve_anew(system, near, whole=whole)
             if known is not None and known.result is not None and made.result is None:
                 made = made._replace(result=known.result)
             self.known[key] = made
@@ -192,7 +197,7 @@ class Solves:
             return cutoff
         return min(cutoff, known.result.score.step_time_s * (1 - self.request.gap))
 
-    def _solve_anew(self, system: System, cutoff: float) -> Solved:
+    def _solve_anew(self, system: System, cutoff: float, *, whole: bool) -> Solved:
         if self._is_recorded(system, cutoff):
             assert self.run.store is not None
             self.count += 1
@@ -210,7 +215,7 @@ class Solves:
         self.count += 1
         first, *variants = left.graphs
         documents = {"graph": first, "system": system, "assumptions": self.assumptions}
-        question = Question(**documents, options=self._timed(self._asked(system, cutoff)))
+        question = Question(**documents, options=self.timed(self._asked(system, cutoff), whole=whole))
         return self._keep(system, cutoff, bounded(question, variants, left.only), left)
 
     def _open_plans(self, system: System, cutoff: float) -> _Left:
@@ -281,7 +286,7 @@ class Solves:
             return Result.from_data(store.records[key]["result"])
         first, *others = graphs
         documents = {"graph": first, "system": system, "assumptions": self.assumptions}
-        made = bounded(Question(**documents, options=self._timed(request)), others)
+        made = bounded(Question(**documents, options=self.timed(request)), others)
         if store is not None and made.status in _WHOLE:
             self._record(key, made)
         return made.result
@@ -296,8 +301,14 @@ class Solves:
     def _is_limited(self, cutoff: float) -> bool:
         return math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
 
-    def _timed(self, request: Request) -> Request:
-        return request.model_copy(update={"time_limit": min(request.time_limit, max(self.run.left, _LEAST_S))})
+    def timed(self, request: Request, *, whole: bool = True) -> Request:
+        """A request with the time for its solve: what a solve has by itself; where it is to be whole, a share of all.
+
+        What a corner of several designs leaves open, its parts may close.
+        """
+        left = self.run.left
+        share = left * (_ALONE if self.alone else _OF_TIME) if whole and math.isfinite(left) else 0.0
+        return request.model_copy(update={"time_limit": max(share, min(request.time_limit, left), _LEAST_S)})
 
     def _is_recorded(self, system: System, cutoff: float) -> bool:
         return self.run.store is not None and self._key(system, self._asked(system, cutoff)) in self.run.store.records
@@ -326,9 +337,9 @@ class Solves:
         said = {"status": made.status, "bound": bound, "result": data, "refused": made.refused, "lows": lows}
         self.run.store.append({"cell": key, **said})
 
-    def _task(self, key: str, system: System, cutoff: float, left: _Left) -> dict[str, Any]:
+    def _task(self, key: str, system: System, cutoff: float, left: _Left, *, whole: bool) -> dict[str, Any]:
         """A solve for a process."""
-        request = self._timed(self._asked(system, cutoff))
+        request = self.timed(self._asked(system, cutoff), whole=whole)
         documents = {"graphs": self._packed(left.graphs), "system": system.to_data()}
         asked = {
             **documents,

@@ -352,7 +352,8 @@ class Workload:
     @cached_property
     def solver(self) -> Solves:
         """The solves of the workload."""
-        return Solves(self.graphs, self.assumptions, self.request, self.run, self.plans, self._planned)
+        alone = self.designs == 1
+        return Solves(self.graphs, self.assumptions, self.request, self.run, self.plans, self._planned, alone)
 
     @property
     def graph(self) -> Graph:

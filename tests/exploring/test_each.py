@@ -9,9 +9,11 @@ import pytest
 import dfopt
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
+from dfopt.documents.question import Question
 from dfopt.errors import NoSolution, PlanError
 from dfopt.exploring.each import explore_each
 from dfopt.machines.designs import load_design
+from dfopt.processes import worker
 
 ASKED: Final[dict[str, Any]] = {"phase": "decode", "batch": 8, "context": 64, "rank_order": "tp-mp-pp-dp", "tp": 32}
 
@@ -42,3 +44,20 @@ def test_each_value_has_a_time_of_its_own() -> None:
 def test_a_size_that_is_no_list_is_named() -> None:
     with pytest.raises(PlanError, match=r"size: found 'buffer', expected a list of the choices.*dram_layers"):
         next(explore_each("llama-68m", _design(dram_layers=[4, 6]), "buffer", **ASKED))
+
+
+@pytest.mark.parametrize(("layers", "share"), [([4], 0.9), ([4, 6], 0.5)])
+def test_a_design_has_a_share_of_the_time_that_is_left(
+    layers: list[int], share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No solve of one design ends at the limit that a solve has by itself."""
+    given: list[float] = []
+    plain = worker.bounded
+
+    def noted(question: Question, *others: Any) -> worker.Bounded:
+        given.append(question.options.time_limit)
+        return plain(question, *others)
+
+    monkeypatch.setattr("dfopt.exploring.solves.bounded", noted)
+    dfopt.explore("llama-68m", _design(dram_layers=layers), gap=0, time_limit=1000.0, sensitivity=False, **ASKED)
+    assert 0.9 * share * 1000 < max(given) <= share * 1000
