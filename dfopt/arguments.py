@@ -93,9 +93,9 @@ def ratio(option: str, words: str) -> float:
 
 
 def design_limits(
-    step: str | None, power: str | None, cost: float | None, degc: float | None = None
+    step: str | None, power: str | None, cost: float | None, degc: float | None = None, mm2: float | None = None
 ) -> DesignLimits | None:
-    """--step-limit, --power-limit, --cost-limit and --temperature-limit; none without any.
+    """--step-limit, --power-limit, --cost-limit, --temperature-limit and --area-limit; none without any.
 
     Examples
     --------
@@ -109,9 +109,11 @@ def design_limits(
         "power": _limit("--power-limit", power, "power"),
         "price": cost,
         "temperature": None if degc is None else degc + _ZERO_C,
+        "area_mm2": mm2,
     }
-    if cost is not None and not cost > 0:
-        raise PlanError(f"--cost-limit: expected more than 0, found {cost:g}")
+    for option, most in (("--cost-limit", cost), ("--area-limit", mm2)):
+        if most is not None and not most > 0:
+            raise PlanError(f"{option}: expected more than 0, found {most:g}")
     if degc is not None and not -_ZERO_C < degc < 1000:
         raise PlanError(f"--temperature-limit: expected degC such as 85, found {degc:g}")
     return DesignLimits(**limits) if any(most is not None for most in limits.values()) else None
@@ -132,13 +134,14 @@ def _limit(option: str, words: str | None, dimension: Literal["time", "power"]) 
     return most
 
 
-def count_or(option: str, word: str | None, name: str) -> Any:
-    """A positive number, or one word that stands for something else."""
+def counts_or(option: str, word: str | None, name: str) -> Any:
+    """A positive number, several with commas between them, or one word that stands for something else."""
     if word is None or word == name:
         return word
-    if not word.isdigit() or int(word) < 1:
+    counts = [count.strip() for count in word.split(",")]
+    if not all(count.isdigit() and int(count) for count in counts):
         raise PlanError(f"{option}: expected a number from 1 on, or {name}, found {word!r}")
-    return int(word)
+    return int(word) if len(counts) == 1 else [*map(int, counts)]
 
 
 def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:

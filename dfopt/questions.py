@@ -35,7 +35,7 @@ from dfopt.workloads import WORKLOADS, load_graph, parameters_of
 from dfopt.workloads.executions import load_executions
 from dfopt.workloads.recompute import RECOMPUTES, recompute_of
 
-__all__ = ["Resolved", "Resolver", "microbatches_of", "question_of", "resolve"]
+__all__ = ["Resolved", "Resolver", "listed_batches", "microbatches_of", "question_of", "resolve"]
 
 Draw = Callable[[int, int], Graph]
 """The graph of a batch and a microbatch."""
@@ -216,6 +216,12 @@ class Resolver:
     def _drawn(self, name: str | Path, parameters: Mapping[str, Any]) -> tuple[Sequence[Graph], Draw | None]:
         fixed = {key: value for key, value in parameters.items() if key not in ("microbatch", "recompute")}
         sizes, ways = _sizes(parameters.get("microbatch")), _ways(parameters.get("recompute"))
+        if isinstance(fixed.get("batch"), list | tuple):
+            several = ",".join(map(str, fixed["batch"]))
+            raise PlanError(
+                f"batch: found {several}, expected one number or max: `dfopt explore` chooses among several, and a"
+                " study varies them"
+            )
         largest = fixed.get("batch") == _LARGEST
         if not largest:
             graphs = load_executions(name, sizes, ways, **fixed)
@@ -260,14 +266,25 @@ def _listed(given: Any) -> list[Any]:
 
 def _sizes(given: Any) -> Sequence[int] | str | None:
     """Microbatches that are asked for; none where they are free."""
-    if given is None:
-        return None
-    if given == _ALL:
-        return _ALL
-    sizes = [str(size).strip() for size in _listed(given)]
-    if not sizes or not all(size.isdigit() and int(size) > 0 for size in sizes):
-        raise PlanError(f"microbatch: found {shown(given)}, expected numbers such as 1,2,4, or all")
-    return list(dict.fromkeys(map(int, sizes)))
+    if given is None or given == _ALL:
+        return None if given is None else _ALL
+    return _counts("microbatch", given, "numbers such as 1,2,4, or all")
+
+
+def _counts(name: str, given: Any, expected: str) -> Sequence[int]:
+    """Numbers from 1 on, each once."""
+    counts = [str(count).strip() for count in _listed(given)]
+    if not counts or not all(count.isdigit() and int(count) > 0 for count in counts):
+        raise PlanError(f"{name}: found {shown(given)}, expected {expected}")
+    return list(dict.fromkeys(map(int, counts)))
+
+
+def listed_batches(question: Question) -> Sequence[int]:
+    """The batches that a question about designs lists; none where it has one, or leaves it to the workload."""
+    given = question.parameters.get("batch")
+    if not isinstance(given, list | tuple) and not (isinstance(given, str) and "," in given):
+        return []
+    return _counts("batch", given, "numbers such as 16,64,256")
 
 
 def microbatches_of(question: Question) -> Sequence[int] | None:

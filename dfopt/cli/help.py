@@ -43,8 +43,8 @@ EVERYDAY: Final = {
     ),
     "explore": (
         "graph", "design", "phase", "batch", "isl", "context", "assume", "tp", "pp", "dp", "ep", "gap", "time_limit",
-        "technologies", "objective", "step_limit", "power_limit", "cost_limit", "stack", "heat", "jobs", "output",
-        "as_json", "quiet", "help_all", "help",
+        "technologies", "objective", "step_limit", "power_limit", "cost_limit", "area_limit", "stack", "heat", "jobs",
+        "output", "as_json", "quiet", "help_all", "help",
     ),
 }  # fmt: skip
 """Options in the help of a command that has many; --help-all prints the others too."""

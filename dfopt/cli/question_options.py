@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _WORKLOAD: Final = """\
 phase (forward|training|prefill|decode|verify|mixed): Work of a step: a pass over whole samples, a training
     step, or a step of serving; default: forward.
-batch (N|max): Sequences of a step, such as 64; max: the largest number that fits.
+batch (N|max): Sequences of a step, such as 64; max: the largest number that fits. For explore N[,N...].
 isl (N 1..): Input length: tokens of a sequence, such as 4096.
 osl (N 1..): Output length in tokens: decode halfway, with isl + osl / 2 cached tokens.
 context (N 0..): Cached tokens of each sequence in decode or verify; default: isl.
@@ -78,5 +78,5 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     given = arguments.given(options)
     served: dict[str, Any] = {name: given.pop(name) for name in _NAMES if name in given}
     if "batch" in served:
-        served["batch"] = arguments.count_or("--batch", served["batch"], "max")
+        served["batch"] = arguments.counts_or("--batch", served["batch"], "max")
     return served, arguments.fields(given)

@@ -69,7 +69,8 @@ def derive(
 
 def explore_designs(
     graph: str, design: str, technologies: str = "", objective: str = "time", step_limit: str | None = None,
-    power_limit: str | None = None, cost_limit: float | None = None, stack: str | None = None,
+    power_limit: str | None = None, cost_limit: float | None = None,
+    area_limit: float | None = None, stack: str | None = None,
     heat: str = "ignore", temperature_limit: float | None = None, gap: str = "1%", time_limit: float = 60.0,
     output: Path | None = None, param: list[str] | None = None, assume: str | None = None,
     set_: list[str] | None = None, seed: int = 0,
@@ -111,6 +112,7 @@ def explore_designs(
         step_limit (TIME): Longest time of a step that a design may have, such as 50ms; default: no limit.
         power_limit (POWER): Highest power of the whole system, such as 20kW; default: no limit.
         cost_limit (USD): Highest price of the whole system, such as 2000000; default: no limit.
+        area_limit (MM2): Largest area of a chip, such as 600; default: the budget of the design.
 
     Output:
         output (-o FILE.json): File for the exploration, such as designs.json.
@@ -120,6 +122,7 @@ def explore_designs(
         dfopt explore gpt2-small my-design.yaml --time-limit 300
         dfopt explore deepseek-v3 my-design.yaml --phase decode --batch 64 --context 4096
         dfopt explore llama-3.1-8b my-design.yaml --objective cost --step-limit 50ms
+        dfopt explore llama-3.1-8b my-design.yaml --phase decode --batch 16,64,256 --objective tokens_per_s
         dfopt explore llama-3.1-8b stacked.yaml --objective tokens_per_s --heat lumped --temperature-limit 85
         dfopt explore gpt2-small my-design.yaml --technologies n5,n3 --jobs 4
     """
@@ -138,7 +141,7 @@ def explore_designs(
                 graph,
                 design,
                 objective=arguments.choice("--objective", objective, tuple(MERITS)),
-                limits=arguments.design_limits(step_limit, power_limit, cost_limit, temperature_limit),
+                limits=arguments.design_limits(step_limit, power_limit, cost_limit, temperature_limit, area_limit),
                 stack=stack,
                 heat=_HEAT[arguments.choice("--heat", heat, tuple(_HEAT))],
                 technologies=[name for name in technologies.split(",") if name],

@@ -65,6 +65,13 @@ class DesignBudgets(Part):
         """Of each die."""
         return self.chip_area_mm2 / (self.dies or 1)
 
+    def within_area(self, most_mm2: float) -> Self:
+        """The budgets of a chip of the same shape that is no larger."""
+        if self.chip_area_mm2 <= most_mm2:
+            return self
+        edge_mm = None if self.edge_mm is None else self.edge_mm * math.sqrt(most_mm2 / self.chip_area_mm2)
+        return self.model_copy(update={"chip_area_mm2": most_mm2, "edge_mm": edge_mm})
+
 
 class DesignShares(Part):
     """Shares of each budget by component; what is not named has none.

@@ -176,8 +176,8 @@ class Effort(Part):
     sizes : sizes, e.g. {dram_layers: 8}
         Number of sizes of each component that the search chooses from, in the space of the best design.
     plans : plans, e.g. 16654
-        Number of plans for each design, in all microbatches and variants whose plans were listed. None: an earlier
-        version wrote the exploration.
+        Number of plans for each design, in all batches, microbatches and variants whose plans were listed. None: an
+        earlier version wrote the exploration.
     boxes : boxes, e.g. 31
         Number of boxes of designs that the search examined.
     bounds : bounds, e.g. {peak: 31, plans: 12}
@@ -249,7 +249,9 @@ class Exploration(Sealed):
     designs
         Designs that were explored, one for each technology.
     graph
-        Workload that the designs run.
+        Workload that the designs run, with the best batch.
+    other_batches
+        Workload with each of the other batches that it chose from, in every way in which it is drawn.
     assumptions : e.g. {profile: ideal}
         Assumptions under which times were computed.
     request : e.g. {objective: time, gap: 0.01}
@@ -266,7 +268,8 @@ class Exploration(Sealed):
 
     def asked_digest(self) -> str:
         """Digest of what was asked."""
-        asked = (*self.designs, self.graph, *self.result.variants, self.assumptions, self.request)
+        graphs = (self.graph, *self.result.variants, *self.other_batches)
+        asked = (*self.designs, *graphs, self.assumptions, self.request)
         return digest_of({str(n): document.model_dump(mode="json") for n, document in enumerate(asked)})
 
     @property
@@ -300,6 +303,7 @@ class Exploration(Sealed):
     fixed: tuple[str, ...] | None = None
     designs: tuple[Design, ...] = Field(min_length=1)
     graph: Graph
+    other_batches: tuple[Graph, ...] = ()
     assumptions: Assumptions
     request: ExplorationRequest
     version: str

@@ -50,6 +50,8 @@ class DesignLimits(Part):
         Highest power of the whole system. None: no limit.
     price : USD, e.g. 2000000
         Highest price of the whole system. None: no limit.
+    area_mm2 : mm2, e.g. 600
+        Largest area of a chip, in place of a larger budget of the design. None: the budget.
     temperature : e.g. 85 degC
         Highest temperature of every die, in place of the limits of the stack; with heat only. None: the stack's, or
         95 degC where heat is ``lumped``.
@@ -63,6 +65,7 @@ class DesignLimits(Part):
     step_time: Seconds | None = Field(default=None, gt=0)
     power: Watts | None = Field(default=None, gt=0)
     price: float | None = Field(default=None, gt=0)
+    area_mm2: float | None = Field(default=None, gt=0)
     temperature: Kelvin | None = Field(default=None, gt=0)
 
     @property
@@ -72,6 +75,7 @@ class DesignLimits(Part):
             "step time": None if self.step_time is None else show_unit(self.step_time, "time"),
             "power": None if self.power is None else show_unit(self.power, "power"),
             "price": None if self.price is None else f"{self.price:,.0f} USD",
+            "area of a chip": None if self.area_mm2 is None else f"{self.area_mm2:g} mm2",
             "temperature": None if self.temperature is None else f"{self.temperature - 273.15:.6g} degC",
         }
         return ", ".join(f"{name} at most {text}" for name, text in figures.items() if text is not None)

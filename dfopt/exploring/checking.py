@@ -19,13 +19,14 @@ from dfopt.documents.exploration import (
     WithoutHeat,
 )
 from dfopt.documents.exploration_request import turned
+from dfopt.documents.graph import Graph
 from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
+from dfopt.exploring.batches import BATCH, BatchBox, Batches, batches_of
 from dfopt.exploring.comparing import comparison, without_heat
 from dfopt.exploring.explore import restrictions
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
-from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import about, with_more
 from dfopt.exploring.space import Box, Space
@@ -66,9 +67,11 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
     """The verdict on an exploration without a range."""
     began, issues = time.perf_counter(), list(problems_of(made))
     if not issues:
-        workload = workload_of((made.graph, *made.result.variants), made.designs, made.assumptions, made.request)
-        workload.run.deadline, workload.thrifty = math.inf, False
-        issues += _best(made, workload, time_limit)
+        problem = batches_of(_drawn(made), made.designs, made.assumptions, made.request)
+        for one in problem.of:
+            one.thrifty = False
+        workload = problem.of[_batches(made).index(made.graph.batch)]
+        issues += _best(made, problem, workload, time_limit)
     late, unknown = 0, ""
     if not issues:
         workload.run.deadline = began + time_limit
@@ -82,7 +85,7 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
             if time.perf_counter() - began > time_limit:
                 late += 1
             else:
-                issues += _bounded(workload, number, box)
+                issues += _bounded(made, problem, number, box)
     if issues:
         raise DocumentError(path, [Issue(where, said, "explore again") for where, said in issues])
     boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs:,} designs bounded again"
@@ -122,7 +125,7 @@ def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: f
     except DfoptError:
         of_ends = (), ()  # equal to no designs
     for (where, one), designs in zip(list(of.items())[1:], of_ends, strict=True):
-        same = (one.assumptions, one.request, _drawn(one)) == (made.assumptions, asked, _drawn(made))
+        same = (one.assumptions, one.request, _digests(one)) == (made.assumptions, asked, _digests(made))
         if one.designs != designs or not same or one.energy_range is not None:
             message = "is not what was asked for, with the energy of DRAM at this end"
             issues.append(Issue(where, message, "explore again"))
@@ -139,9 +142,18 @@ def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: f
     return "\n".join([f"{first}; with the least energy of DRAM {low}; with the most {high}", *unchecked])
 
 
-def _drawn(made: Exploration) -> set[str]:
-    """Digests of the graphs in all ways in which they are drawn."""
-    return {graph.digest() for graph in (made.graph, *made.result.variants)}
+def _drawn(made: Exploration) -> tuple[Graph, ...]:
+    """The workload with each batch, in all ways in which it is drawn."""
+    return (made.graph, *made.result.variants, *made.other_batches)
+
+
+def _digests(made: Exploration) -> set[str]:
+    return {graph.digest() for graph in _drawn(made)}
+
+
+def _batches(made: Exploration) -> list[int]:
+    """Every batch, the smallest first."""
+    return sorted({graph.batch for graph in _drawn(made)})
 
 
 def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
@@ -184,16 +196,20 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.fixed", f"found {made.fixed!r}, the request says {fixed!r}"
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"
+    if made.graph.batch in {graph.batch for graph in made.other_batches}:
+        yield "$.other_batches", f"found {made.graph.batch}, which is the batch of $.graph"
     spaces = [space_of(design) for design in made.designs]
     yield from _others(made)
-    designs = sum(one.count for one in spaces)
-    places = [_place_of_box(spaces, number, box) for number, box in enumerate(made.boxes)]
-    held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for box in places)
-    if held != designs or made.effort.designs != designs:
-        yield "$.boxes", f"hold {held} designs, the choices allow {designs}"
-    for (first, one), (second, other) in combinations(enumerate(places), 2):
-        if one.which == other.which and all(
-            a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True)
+    designs, batches = sum(one.count for one in spaces), _batches(made)
+    places = [_place_of_box(spaces, batches, number, box) for number, box in enumerate(made.boxes)]
+    held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for _, box in places)
+    if held != designs * len(batches) or made.effort.designs != designs:
+        yield "$.boxes", f"hold {held} designs, the choices allow {designs} with {len(batches)} batches"
+    for (first, (batch, one)), (second, (against, other)) in combinations(enumerate(places), 2):
+        if (
+            batch == against
+            and one.which == other.which
+            and all(a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True))
         ):
             yield f"$.boxes[{second}]", f"holds designs that $.boxes[{first}] holds too"
             return
@@ -226,6 +242,21 @@ def _others(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.others_bound", f"found {made.others_bound!r}, the best of the other boxes is {bound!r}"
 
 
+def _place_in(
+    spaces: Sequence[Space], batches: Sequence[int], design: int, ends: dict[str, dict[str, float]]
+) -> BatchBox:
+    """The same where there may be several batches: its place among them, and the box."""
+    if len(batches) == 1:
+        return BatchBox(0, _place(spaces, design, ends))
+    first = next(iter(ends.values())).get(BATCH)
+    for where, end in ends.items():
+        if end.get(BATCH) != first or first not in batches:
+            names = ", ".join(map(str, batches))
+            raise _Wrong(f"{where}.{BATCH}", f"found {end.get(BATCH)}, expected one of {names}, the same for a box")
+    sizes = {where: {name: size for name, size in end.items() if name != BATCH} for where, end in ends.items()}
+    return BatchBox([batch == first for batch in batches].index(True), _place(spaces, design, sizes))
+
+
 def _place(spaces: Sequence[Space], design: int, ends: dict[str, dict[str, float]]) -> Box:
     """The positions of the sizes of a box, of which both ends are given, or of a design, each with where it stands."""
     for where, end in ends.items():
@@ -241,18 +272,21 @@ def _place(spaces: Sequence[Space], design: int, ends: dict[str, dict[str, float
     return Box(places[0], places[-1], design)
 
 
-def _place_of_box(spaces: Sequence[Space], number: int, box: DesignBox) -> Box:
+def _place_of_box(spaces: Sequence[Space], batches: Sequence[int], number: int, box: DesignBox) -> BatchBox:
     where = f"$.boxes[{number}]"
-    return _place(spaces, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
+    return _place_in(spaces, batches, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
 
 
-def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
+def _best(made: Exploration, problem: Batches, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
-    best = _place(workload.spaces, made.best_design, {"$.best": made.best})
+    batches = _batches(made)
+    at, best = _place_in(workload.spaces, batches, made.best_design, {"$.best": made.best})
+    if batches[at] != made.graph.batch:
+        return [("$.best.batch", f"found {batches[at]}, the graph has {made.graph.batch}")]
     for number, other in enumerate(made.others):
         where = f"$.others[{number}]"
-        place = _place(workload.spaces, other.design, {f"{where}.best": other.best})
-        _valued(made, workload, place, where, other)
+        at, place = _place_in(workload.spaces, batches, other.design, {f"{where}.best": other.best})
+        _valued(made, problem.of[at], place, where, other)
     system = workload.system(best)
     if system is None or system != made.result.system:
         return [("$.result.system", "is not what the best design is derived to be")]
@@ -335,12 +369,13 @@ def _same(one: float | None, other: float | None, within: float = SAME) -> bool:
     return one == other if one is None or other is None else math.isclose(one, other, rel_tol=within)
 
 
-def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
+def _bounded(made: Exploration, problem: Batches, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
     """What is wrong with the bound of a box: bounded by all stages up to the one that shows it."""
+    workload = problem.of[0]
     turn = workload.merit.shown
     claimed = math.inf if box.bound is None else turn(box.bound)
-    place, shown = _place_of_box(workload.spaces, number, box), 0.0
-    for stage in workload.stages:
+    place, shown = _place_of_box(workload.spaces, _batches(made), number, box), 0.0
+    for stage in problem.stages:
         try:
             # a limit a little above what is claimed: what is not below it is shown
             shown = max(shown, stage.of(place, claimed * (1 + PROOF / 2)))

@@ -12,7 +12,8 @@ from dfopt.documents.exploration import Exploration
 from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.documents.graph import Graph
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.exploring.explore import asked_workload, explored, workload_of
+from dfopt.exploring.batches import Batches, batches_of
+from dfopt.exploring.explore import asked_workload, explored
 from dfopt.exploring.layer_space import space_of
 from dfopt.library import as_design
 from dfopt.search import options
@@ -68,12 +69,13 @@ def explore_each(
     asking = ExplorationRequest(
         options=fixed if fixed.asked() else None, gap=gap, time_limit=time_limit, sensitivity=False
     )
-    whole = workload_of(graphs, (of,), assumptions, asking)
+    (whole,) = batches_of(graphs, (of,), assumptions, asking).of
     values = whole.spaces[0].sizes[size]
     for value, written in zip(values, given[size], strict=True):
         alone = Design.from_data({**of.to_data(), "choices": {**given, size: [written]}}, of.name)
         try:
-            made = explored(whole.narrowed((space_of(alone),)), asking, progress, whole=False)
+            narrowed = Batches((whole.narrowed((space_of(alone),)),))
+            made = explored(narrowed, asking, progress, whole=False)
         except Infeasible:
             yield value, None
             continue

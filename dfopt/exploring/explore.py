@@ -39,6 +39,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
+from dfopt.exploring.batches import BatchBox, BatchChoice, Batches, batches_of
 from dfopt.exploring.boxes import Leaf, Progress, Searched, search_boxes
 from dfopt.exploring.comparing import compared, without_heat
 from dfopt.exploring.problems import workload_of
@@ -46,7 +47,7 @@ from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.solves import Run
-from dfopt.exploring.space import Box, Choice
+from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.interrupts import LIMIT, cause, interruptible
 from dfopt.library import as_design
@@ -54,7 +55,7 @@ from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
 from dfopt.physics.merits import MERITS
 from dfopt.processes.executors import executor_of
-from dfopt.questions import Resolver, question_of
+from dfopt.questions import Resolver, listed_batches, question_of
 from dfopt.search import options
 from dfopt.search.assembling import fixed_of
 
@@ -101,7 +102,7 @@ def explore(
         A metric of `dfopt.physics.merits.MERITS`, that is made least or, where more is better, largest.
     limits : DesignLimits, optional
         The longest step, the highest power and the highest price that a design may have: the system of all chips, with
-        its best mapping; and under heat the highest temperature.
+        its best mapping; the largest area of a chip; and under heat the highest temperature.
     stack : Stack, or the name or path of one
         With ``heat``: what designs do not say of their stacks of dies, as in `dfopt.derive`.
     heat : str, optional
@@ -136,7 +137,8 @@ def explore(
     progress : callable, optional
         Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
     **asked
-        Parameters of the workload, and fields of :class:`dfopt.Request`, as in :func:`dfopt.solve`.
+        Parameters of the workload, and fields of :class:`dfopt.Request`, as in :func:`dfopt.solve`. With several
+        values of ``batch`` the best of them is chosen too, for an objective of which more is better.
 
     Raises
     ------
@@ -158,20 +160,20 @@ def explore(
         objective=objective, limits=limits, options=fixed if fixed.asked() else None, heat=heat,
         stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity, compare=tuple(compare),
     )  # fmt: skip
-    workloads = [workload_of(graphs, of, assumptions, asking) for of in (designs, *ends)]
+    problems = [batches_of(graphs, of, assumptions, asking) for of in (designs, *ends)]
     processes = executor_of(None if cluster is not None and jobs == 1 else jobs, cluster, stay=True)
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
-        for workload in workloads:
-            workload.run = Run(store=opened, processes=processes if processes.jobs > 1 else None)
-        part = asking.model_copy(update={"time_limit": time_limit / len(workloads)})
-        made = explored(workloads[0], part, progress)
+        for problem in problems:
+            problem.run = Run(store=opened, processes=processes if processes.jobs > 1 else None)
+        part = asking.model_copy(update={"time_limit": time_limit / len(problems)})
+        made = explored(problems[0], part, progress)
         part = part.model_copy(update={"sensitivity": False, "compare": ()})
         found: list[Exploration] = []
-        for name, workload in zip(("least", "most"), workloads[1:], strict=False):
+        for name, problem in zip(("least", "most"), problems[1:], strict=False):
             if "interrupted" in (one.status for one in (made, *found)):
                 return made
             try:
-                found.append(explored(workload, part, progress))
+                found.append(explored(problem, part, progress))
             except Infeasible as error:
                 raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
             except NoSolution as error:
@@ -183,32 +185,37 @@ def explore(
 
 
 def asked_workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> tuple[tuple[Graph, ...], Request]:
-    """A workload in every way that is free, and what is fixed of its mappings."""
+    """A workload in every way that is free, with each batch of a list, and what is fixed of its mappings."""
     if isinstance(graph, Graph) and not asked:
         return (graph,), Request()
-    question = question_of(graph, None, None, asked)
-    graphs, largest = Resolver().workload(question)
-    if largest is not None:
-        raise PlanError("batch: found max, expected a number: the largest batch differs from design to design")
-    return tuple(graphs), question.options
+    question, resolver = question_of(graph, None, None, asked), Resolver()
+    batches = [question.changed(parameters={"batch": batch}) for batch in listed_batches(question)]
+    drawn = [resolver.workload(one) for one in batches or [question]]
+    if any(largest is not None for _, largest in drawn):
+        differs = "the largest batch differs from design to design"
+        raise PlanError(f"batch: found max, expected numbers such as 64 or 16,64,256: {differs}")
+    return tuple(graph for graphs, _ in drawn for graph in graphs), question.options
 
 
 def explored(
-    workload: Workload,
+    problem: Batches,
     request: ExplorationRequest,
     progress: Callable[[options.Progress], None] | None,
     *,
     whole: bool = True,
 ) -> Exploration:
-    """The exploration of a problem; ``whole``: its result answers the question about all plans of the best design."""
+    """The exploration of a problem; ``whole``: its result answers the question about all plans of the best design.
+
+    Sensitivity and comparisons are about the best batch.
+    """
     gap, began = request.gap, time.perf_counter()
     part_s = request.time_limit / (1 + len(request.compare))  # each question has as much
-    workload.run.deadline = began + part_s
-    tell = None if progress is None else _telling(workload, progress)
-    found = search_boxes(workload, gap=gap, top=request.top, time_limit=part_s * _SEARCH, progress=tell)
+    problem.run.deadline = began + part_s
+    tell = None if progress is None else _telling(problem, progress)
+    found = search_boxes(problem, gap=gap, top=request.top, time_limit=part_s * _SEARCH, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
-        raise _nothing(workload, found.ending, max(found.bound, 0.0), found.seconds)
-    box, result = found.choice.box, found.choice.result
+        raise _nothing(problem, found.ending, max(found.bound, 0.0), found.seconds)
+    workload, box, result = problem.of[found.choice.place], found.choice.choice.box, found.choice.choice.result
     going = found.ending != "interrupted"
     if going and (system := workload.system(box)) is not None and request.heat != "aware":
         try:
@@ -227,34 +234,35 @@ def explored(
         bound=shown(bound),
         gap=max(0.0, 1 - bound / value) if value > 0 else 0.0,
         best_design=box.which,
-        best=_sizes(workload, box),
+        best=_sizes(problem, found.choice),
         result=result,
         others=tuple(
             OtherDesign(
-                design=one.box.which,
-                best=_sizes(workload, one.box),
+                design=one.choice.box.which,
+                best=_sizes(problem, one),
                 value=shown(value),
-                mapping=one.result.mapping,
+                mapping=one.choice.result.mapping,
             )
             for value, one in found.kept[1:]
         ),
         others_bound=None if math.isinf(least := others_bound(found)) else shown(least),
         boxes=tuple(
-            sorted((_box(workload, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
+            sorted((_box(problem, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
         ),
         sensitivity=tuple(beside.more),
         effort=Effort(
             designs=workload.designs,
-            sizes={name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
-            plans=workload.listed,
+            sizes=problem.counts | {name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
+            plans=sum(one.listed for one in problem.of),
             boxes=found.boxes,
             bounds=found.bounded,
-            solves=workload.solver.count,
+            solves=sum(one.solver.count for one in problem.of),
             seconds=found.seconds,
         ),
         fixed=restrictions(result, request),
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
+        other_batches=tuple(graph for one in problem.of if one is not workload for graph in one.graphs),
         assumptions=workload.assumptions,
         comparisons=tuple(beside.comparisons),
         without_heat=beside.without_heat,
@@ -297,8 +305,11 @@ def _beside(workload: Workload, request: ExplorationRequest, box: Box) -> _Besid
     return found
 
 
-def _nothing(workload: Workload, ending: str, bound: float, seconds: float) -> BaseException:
-    """Why an exploration has no answer."""
+def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> BaseException:
+    """Why an exploration has no answer: what the smallest batch lacks that has a plan."""
+    if len(problem.refused) == len(problem.of):
+        return problem.refused[0]
+    workload = next(one for place, one in enumerate(problem.of) if place not in problem.refused)
     if ending == "interrupted":
         return KeyboardInterrupt()
     if ending != "empty":
@@ -320,16 +331,17 @@ def _shown(explored: Exploration) -> ExplorationStatus:
     return explored.status if explored.widest_gap else "optimal"
 
 
-def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
+def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> Callable[[Progress[BatchChoice]], None]:
     """Tells the progress over boxes in the words of a search."""
+    workload = problem.of[0]
 
-    def tell(now: Progress[Choice]) -> None:
-        design = None if now.choice is None else workload.spaces[now.choice.box.which].design
+    def tell(now: Progress[BatchChoice]) -> None:
+        design = None if now.choice is None else workload.spaces[now.choice.choice.box.which].design
         front = "no design yet" if design is None else design.technology.name
-        problem = f"{now.boxes} boxes, {workload.solver.count} solves"
+        words = f"{now.boxes} boxes, {sum(one.solver.count for one in problem.of)} solves"
         shown, unit = workload.merit.shown, workload.merit.unit
         best = now.best if design is None else shown(now.best)
-        progress(options.Progress(front, problem, now.seconds, best, shown(now.bound), unit))
+        progress(options.Progress(front, words, now.seconds, best, shown(now.bound), unit))
 
     return tell
 
@@ -345,26 +357,25 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
     return tuple(Design.from_data({**design.to_data(), "technology": one.to_data()}, one.name) for one in given)
 
 
-def others_bound(found: Searched[Box, Choice]) -> float:
+def others_bound(found: Searched[BatchBox, BatchChoice]) -> float:
     """The least bound of the boxes that are no kept design alone; infinite where nothing in them can be had.
 
     A kept design that is inside of a larger box is not below the bound of that box either.
     """
-    named = [choice.box for _, choice in found.kept]
+    named = [BatchBox(one.place, one.choice.box) for _, one in found.kept]
     return min((leaf.bound for leaf in found.leaves if leaf.box not in named), default=math.inf)
 
 
-def _sizes(workload: Workload, box: Box) -> dict[str, float]:
-    return workload.spaces[box.which].named(box.low)
+def _sizes(problem: Batches, of: BatchChoice) -> dict[str, float]:
+    return problem.sizes(BatchBox(of.place, of.choice.box), of.choice.box.low)
 
 
-def _box(workload: Workload, leaf: Leaf[Box]) -> DesignBox:
-    decisions = workload.spaces[leaf.box.which]
+def _box(problem: Batches, leaf: Leaf[BatchBox]) -> DesignBox:
     return DesignBox.model_validate(
         {
-            "design": leaf.box.which,
-            "low": decisions.named(leaf.box.low),
-            "high": decisions.named(leaf.box.high),
-            "bound": workload.merit.shown(leaf.bound) if math.isfinite(leaf.bound) else None,
+            "design": leaf.box.box.which,
+            "low": problem.sizes(leaf.box, leaf.box.box.low),
+            "high": problem.sizes(leaf.box, leaf.box.box.high),
+            "bound": problem.of[0].merit.shown(leaf.bound) if math.isfinite(leaf.bound) else None,
         }
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.design import Design
-from dfopt.documents.exploration_request import ComparisonName, ExplorationRequest
+from dfopt.documents.exploration_request import ComparisonName, DesignLimits, ExplorationRequest
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
@@ -41,7 +41,7 @@ def workload_of(
     for name in of.compare:
         check_asked(asked_instead(of, name), designs)
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    spaces = tuple(space_of(design) for design in designs)
+    spaces = tuple(space_of(_within(design, of.limits)) for design in designs)
     # what solves leave open, a box of one design leaves open too
     solves = (of.options or Request()).model_copy(update={"seed": of.seed, "gap": _OF_GAP * of.gap})
     on, most = of.stack, None if of.limits is None else of.limits.temperature
@@ -53,6 +53,13 @@ def workload_of(
         made = Heated(*given, limits=of.limits, heat=of.heat, on=on)
     check_known(made)
     return made
+
+
+def _within(design: Design, limits: DesignLimits | None) -> Design:
+    """A design whose chip keeps the limit on its area: a larger one of the same sizes has more compute."""
+    if limits is None or limits.area_mm2 is None:
+        return design
+    return design.model_copy(update={"budgets": design.budgets.within_area(limits.area_mm2)})
 
 
 def asked_instead(request: ExplorationRequest, name: ComparisonName) -> ExplorationRequest:

@@ -205,7 +205,7 @@ def _size(made: Exploration, name: str, size: float) -> str:
         return f"{size:.0f} stack{'' if size == 1 else 's'}"
     if name == POWER:
         return show_unit(size, "power")
-    if name in ("dram_layers", "connected_layers"):
+    if name in ("batch", "dram_layers", "connected_layers"):
         return f"{size:.0f}"
     if name == NETWORK_ON_LOGIC:
         return "yes" if size else "no"

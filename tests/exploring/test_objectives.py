@@ -187,3 +187,20 @@ def test_what_a_design_does_not_say() -> None:
     assert [issue.where for issue in caught.value.issues] == ["$.technology.package", "$.technology.dram.usd_per_gb"]
     with pytest.raises(PlanError, match="objective: expected one of time, tokens_per_s, watts, cost, time"):
         explore(GPT2, chosen(), objective="speed")  # type: ignore[arg-type]
+
+
+def test_a_limit_on_the_area_is_a_smaller_budget() -> None:
+    """Of the same shape; a larger limit changes nothing, and a forged one is seen."""
+    asked: dict[str, Any] = {"gap": 0.0, "sensitivity": False}
+    made = explore(GPT2, chosen(**FEW), limits=DesignLimits(area_mm2=700.0), **asked)
+    smaller = explore(GPT2, chosen(**FEW, budgets__chip_area_mm2=700), **asked)
+    whole = explore(GPT2, chosen(**FEW), **asked)
+    assert made.value == smaller.value != whole.value and made.best == smaller.best
+    assert explore(GPT2, chosen(**FEW), limits=DesignLimits(area_mm2=1e4), **asked).value == whole.value
+    assert check_exploration(made, "it").startswith("verified optimal")
+    limits = made.request.model_copy(update={"limits": DesignLimits(area_mm2=600.0)})
+    forged = made.model_copy(update={"request": limits})
+    with pytest.raises(DocumentError, match=r"\$\.result\.system: is not what"):
+        check_exploration(forged.model_copy(update={"asked": forged.asked_digest()}).sealed(), "it")
+    edged = chosen(**FEW, budgets__edge_mm=120.0).budgets.within_area(200.0)
+    assert edged.edge_mm == pytest.approx(60.0) and edged.chip_area_mm2 == 200.0
