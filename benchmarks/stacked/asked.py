@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,6 +92,13 @@ def figure_16() -> Iterator[Row]:
     published = rows_of("fig16_throughput_vs_dram_layers")
     for phase, batch in dict.fromkeys((row["phase"], row["batch"]) for row in published):
         yield Row((phase, batch), of, question(phase, batch), "dram_layers")
+
+
+def long_prompts() -> Iterator[Row]:
+    """Curves as in figure 16, for prompts of 32,768 tokens."""
+    of = design(connected_layers=None, choices={"dram_layers": LAYERS, "buffer": BUFFERS, "buffer_port": PORTS})
+    for batch in ("4", "64", "1024"):
+        yield Row(("prefill", batch), of, question("prefill", batch, isl=32768), "dram_layers")
 
 
 def figure_17() -> Iterator[Row]:
@@ -227,7 +235,7 @@ def controls() -> Iterator[Row]:
 
 FIGURES: Final[dict[str, Callable[[], Iterator[Row]]]] = {
     "16": figure_16, "17": figure_17, "20": figure_20, "21": figure_21, "table-4": table_4, "findings": findings,
-    "controls": controls,
+    "controls": controls, "long-prompts": long_prompts,
 }  # fmt: skip
 
 
@@ -319,6 +327,12 @@ def with_sizes(of: Design, best: dict[str, float]) -> Design:
     if whole and "connected_layers" not in whole and of.sizes.connected_layers is not None:
         made = made.model_copy(update={"connected_layers": min(made.dram_layers, of.sizes.connected_layers)})
     return of.model_copy(update={"sizes": made, "choices": None})
+
+
+def degrees_of(plan: str) -> dict[str, int]:
+    """The degrees in the label of a plan."""
+    named = {axis.lower(): int(degree) for axis, degree in re.findall(r"(TP|MP|PP|DP)(\d+)", plan)}
+    return {"tp": 1, "mp": 1, "pp": 1, "dp": 1, **named}
 
 
 def tokens_per_j(result: Result, of: Design) -> float:

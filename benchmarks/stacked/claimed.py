@@ -98,6 +98,20 @@ def published_16() -> dict[Regime, Curve]:
     return dict(found)
 
 
+def claims_long_prompts() -> Iterator[Claim]:
+    """Where curves of prompts of 32,768 tokens have their peaks, beside those of 1,024; the paper has none."""
+    short, found = tokens_of("16"), defaultdict[Regime, Curve](dict)
+    for (phase, batch, layers), tokens in tokens_of("long-prompts").items():
+        found[phase, batch][int(layers)] = tokens
+    for regime, curve in found.items():
+        if len(curve) == len(LAYERS) and any(curve.values()):
+            best = max(curve, key=curve.__getitem__)
+            before = max(LAYERS, key=lambda at: short.get((*regime, str(at)), 0.0))
+            print(" ".join(regime), *(f"{at}: {curve[at]:,.0f}" for at in LAYERS))
+            seen = f"{best} layers, {before} with prompts of 1,024"
+            yield Claim(f"{' '.join(regime)}: long prompts need no more layers", seen, "<= those", best <= before)
+
+
 def claims_controls() -> Iterator[Claim]:
     """Without what shapes the curves of figure 16 they do not rank the numbers of layers as the published ones do.
 
@@ -352,5 +366,5 @@ def claims_findings() -> Iterator[Claim]:
 
 CLAIMS: Final[dict[str, Callable[[], Iterator[Any]]]] = {
     "16": claims_16, "17": claims_17, "20": claims_20, "21": claims_21, "table-4": claims_table_4,
-    "findings": claims_findings, "controls": claims_controls,
+    "findings": claims_findings, "controls": claims_controls, "long-prompts": claims_long_prompts,
 }  # fmt: skip

@@ -14,13 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import re
 from contextlib import suppress
 from functools import cache
 from typing import Final, NamedTuple
 
 from area_law import ends
-from asked import HERE, LAYERS, add_record, answers, question, records_of, with_sizes
+from asked import HERE, LAYERS, add_record, answers, degrees_of, question, records_of, with_sizes
 from claimed import published_16, rank
 
 import dfopt
@@ -75,12 +74,6 @@ def known_of(regime: Regime) -> Curve:
             found[layers] = Known(result.mapping, result.graph)
     chips = {(row["design"]["buffer"], row["design"]["buffer_port"]): None for row in rows.values()}
     return Curve(found, tuple(chips))
-
-
-def degrees_of(plan: str) -> dict[str, int]:
-    """The degrees in the label of a plan."""
-    named = {axis.lower(): int(degree) for axis, degree in re.findall(r"(TP|MP|PP|DP)(\d+)", plan)}
-    return {"tp": 1, "mp": 1, "pp": 1, "dp": 1, **named}
 
 
 def start() -> Design:

@@ -12,11 +12,10 @@ the judge sees. ``claims`` says where formula and stack differ, and which winner
 from __future__ import annotations
 
 import argparse
-import re
 from collections import defaultdict
 from typing import Any, Final
 
-from asked import HERE, add_record, answers, design, question, records_of, with_sizes
+from asked import HERE, add_record, answers, degrees_of, design, question, records_of, with_sizes
 
 import dfopt
 from dfopt.physics.lumped import LIMIT_C, temperature_c
@@ -41,8 +40,7 @@ def heated(key: tuple[str, ...], won: dict[str, Any]) -> dict[str, Any]:
     chip = dfopt.derive(with_sizes(design(connected_layers=None), won["design"]), ON)
     system = chip.system.model_copy(update={"stack": chip.stack})
     asked = question(phase, batch, microbatch=won["microbatch"])
-    degrees = {axis.lower(): int(degree) for axis, degree in re.findall(r"(TP|MP|PP|DP)(\d+)", won["plan"])}
-    result = dfopt.solve(asked.pop("graph"), system, time_limit=30, **asked, **degrees)
+    result = dfopt.solve(asked.pop("graph"), system, time_limit=30, **asked, **degrees_of(won["plan"]))
     score, on_stack, watts = result.score, result.score.physical, system.chip.power_w
     assert on_stack is not None and watts is not None
     return {
