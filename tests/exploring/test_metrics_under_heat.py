@@ -16,6 +16,7 @@ from test_heated import CHANGES, ON
 from test_layer_space import ALL, design
 
 import dfopt as df
+from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.exploration_request import DesignLimits, HeatMode, ObjectiveName, turned
 from dfopt.documents.score import Score
@@ -24,6 +25,7 @@ from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
 from dfopt.exploring.space import Box
+from dfopt.machines.designs import load_design
 from dfopt.physics.merits import MERITS
 
 STACKED = chosen(**{**CHANGES, **PRICED})
@@ -317,3 +319,21 @@ def test_no_design_of_a_box_is_better_than_the_least_of_it(
         if workload.system(one) is not None:
             least, own = (workload.merit.value(1.0, workload._least(each)) for each in (box, one))
             assert least <= own * (1 + 1e-9)
+
+
+def test_a_bound_on_joules_of_solves_with_a_gap_is_shown_again() -> None:
+    """No cutoff limits its seconds, so that a check must not stop where a search may go on."""
+    sizes = {"dram_layers": [4, 6]}
+    asked: dict[str, Any] = {
+        "phase": "decode",
+        "context": 64,
+        "batch": 128,
+        "microbatch": 16,
+        "tp": 32,
+        "pp": 1,
+        "dp": 8,
+    }
+    of = Design.from_data({**load_design("stacked-256").to_data(), "choices": sizes})
+    made = explore("llama-68m", of, objective="tokens_per_j", heat="throttle", stack="hybrid-vault", gap=0.05,
+                   sensitivity=False, **asked)  # fmt: skip
+    assert check_exploration(made, "it").startswith("verified within")
