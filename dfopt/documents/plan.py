@@ -105,6 +105,19 @@ class Plan(Document, OnAxes):
         extra = self.__pydantic_extra__
         return tuple(Share(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
 
+    @property
+    def request_fields(self) -> dict[str, Any]:
+        """Fields of a request that fix the axes, and the schemes of modules where a second axis has some.
+
+        Examples
+        --------
+        >>> fields = Plan(tp=8, dp=2).request_fields
+        >>> fields["tp"], fields["dp"], "modules" in fields
+        (8, 2, False)
+        """
+        axes = {key: value for share in self.axes for key, value in zip(share.axis.keys, share[1:], strict=True)}
+        return axes if self.modules is None else axes | {"modules": self.modules.schemes}
+
     def _degree(self, splits: Splits) -> int:
         extra = self.__pydantic_extra__
         return math.prod(extra.get(axis.name, 1) for axis in AXES.values() if axis.splits == splits)

@@ -108,6 +108,10 @@ class Batches:
         named = workload.spaces[at.box.which].named(positions)
         return {BATCH: float(workload.graph.batch), **named} if len(self.of) > 1 else named
 
+    def named(self, of: BatchChoice) -> dict[str, float]:
+        """The sizes of a design, and its batch."""
+        return self.sizes(BatchBox(of.place, of.choice.box), of.choice.box.low)
+
     @property
     def counts(self) -> dict[str, int]:
         """How many batches there are, where there are several."""

@@ -139,6 +139,7 @@ def search_boxes(
     top: int = 1,
     time_limit: float = np.inf,
     progress: Callable[[Progress[Choice]], None] | None = None,
+    kept: Sequence[tuple[float, Choice]] = (),
 ) -> Searched[Box, Choice]:
     """Find the best choice, or several, and prove how good they are.
 
@@ -154,6 +155,8 @@ def search_boxes(
         In seconds; the best so far is returned with an honest gap. A bound that has begun is finished.
     progress
         Called after each bound.
+    kept
+        Choices that are known already, with their values, the best first: no more than ``top``.
 
     Examples
     --------
@@ -172,7 +175,7 @@ def search_boxes(
     >>> found.choice, found.best, found.bound, found.ending
     (5, -25, -25, 'optimal')
     """
-    return _Search(problem, gap, top, time_limit, progress).run()
+    return _Search(problem, gap, top, time_limit, progress, kept).run()
 
 
 def best_of(problem: Problem[Box, Choice], gap: float, time_limit: float) -> Searched[Box, Choice]:
@@ -191,11 +194,12 @@ class _Search(Generic[Box, Choice]):
         top: int,
         time_limit: float,
         progress: Callable[[Progress[Choice]], None] | None,
+        kept: Sequence[tuple[float, Choice]],
     ) -> None:
         self.problem, self.gap, self.top, self.progress = problem, gap, top, progress
         self.began = time.perf_counter()
         self.deadline = self.began + time_limit
-        self.kept: list[tuple[float, Choice]] = []
+        self.kept: list[tuple[float, Choice]] = [*kept]
         # bound, how often it was tightened (the tighter first, among equals), when, box
         self.open: list[tuple[float, int, int, Box]] = []
         self.order = itertools.count()

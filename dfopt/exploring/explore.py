@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import time
@@ -62,6 +63,7 @@ from dfopt.search.assembling import fixed_of
 __all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 
 _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
+_LEFT: Final = 0.1  # of the time of a search, for which nothing goes on that was cut short
 
 
 def explore(
@@ -208,11 +210,11 @@ def explored(
 
     Sensitivity and comparisons are about the best batch.
     """
-    gap, began = request.gap, time.perf_counter()
+    began = time.perf_counter()
     part_s = request.time_limit / (1 + len(request.compare))  # each question has as much
     problem.run.deadline = began + part_s
     tell = None if progress is None else _telling(problem, progress)
-    found = search_boxes(problem, gap=gap, top=request.top, time_limit=part_s * _SEARCH, progress=tell)
+    found = _searched(problem, request, part_s * _SEARCH, tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         raise _nothing(problem, found.ending, max(found.bound, 0.0), found.seconds)
     workload, box, result = problem.of[found.choice.place], found.choice.choice.box, found.choice.choice.result
@@ -234,12 +236,12 @@ def explored(
         bound=shown(bound),
         gap=max(0.0, 1 - bound / value) if value > 0 else 0.0,
         best_design=box.which,
-        best=_sizes(problem, found.choice),
+        best=problem.named(found.choice),
         result=result,
         others=tuple(
             OtherDesign(
                 design=one.choice.box.which,
-                best=_sizes(problem, one),
+                best=problem.named(one),
                 value=shown(value),
                 mapping=one.choice.result.mapping,
             )
@@ -271,6 +273,24 @@ def explored(
         version=dfopt.__version__,
     )
     return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()
+
+
+def _searched(
+    problem: Batches,
+    request: ExplorationRequest,
+    time_limit: float,
+    tell: Callable[[Progress[BatchChoice]], None] | None,
+) -> Searched[BatchBox, BatchChoice]:
+    """The search over boxes; what a share of the time cut short goes on while time is left."""
+    began = time.perf_counter()
+    kept: Sequence[tuple[float, BatchChoice]] = ()
+    while True:
+        left = time_limit - (time.perf_counter() - began)
+        found = search_boxes(problem, gap=request.gap, top=request.top, time_limit=left, progress=tell, kept=kept)
+        late = time.perf_counter() - began > time_limit * (1 - _LEFT)
+        if found.ending != "exhausted" or late or not any([one.solver.reopen() for one in problem.of]):
+            return dataclasses.replace(found, seconds=time.perf_counter() - began)
+        kept = found.kept
 
 
 def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]:
@@ -364,10 +384,6 @@ def others_bound(found: Searched[BatchBox, BatchChoice]) -> float:
     """
     named = [BatchBox(one.place, one.choice.box) for _, one in found.kept]
     return min((leaf.bound for leaf in found.leaves if leaf.box not in named), default=math.inf)
-
-
-def _sizes(problem: Batches, of: BatchChoice) -> dict[str, float]:
-    return problem.sizes(BatchBox(of.place, of.choice.box), of.choice.box.low)
 
 
 def _box(problem: Batches, leaf: Leaf[BatchBox]) -> DesignBox:

@@ -39,6 +39,7 @@ _NEAR: Final = 1.3  # times the least bound of a plan: what is searched first
 _ROUND: Final = 1e-9
 _RECENT: Final = 3
 _LEAST_S: Final = 1.0  # for a solve that has begun
+_SPENT: Final = 0.8  # of its time, for a solve that more time may help
 _OF_TIME: Final = 0.5  # of what is left, for one solve among others: none takes what all of them need
 _ALONE: Final = 0.9  # for the only one: the rest is for what comes after it
 _WHOLE: Final = ("optimal", "optimal_per_level", "gap_reached")  # of a solve that no limit cut short
@@ -61,12 +62,13 @@ class Run:
 class Solved(NamedTuple):
     """What no mapping on a machine is below, and one that is best among the plans that were searched.
 
-    ``whole``: whether those are all that may be below a cutoff.
+    ``whole``: whether those are all that may be below a cutoff; ``cut``: whether its time limit ended it.
     """
 
     bound: float
     result: Result | None
     whole: bool = True
+    cut: bool = False
 
 
 class _Left(NamedTuple):
@@ -133,8 +135,7 @@ class Solves:
         whole = {system.digest(): whole for system, _, whole in open_}
         beside = self.run.processes is not None
         apart = {key: one for key, one in todo.items() if beside and not self._is_recorded(*one)}
-        answers, left = dict[str, dict[str, Any]](), dict[str, _Left]()
-        ended = ""
+        answers, left, ended = dict[str, dict[str, Any]](), dict[str, _Left](), ""
         if self.run.processes is not None and len(apart) > 1:
             tasks = []
             for key, one in apart.items():
@@ -315,9 +316,8 @@ class Solves:
 
     def _keep(self, system: System, cutoff: float, made: Bounded, left: _Left) -> Solved:
         """What a solve of what was left shows; it goes into the store, unless time was up."""
-        shown = left.shown
+        shown, others = left.shown, left.others
         self._raise(system.digest(), shown)
-        others = left.others
         bound = cutoff if made.status == "infeasible" and self._is_limited(cutoff) else made.bound
         self.refused = self.refused or made.refused
         value = math.inf if made.result is None else made.result.score.step_time_s * (1 - self.request.gap)
@@ -327,7 +327,14 @@ class Solves:
             self.take(made.result)
         if self.run.store is not None and whole and made.status in ("infeasible", *_WHOLE):
             self._record(self._key(system, self._asked(system, cutoff)), made._replace(bound=bound), shown)
-        return Solved(bound, made.result, whole)
+        late = made.result is not None and made.result.seconds >= _SPENT * made.result.request.time_limit
+        return Solved(bound, made.result, whole, cut=late and made.status not in _WHOLE)
+
+    def reopen(self) -> bool:
+        """Take what a time limit cut short for solved in part, so that it goes on; whether there is any."""
+        cut = {key: solved for key, solved in self.known.items() if solved.cut}
+        self.known |= {key: solved._replace(whole=False) for key, solved in cut.items()}
+        return bool(cut)
 
     def _record(self, key: str, made: Bounded, shown: list[tuple[int, list[int], list[float]]] | None = None) -> None:
         assert self.run.store is not None
@@ -350,10 +357,8 @@ class Solves:
         sent = None
         if left.only is not None:
             sent = [(*way, [(plan.to_data(), low) for plan, low in plans.items()]) for way, plans in left.only.items()]
-        # after twice the time limit the process is ended
-        return {
-            "cell": key, "asked": asked, "bounded": True, "only": sent, "options": {"time_limit": request.time_limit},
-        }  # fmt: skip
+        limit = {"time_limit": request.time_limit}  # the process is ended after twice of it
+        return {"cell": key, "asked": asked, "bounded": True, "only": sent, "options": limit}
 
     def _packed(self, graphs: Sequence[Graph]) -> str:
         key = tuple(map(id, graphs))
@@ -377,9 +382,7 @@ class Solves:
 def _fixing(request: Request, plan: Plan) -> Request:
     """A request for mappings under one plan."""
     given = {key: value for key, value in request.asked().items() if key != "rank_order"}
-    axes = {key: value for share in plan.axes for key, value in zip(share.axis.keys, share[1:], strict=True)}
-    schemes = {} if plan.modules is None else {"modules": plan.modules.schemes}
-    return Request.of(**{**given, **axes, **schemes})
+    return Request.of(**{**given, **plan.request_fields})
 
 
 def _number(low: float | None) -> float:

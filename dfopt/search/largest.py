@@ -141,8 +141,7 @@ def largest_batch(
         sizes = [size for size in divisors(sequences) if microbatches is None or size in microbatches]
         drawn = [draw(copies * sequences, size) for size in sorted(sizes, reverse=True)]
         one = {"dp": copies, "sensitivity": False, "gap": 1.0}  # any mapping will do
-        own = {key: what for axis, *of in room.plan.axes for key, what in zip(axis.keys, of, strict=True)}
-        own["modules"] = room.plan.modules.schemes if room.plan.modules is not None else {}
+        own = {"modules": {}, **room.plan.request_fields}
         # the plan that may hold most is likely to, if not in one microbatch
         for graphs, more in ((drawn[:1], own), (drawn, own), (drawn, {})) if drawn else ():
             try:

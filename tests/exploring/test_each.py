@@ -61,3 +61,21 @@ def test_a_design_has_a_share_of_the_time_that_is_left(
     monkeypatch.setattr("dfopt.exploring.solves.bounded", noted)
     dfopt.explore("llama-68m", _design(dram_layers=layers), gap=0, time_limit=1000.0, sensitivity=False, **ASKED)
     assert 0.9 * share * 1000 < max(given) <= share * 1000
+
+
+def test_what_a_share_of_the_time_cuts_short_goes_on_while_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solve that its limit ends is asked again, and its answer counts."""
+    times: list[float] = []
+    plain = worker.bounded
+
+    def short(question: Question, *others: Any) -> worker.Bounded:
+        made = plain(question, *others)
+        times.append(question.options.time_limit)
+        if len(times) > 1 or made.result is None:
+            return made
+        late = made.result.model_copy(update={"seconds": times[0]})
+        return made._replace(status="limit_with_solution", bound=made.bound / 2, result=late)
+
+    monkeypatch.setattr("dfopt.exploring.solves.bounded", short)
+    made = dfopt.explore("llama-68m", _design(dram_layers=[4]), gap=0, time_limit=1000.0, sensitivity=False, **ASKED)
+    assert made.status == "optimal" and made.gap < 1e-9 and len(times) >= 2
