@@ -266,9 +266,9 @@ def _listed(given: Any) -> list[Any]:
 
 def _sizes(given: Any) -> Sequence[int] | str | None:
     """Microbatches that are asked for; none where they are free."""
-    if given is None or given == _ALL:
-        return None if given is None else _ALL
-    return _counts("microbatch", given, "numbers such as 1,2,4, or all")
+    if given is None:
+        return None
+    return _ALL if given == _ALL else _counts("microbatch", given, "numbers such as 1,2,4, or all")
 
 
 def _counts(name: str, given: Any, expected: str) -> Sequence[int]:

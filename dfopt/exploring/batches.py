@@ -106,7 +106,12 @@ class Batches:
         """The batch, where there are several, and the sizes of components."""
         workload = self.of[at.place]
         named = workload.spaces[at.box.which].named(positions)
-        return {BATCH: float(workload.graph.batch), **named} if len(self.of) > 1 else named
+        return {BATCH: float(self.batches[at.place]), **named} if len(self.of) > 1 else named
+
+    @property
+    def batches(self) -> list[int]:
+        """Every batch, by its place."""
+        return [workload.graph.batch for workload in self.of]
 
     def named(self, of: BatchChoice) -> dict[str, float]:
         """The sizes of a design, and its batch."""
@@ -148,7 +153,7 @@ def batches_of(
         less = "a step of the smallest batch has the least"
         raise PlanError(f"objective: found {of.objective} beside several batches, expected one of {rates}: {less}")
     made = Batches(tuple(workload_of(drawn, designs, assumptions, of) for drawn in by_batch))
-    made.run = made.run
+    made.run = Run()
     return made
 
 

@@ -73,7 +73,7 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
         problem = batches_of(_drawn(made), made.designs, made.assumptions, request)
         for one in problem.of:
             one.thrifty = False
-        workload = problem.of[_batches(made).index(made.graph.batch)]
+        workload = problem.of[problem.batches.index(made.graph.batch)]
         issues += _best(made, problem, workload, time_limit)
     late, unknown = 0, ""
     if not issues:
@@ -88,7 +88,7 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
             if time.perf_counter() - began > time_limit:
                 late += 1
             else:
-                issues += _bounded(made, problem, number, box)
+                issues += _bounded(problem, number, box)
     if issues:
         raise DocumentError(path, [Issue(where, said, "explore again") for where, said in issues])
     boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs:,} designs bounded again"
@@ -154,11 +154,6 @@ def _digests(made: Exploration) -> set[str]:
     return {graph.digest() for graph in _drawn(made)}
 
 
-def _batches(made: Exploration) -> list[int]:
-    """Every batch, the smallest first."""
-    return sorted({graph.batch for graph in _drawn(made)})
-
-
 def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     """What of an exploration does not agree with the rest of it, without deriving a chip: where, and what is wrong."""
     objective, turn = made.request.objective, partial(turned, made.request.objective)
@@ -203,7 +198,7 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.other_batches", f"found {made.graph.batch}, which is the batch of $.graph"
     spaces = [space_of(design) for design in made.designs]
     yield from _others(made)
-    designs, batches = sum(one.count for one in spaces), _batches(made)
+    designs, batches = sum(one.count for one in spaces), sorted({graph.batch for graph in _drawn(made)})
     places = [_place_of_box(spaces, batches, number, box) for number, box in enumerate(made.boxes)]
     held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for _, box in places)
     if held != designs * len(batches) or made.effort.designs != designs:
@@ -282,7 +277,7 @@ def _place_of_box(spaces: Sequence[Space], batches: Sequence[int], number: int, 
 
 def _best(made: Exploration, problem: Batches, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
-    batches = _batches(made)
+    batches = problem.batches
     at, best = _place_in(workload.spaces, batches, made.best_design, {"$.best": made.best})
     if batches[at] != made.graph.batch:
         return [("$.best.batch", f"found {batches[at]}, the graph has {made.graph.batch}")]
@@ -372,12 +367,12 @@ def _same(one: float | None, other: float | None, within: float = SAME) -> bool:
     return one == other if one is None or other is None else math.isclose(one, other, rel_tol=within)
 
 
-def _bounded(made: Exploration, problem: Batches, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
+def _bounded(problem: Batches, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
     """What is wrong with the bound of a box: bounded by all stages up to the one that shows it."""
     workload = problem.of[0]
     turn = workload.merit.shown
     claimed = math.inf if box.bound is None else turn(box.bound)
-    place, shown = _place_of_box(workload.spaces, _batches(made), number, box), 0.0
+    place, shown = _place_of_box(workload.spaces, problem.batches, number, box), 0.0
     for stage in problem.stages:
         try:
             # a limit a little above what is claimed: what is not below it is shown

@@ -288,6 +288,7 @@ def _searched(
         left = time_limit - (time.perf_counter() - began)
         found = search_boxes(problem, gap=request.gap, top=request.top, time_limit=left, progress=tell, kept=kept)
         late = time.perf_counter() - began > time_limit * (1 - _LEFT)
+        # a list: the solves of every batch go on
         if found.ending != "exhausted" or late or not any([one.solver.reopen() for one in problem.of]):
             return dataclasses.replace(found, seconds=time.perf_counter() - began)
         kept = found.kept
