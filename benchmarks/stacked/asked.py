@@ -86,9 +86,14 @@ def question(phase: str, batch: str, model: str = "DeepSeek-V3", **asked: Any) -
     return {"graph": MODELS[model], "phase": phase, "batch": int(batch), "rank_order": ORDER, **length, **asked}
 
 
+def any_layers() -> Design:
+    """Every number of layers, all connected, with every buffer and port."""
+    return design(connected_layers=None, choices={"dram_layers": LAYERS, "buffer": BUFFERS, "buffer_port": PORTS})
+
+
 def figure_16() -> Iterator[Row]:
     """Best tokens/s over the number of layers, all connected."""
-    of = design(connected_layers=None, choices={"dram_layers": LAYERS, "buffer": BUFFERS, "buffer_port": PORTS})
+    of = any_layers()
     published = rows_of("fig16_throughput_vs_dram_layers")
     for phase, batch in dict.fromkeys((row["phase"], row["batch"]) for row in published):
         yield Row((phase, batch), of, question(phase, batch), "dram_layers")
@@ -96,7 +101,7 @@ def figure_16() -> Iterator[Row]:
 
 def long_prompts() -> Iterator[Row]:
     """Curves as in figure 16, for prompts of 32,768 tokens."""
-    of = design(connected_layers=None, choices={"dram_layers": LAYERS, "buffer": BUFFERS, "buffer_port": PORTS})
+    of = any_layers()
     for batch in ("4", "64", "1024"):
         yield Row(("prefill", batch), of, question("prefill", batch, isl=32768), "dram_layers")
 
@@ -183,7 +188,7 @@ def table_4() -> Iterator[Row]:
         yield Row((batch, "4"), design(choices=chip), asked(**EXPOSED))
         if (won := answers("table-4").get((batch, "4"))) and won["tokens_per_s"]:
             yield Row((batch, "5"), with_sizes(design(), won["design"]), asked(**won["degrees"], **OVERLAP))
-        layers = design(connected_layers=None, choices={"dram_layers": LAYERS, **chip})
+        layers = any_layers()
         yield (sixth := Row((batch, "6"), layers, asked(**OVERLAP), "dram_layers"))
         known = answers("table-4")
         if all(key in known for key in sixth.keys):
@@ -205,7 +210,7 @@ def findings() -> Iterator[Row]:
     """Curves over the number of layers as in figure 16, of another model and under each space of schedules."""
     for menu, model in (("tp_pp_dp", "DeepSeek-V3"), ("per_module", "Qwen3-235B"), ("tp_pp_dp", "Qwen3-235B"),
                         ("expanded", "DeepSeek-V3"), ("expanded", "Qwen3-235B")):  # fmt: skip
-        of = design(connected_layers=None, choices={"dram_layers": LAYERS, "buffer": BUFFERS, "buffer_port": PORTS})
+        of = any_layers()
         for batch in ("1024", "4", "64", "256", "16"):
             for phase in ("decode", "prefill"):
                 asked = question(phase, batch, model, parallelism=menu)
