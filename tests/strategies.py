@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
 from hypothesis import assume, settings
@@ -440,6 +441,13 @@ def _memory_rows(dice: Dice) -> list[EfficiencyRow]:
             rows.append(row)
     step = [EfficiencyRow(unit="memory", op="optimizer", share=dice(shares))] if dice([False, True]) else []
     return [*step, *rows, EfficiencyRow(unit="memory", share=dice(shares))]
+
+
+def falls(system: System) -> bool:
+    """Whether some share of bandwidth is smaller for more bytes."""
+    rows = [row for row in system.chip.efficiency or () if row.unit == "memory" and row.op is None]
+    shares = [row.share for row in sorted(rows, key=lambda row: row.bytes or 0.0)]
+    return any(later < share for share, later in pairwise(shares))
 
 
 _WITH_FORMULAS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")

@@ -30,6 +30,7 @@ FLOORS = [
     ("milp",),
     ("sharding",),
     ("fusion",),
+    ("formulation",),
     ("joint",),
     ("heat",),
     ("search",),

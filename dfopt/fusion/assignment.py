@@ -10,6 +10,8 @@ are scaled to about 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dfopt.fusion import library
@@ -19,7 +21,7 @@ from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows, Terms
 from dfopt.milp import Model
-from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
+from dfopt.setting.tables import Bools, Floats, Ints
 
 
 class Assignment:
@@ -51,7 +53,7 @@ class Assignment:
         if n > tables.chip.tiles:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
         if tables.chip.library:
-            at_once(model, self.A, tables.sharded, deadline)
+            at_once(model, self.A, [np.array([k]) for k in range(n)] + library.several(tables.sharded, deadline))
         tiled = np.flatnonzero(tables.parts_k > 1)
         for k in tiled.tolist():  # its weight streams through the whole chip: nobody else in that partition
             look(deadline)
@@ -85,10 +87,9 @@ def order(model: Model, A: Ints, edges: Ints, name: str = "precedence") -> None:
     model.rows(name, [(late, 1.0), (early, -1.0)], upper=0)
 
 
-def at_once(model: Model, A: Ints, sharded: ShardedGraph, deadline: float) -> None:
-    """A partition is one kernel alone or a block that a kernel of the library does; by ``A`` these are 0 or 1."""
+def at_once(model: Model, A: Ints, blocks: Sequence[Ints]) -> None:
+    """A partition is one of the blocks that a kernel of the library does; by ``A`` these are 0 or 1."""
     n, p = A.shape
-    blocks = [np.array([k]) for k in range(n)] + library.several(sharded, deadline)
     block = model.continuous("block", (len(blocks), p), 0.0, 1.0)
     model.rows("one_block", [(block.T, 1.0)], upper=1)
     for k in range(n):

@@ -42,13 +42,18 @@ def allowed(sharded: ShardedGraph, member: Bools) -> Bools:
 
 
 def several(sharded: ShardedGraph, deadline: float = np.inf) -> list[Ints]:
-    """All convex blocks of more than one kernel; past the deadline (``time.perf_counter``) :class:`OutOfTime`.
+    """All convex blocks of more than one kernel; past the deadline (``time.perf_counter``) :class:`OutOfTime`."""
+    return convex(sharded.src_t, sharded.dst_t, sharded.sets_k, deadline)
+
+
+def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, deadline: float = np.inf) -> list[Ints]:
+    """The same of kernels in some sets, shape (kernels, sets), that tensors join.
 
     Kernels are added one by one: a block that tensors join is one still without a first or a last of its kernels.
     """
-    n = len(sharded.names)
+    n = len(sets_k)
     reach, near = np.eye(n, dtype=bool), [set[int]() for _ in range(n)]
-    for a, b in zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True):
+    for a, b in zip(src_t.tolist(), dst_t.tolist(), strict=True):
         if max(a, b) < n:
             reach[a, b] = True
             near[a].add(b)
@@ -61,7 +66,7 @@ def several(sharded: ShardedGraph, deadline: float = np.inf) -> list[Ints]:
         for k in set[int]().union(*(near[one] for one in block)) - block:
             larger = sorted(block | {k})
             between = reach[larger].any(axis=0) & reach[:, larger].any(axis=1)
-            if between.sum() == len(larger) and sharded.sets_k[larger].all(axis=0).any():
+            if between.sum() == len(larger) and sets_k[larger].all(axis=0).any():
                 yield frozenset(larger)
 
     found: dict[frozenset[int], None] = {}

@@ -14,7 +14,6 @@ import numpy as np
 from dfopt.documents.graph import Kernel
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
-from dfopt.physics.states import capacities
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import (
     AMOUNTS,
@@ -22,9 +21,9 @@ from dfopt.setting.ledger import (
     buffers,
     by_layers,
     chips_of,
+    limited,
     lying,
     offloaded,
-    reserved,
     states_of,
     weight_factors,
 )
@@ -77,13 +76,6 @@ def held_by_option(instance: Instance, menu: Menu, tier: str, stage: PipelineSta
     amounts = *weights, menu.saved_o, menu.by_option("cached_k"), menu.by_option("working_k")
     found: Floats = (np.stack(amounts, axis=1) @ units + drawn_k[tables.kernel_o]).T
     return found
-
-
-def limited(instance: Instance) -> dict[str, float]:
-    """Bytes of every memory that has a limit, without what is taken whatever the mapping."""
-    taken, chip = reserved(instance), instance.system.chip
-    limits = capacities(chip, instance.assumptions.memory_reserve)
-    return {tier: size - (taken if tier == chip.fastest_tier else 0.0) for tier, size in limits.items()}
 
 
 def holding(instance: Instance, menu: Menu) -> list[Holding]:

@@ -1,15 +1,9 @@
 """What a stage takes at least where its blocks can be listed: schemes and blocks chosen together by one MILP.
 
 A chip that runs kernel by kernel, with or without the kernels of a library, has few blocks: every kernel alone, and
-what one kernel of the library does at once. With a binary column for each of them the MILP of a whole plan
-(:mod:`dfopt.joint.assignment`) needs no order and no places, only
-
-    sum of z_b over the blocks b of a kernel = 1,    A_kb = z_b where b has kernel k, else 0
-
-and prices blocks, conversions and gradients by the same rows (:mod:`dfopt.joint.figures`). What it leaves out is what
-waits in DRAM between blocks, and what chips keep unless limits are given. So its least is a bound on every mapping, and
-the time of one wherever that does not matter. Of a memory that is slower for fewer bytes, kernels alone have the
-seconds of their bytes, and blocks of several those of the most that is sustained, which is a bound.
+what one kernel of the library does at once. The program of one evaluation over these (:mod:`dfopt.formulation`) leaves
+out what waits in DRAM between blocks, and what chips keep unless limits are given. So its least is a bound on every
+mapping, and the time of one wherever that does not matter.
 
 Suffixes: k kernel, o option, b block.
 """
@@ -17,45 +11,24 @@ Suffixes: k kernel, o option, b block.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from dfopt.formulation.block_rows import BlockRows
+from dfopt.formulation.choices import Choices
+from dfopt.formulation.places import Listed, Structure, listed
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.library import several
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound
 from dfopt.joint.apart import Apart
-from dfopt.joint.figures import Figures
 from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, Termination, solve
 from dfopt.setting.tables import Bools, Floats, Ints
-from dfopt.sharding.layouts import conversions, must_meet, padded
+from dfopt.terms.chip import Chip
 
 _MOST: Final = 20_000  # columns of options in blocks: beyond it a model takes seconds
-
-
-def listed_blocks(stage: StageTables, members: Ints, menu: Menu, deadline: float) -> Bools | None:
-    """Blocks as a membership matrix (kernels, blocks) over the graph; none where there are too many, or tiles are open.
-
-    Kernels outside of the stage are alone in theirs: what they cost is another stage's.
-
-    Raises
-    ------
-    OutOfTime
-    """
-    count, options = menu.tables.kernels, len(menu.tables.kernel_o)
-    if stage.sharded.menus or (stage.chip.fused and not stage.chip.library) or count * options > _MOST:
-        return None
-    found = [np.array([k]) for k in range(count)]
-    if stage.chip.library:
-        found += [members[block] for block in several(stage.sharded, deadline) if len(block) <= stage.chip.tiles]
-    if len(found) * options > _MOST:
-        return None
-    member_kb = np.zeros((count, len(found)), dtype=bool)
-    for b, kernels in enumerate(found):
-        member_kb[kernels, b] = True
-    return member_kb
 
 
 def least_listed(
@@ -104,30 +77,27 @@ def least_listed(
     OutOfTime
     KeyboardInterrupt
     """
-    member_kb = listed_blocks(stage, members, menu, deadline)
-    if member_kb is None:
+    chip = menu.slower or stage.chip
+    blocks = None if stage.sharded.menus else _blocks(menu, members, chip, limits, deadline)
+    if blocks is None:
         return Apart(0.0, None)
-    tables, model = menu.tables, Model("listed")
-    z = model.binary("z", (member_kb.shape[1],))
-    A: Ints = np.where(member_kb, z, -1)
-    s = model.binary("s", (len(tables.kernel_o),))
-    model.bound(s, upper=allowed_o.astype(float))
-    model.rows("one_block", [(A, 1.0)], 1, 1)
-    model.rows("one_scheme", [(padded([s[options] for options in tables.of_kernel]), 1.0)], 1, 1)
-    inside_b = member_kb[members].any(axis=0)
-    fewest = limits.p_max if limits.exactly else 0
-    model.rows("partitions", [(z[None, inside_b], 1.0)], fewest, limits.p_max)
-    must_meet(model, tables, s[:, None])
-    limit(model, s, holdings)
-    unit_s = max(lower_bound(stage, limits), 1e-30) / 4  # block times are a few of them
-    figures = Figures(model, menu, stage.chip, stage.sharded.tile_count, A, s, deadline, menu.slower)
-    blocks = figures.blocks(limits.forward_backward == "separate", (unit_s, stage.chip.sram))
-    time_b = blocks.times(
-        [(c.T, (talk_s / unit_s)[None, :]) for c, talk_s, *_ in conversions(model, tables, figures.y_op)]
+    layer, table = menu.priced(stage.sharded.tile_count)
+    left_ko = [options[allowed_o[options]] for options in menu.tables.of_kernel]
+    domain = tuple(
+        tuple(schemes.index(menu.tables.scheme_o[o]) for o in left_o)
+        for schemes, left_o in zip(layer.schemes_k, left_ko, strict=True)
     )
-    inside_o = np.isin(tables.kernel_o, members)
-    more_o = menu.beyond(weighed_o, allowed_o)[inside_o] / unit_s
-    model.minimize([(time_b[inside_b], 1.0), (s[inside_o], more_o)])
+    model, (structure, member_kb) = Model("listed"), blocks
+    places = Listed(model, structure, member_kb, ordered=False)
+    choices = Choices(model, domain, places.A_kb)
+    unit_s = max(lower_bound(stage, limits), 1e-30) / 4  # block times are a few of them
+    time_b = BlockRows(choices, table, chip, layer.latency_l, unit_s, deadline).times()
+    left_o = np.flatnonzero(allowed_o)
+    limit(model, choices.s_o, [one._replace(bytes_o=one.bytes_o[left_o]) for one in holdings])
+    inside_b = member_kb[members].any(axis=0)
+    inside_o = np.isin(menu.tables.kernel_o[left_o], members)
+    more_o = menu.beyond(weighed_o, allowed_o)[left_o][inside_o] / unit_s
+    model.minimize([(time_b[inside_b], 1.0), (choices.s_o[inside_o], more_o)])
     # a kernel outside that does not fit alone says nothing of the stage
     alone = inside_b.all() and np.isfinite(upper)
     found = solve(model, time_limit=time_limit, cutoff=upper / unit_s if alone else None)
@@ -137,6 +107,22 @@ def least_listed(
         return Apart(upper if inside_b.all() else 0.0, None)
     option_k = None
     if found.x is not None:
-        taken = found.x[s] > 0.5
-        option_k = np.array([options[taken[options]][0] for options in tables.of_kernel])
+        pairs = zip(left_ko, choices.s_ko, strict=True)
+        option_k = np.array([left[int(np.argmax(found.x[columns]))] for left, columns in pairs])
     return Apart(max(found.bound, 0.0) * unit_s, option_k)
+
+
+def _blocks(
+    menu: Menu, members: Ints, chip: Chip, limits: IntraChipLimits, deadline: float
+) -> tuple[Structure, Bools] | None:
+    """Blocks that can be listed under the limits of one stage; kernels outside of it are alone in theirs."""
+    kernels = menu.instance.graph.kernels
+    stage_k = np.ones(len(kernels), dtype=np.int64)
+    stage_k[members] = 0
+    others = IntraChipLimits(len(kernels), forward_backward=limits.forward_backward)
+    structure = Structure(menu.instance.graph, chip, (replace(limits, pins=()), others), stage_k)
+    member_kb = listed(structure, deadline)
+    if member_kb is None or max(member_kb.shape) * len(menu.tables.kernel_o) > _MOST:
+        return None
+    outside = (member_kb & (stage_k == 1)[:, None]).any(axis=0)
+    return structure, member_kb[:, ~outside | (member_kb.sum(axis=0) == 1)]

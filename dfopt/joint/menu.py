@@ -22,6 +22,9 @@ from dfopt.setting.ledger import saved_bytes
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph, boundary, shard, with_tiles
 from dfopt.sharding.tables import InterChipTables
 from dfopt.terms.chip import Chip, chip_of
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import TERMS
+from dfopt.terms.table import Table
 
 __all__ = ["Menu"]
 
@@ -54,6 +57,17 @@ class Menu:
         seconds = (tables.network_o, self.network_o, tables.conversion_tll, tables.hop_tl)
         degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
         return degrees, plan.placement, tables.scheme_o, *(part.tobytes() for part in seconds)
+
+    @cached_property
+    def _priced(self) -> dict[int, tuple[Layer, Table]]:
+        return {}
+
+    def priced(self, tiles: int) -> tuple[Layer, Table]:
+        """The layer with so many tiles, and its table of charges."""
+        if tiles not in self._priced:
+            layer = Layer(self.instance, tiles)
+            self._priced[tiles] = layer, Table.of(layer, TERMS)
+        return self._priced[tiles]
 
     @cached_property
     def first_k(self) -> Ints:

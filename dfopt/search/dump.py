@@ -90,7 +90,7 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     joint = result.assumptions.sharding_objective == "joint"
     if joint and solved_together(result.graph, result.plan, asked):
         menu, tiles = Menu(instance.shared, tables), result.mapping.tile_count
-        matrices = assignment_of(instance, options, menu, tiles, result.p_max)
+        matrices, _ = assignment_of(instance, options, menu, tiles, result.p_max)
         yield "joint", matrices.model
         return
     yield "interchip", interchip.formulate(tables, result.assumptions)

@@ -1,4 +1,4 @@
-"""Plans solved as one MILP each: schemes, stages and partitions together (:mod:`dfopt.joint.assignment`)."""
+"""Plans solved as one MILP each: schemes, stages and partitions together (:mod:`dfopt.formulation`)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
+from dfopt.formulation.plan_model import Large, PlanModel, plan_model
 from dfopt.fusion.blocks import restrict, stage_tables
 from dfopt.fusion.clock import OutOfTime
-from dfopt.fusion.partitioning import IntraChipLimits
-from dfopt.joint.assignment import JointAssignment
+from dfopt.fusion.partitioning import IntraChipLimits, most_alive
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
-from dfopt.search.candidate import prepare_mapping
+from dfopt.physics import ops
+from dfopt.search.candidate import Prepared, prepare_mapping
 from dfopt.search.fusing import limits_of
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options, record_of, reporter
@@ -29,6 +31,7 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
+from dfopt.terms.layer import Layer
 
 _LATE = "the time limit came first"
 _NOTE = "shardings, stages and partitions as one MILP"
@@ -100,6 +103,8 @@ def by_matrices(
                 found = _solved(instance, within, menu, tiles, first, incumbent())
             except OutOfTime:
                 found = Pruned(0.0, (), _LATE)
+            except Large as large:
+                found = Pruned(0.0, (), str(large))
             except KeyboardInterrupt:
                 if first is None:
                     raise
@@ -116,13 +121,19 @@ def by_matrices(
         raise refusals[0]
 
 
-def assignment_of(instance: Instance, options: Options, menu: Menu, tiles: int, least: int = 1) -> JointAssignment:
-    """The MILP of a plan, with room for at least so many partitions.
+def assignment_of(
+    instance: Instance, options: Options, menu: Menu, tiles: int, least: int = 1, *, relaxed: bool = False
+) -> tuple[PlanModel, list[IntraChipLimits]]:
+    """The MILP of a plan, with room for at least so many partitions, and the limits of its stages.
+
+    ``relaxed``: what waits between partitions may be left out.
 
     Raises
     ------
     Infeasible
         A kernel fits the chip under none of its schemes.
+    OutOfTime, Large
+        There is no time to build it, or it is too large to be solved.
     """
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions)
     tables, shards = menu.tables, instance.plan.shards
@@ -130,7 +141,7 @@ def assignment_of(instance: Instance, options: Options, menu: Menu, tiles: int, 
     allowed_o = ~menu.shares_tiles | (tiles <= max(tile_counts(graph, instance.assumptions, shards)))
     if not np.logical_or.reduceat(allowed_o, menu.first_k).all():
         raise Infeasible(f"a kernel that is pinned to be split by tokens allows fewer tiles than {tiles}")
-    relaxed = menu.stage(allowed_o, tiles)
+    least_stage = menu.stage(allowed_o, tiles)
     free, limits = tables.stages > 1, []
     place_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
     for number in range(instance.mapped_stages):
@@ -139,30 +150,54 @@ def assignment_of(instance: Instance, options: Options, menu: Menu, tiles: int, 
             limits.append(IntraChipLimits(0))
             continue
         # what is most easily fused says how many partitions may be of use
-        mine = limits_of(instance, stage_tables(restrict(relaxed, members), chip), np.inf, options)
+        mine = limits_of(instance, stage_tables(restrict(least_stage, members), chip), np.inf, options)
         p_max = mine.p_max if options.request.p_max is not None else min(max(mine.p_max, least), len(members))
         if graph.folded and number >= graph.layers.counted and mine.exactly:  # what was asked for is of layers
             p_max = min(p_max, len(members))
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))
     metric = options.request.objective.metric
-    form = JointAssignment(instance, menu, allowed_o, limits, tiles, metric, options.deadline)
+    layer, schemes_of = Layer(instance.shared, tiles), options.request.pin_sharding
+    domain = []
+    for kernel, schemes in zip(graph.kernels, layer.schemes_k, strict=True):
+        pinned = kernel.name in schemes_of and shards > 1
+        domain.append(tuple(o for o, z in enumerate(schemes) if not pinned or z == schemes_of[kernel.name]))
+    form = plan_model(instance, layer, tuple(domain), limits, metric, options.deadline, relaxed=relaxed)
     if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
-        form.model.rows("shared_tiles", [(form.s[menu.shares_tiles][None, :], 1.0)], lower=1)
-    return form
+        columns = [
+            form.choices.s_ko[k][place]
+            for k, left in enumerate(domain)
+            for place, o in enumerate(left)
+            if ops.splits_tiles(graph.kernels[k], layer.schemes_k[k][o])
+        ]
+        form.model.rows("shared_tiles", [(np.array(columns)[None, :], 1.0)], lower=1)
+    return form, limits
 
 
 def _solved(
     instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float
 ) -> Solved | Pruned:
-    asked, names = options.request, [kernel.name for kernel in instance.graph.kernels]
-    at = {} if first is None else {one.name: one for one in first.mapping.kernels}
-    used = 1 + max((one.partition for one in at.values()), default=0)
-    form = assignment_of(instance, options, menu, tiles, used)
-    unit, start = form.unit, None
-    if first is not None and first.value <= incumbent and used <= max(one.p_max for one in form.limits):
-        stage_k, partition_k = (np.array([getattr(at[n], of) for n in names]) for of in ("stage", "partition"))
-        start = form.start({name: one.sharding for name, one in at.items()}, stage_k, partition_k)
+    """The best mapping with so many tiles, or what none is below; first without what waits between partitions.
+
+    That is a relaxation wherever blocks can be listed: the mapping that it finds is the best if it fits as it is.
+    """
+    found = _round(instance, options, menu, tiles, first, incumbent, relaxed=True)
+    if found is None:
+        found = _round(instance, options, menu, tiles, first, incumbent, relaxed=False)
+    assert found is not None
+    return found
+
+
+def _round(
+    instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float, *,
+    relaxed: bool,
+) -> Solved | Pruned | None:  # fmt: skip
+    """Solve one form of the program; nothing if the mapping of a relaxed one holds more than a memory has."""
+    asked = options.request
+    used = 1 + max((kernel.partition for kernel in first.mapping.kernels), default=0) if first is not None else 1
+    form, limits = assignment_of(instance, options, menu, tiles, used, relaxed=relaxed)
+    p_max, unit = max(each.p_max for each in limits), form.unit_s
+    start = _start(form, first) if first is not None and first.value <= incumbent and used <= p_max else None
     told = reporter(options, instance.plan, "joint")
     solution = solve(
         form.model,
@@ -177,17 +212,12 @@ def _solved(
     bound = max(solution.bound, 0.0)
     record = record_of("joint", 0, "assignment", solution, None, bound, _NOTE)
     if solution.x is not None:
-        sharding, stage_k, partition_k = form.decode(solution.x)
-        rest = zip(sharding.items(), stage_k.tolist(), strict=True)
-        kernels = tuple(KernelMapping(name=name, sharding=z, stage=stage, partition=0) for (name, z), stage in rest)
-        drawn = {"graph": instance.graph.name, "system": instance.system.name, "plan": instance.plan}
-        ready = prepare_mapping(instance.setting, Mapping(kernels=kernels, tile_count=tiles, **drawn), options)
-        if instance.assumptions.forward_backward != "halves" or not form.chip.fused:
-            for stage in np.unique(stage_k):
-                partition_k[stage_k == stage] = compress(partition_k[stage_k == stage])
+        ready, partition_k = _mapped(instance, options, form, solution.x, tiles)
+        if form.relaxed and not _fits(ready, partition_k):
+            return None
         # of a solve that was stopped the columns of the times tell nothing: they may be larger than needed
-        expected = solution.objective if solution.termination is Termination.OPTIMAL else None
-        found = scored(ready, partition_k, expected, bound, (record,), max(one.p_max for one in form.limits))
+        expected = solution.objective if solution.termination is Termination.OPTIMAL and not form.bounding else None
+        found = scored(ready, partition_k, expected, bound, (record,), p_max)
         record = record.model_copy(update={"objective": found.value})
         return replace(found, bound=min(bound, found.value), records=(record,))
     if solution.termination is not Termination.INFEASIBLE:
@@ -200,3 +230,34 @@ def _solved(
             " another plan, more chips, weight_tiling allowed, fewer pins"
         )
     return Pruned(incumbent, (record.model_copy(update={"bound": incumbent}),), _NOTE)
+
+
+def _start(form: PlanModel, first: Solved) -> Floats | None:
+    """A known mapping as values of columns."""
+    at = {kernel.name: kernel for kernel in first.mapping.kernels}
+    here = [at[kernel.name] for kernel in form.layer.kernels]
+    stage_k, partition_k = (np.array([getattr(kernel, of) for kernel in here]) for of in ("stage", "partition"))
+    return form.start({kernel.name: kernel.sharding for kernel in here}, stage_k, partition_k)
+
+
+def _mapped(instance: Instance, options: Options, form: PlanModel, x: Floats, tiles: int) -> tuple[Prepared, Ints]:
+    """The mapping of a solution, priced, and the partition of every kernel."""
+    sharding, stage_k, partition_k = form.decode(x)
+    rest = zip(sharding.items(), stage_k.tolist(), strict=True)
+    kernels = tuple(KernelMapping(name=name, sharding=z, stage=stage, partition=0) for (name, z), stage in rest)
+    drawn = {"graph": instance.graph.name, "system": instance.system.name, "plan": instance.plan}
+    ready = prepare_mapping(instance.setting, Mapping(kernels=kernels, tile_count=tiles, **drawn), options)
+    if instance.assumptions.forward_backward != "halves" or not chip_of(instance.system, instance.assumptions).fused:
+        for stage in np.unique(stage_k):
+            partition_k[stage_k == stage] = compress(partition_k[stage_k == stage])
+    return ready, partition_k
+
+
+def _fits(ready: Prepared, partition_k: Ints) -> bool:
+    """Whether what waits between the partitions of every stage fits beside what stays."""
+    priced = [stage for stage in ready.stages if stage.tables is not None and stage.limits is not None]
+    return all(
+        most_alive(stage.tables, stage.limits, partition_k[stage.members]) <= stage.limits.dram_left
+        for stage in priced
+        if stage.tables is not None and stage.limits is not None
+    )

@@ -146,16 +146,11 @@ def _check_memory_rows(setting: Setting, request: Request) -> None:
     """Refuse what shares of bandwidth by the bytes of a partition leave without a proof."""
     system, assumptions = setting.system, setting.assumptions
     found, remedy = "", ""
-    if assumptions.execution == "dataflow":
+    if assumptions.execution == "dataflow" and request.formulation != "assignment":
         found = "a chip that fuses any kernels (execution: dataflow)"
-        remedy = "assume execution: library or kernel_by_kernel"
+        remedy = "assume execution: library or kernel_by_kernel, or ask for formulation: assignment"
     elif system.stack is not None:
         found, remedy = "a stack of dies, whose bandwidth follows from its DRAM", "leave the rows out"
-    elif request.formulation == "assignment":
-        found, remedy = "formulation: assignment, whose times are linear", "leave it to auto, or choose columns"
-    elif assumptions.sharding_objective == "joint" and _stages_in_milp(setting, request):
-        found = "a graph drawn once, whose pipeline stages are chosen in a MILP with linear times"
-        remedy = "fix pp: 1, or assume sharding_objective: seconds"
     if found:
         message = f"rows of unit memory are not supported beside {found}"
         raise SystemSpecError(system.name, [Issue("$.chip.efficiency", message, remedy)])

@@ -172,6 +172,13 @@ def reserved(instance: Instance) -> float:
     return (assumptions.exchange_buffers or 0.0) if exchanges else 0.0
 
 
+def limited(instance: Instance) -> dict[str, float]:
+    """Bytes of every memory that has a limit, without what is taken whatever the mapping."""
+    taken, chip = reserved(instance), instance.system.chip
+    limits = capacities(chip, instance.assumptions.memory_reserve)
+    return {tier: size - (taken if tier == chip.fastest_tier else 0.0) for tier, size in limits.items()}
+
+
 def kept(
     instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
 ) -> Iterator[tuple[State, float]]:

@@ -17,10 +17,36 @@ from dfopt.terms.chip import Chip, combine
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Table
 
-__all__ = ["BlockPrices", "Blocks"]
+__all__ = ["FITS", "BlockPrices", "Blocks", "parts_of"]
 
+FITS = 1e-9
+"""Share of the SRAM by which a block may exceed it: sums of bytes are rounded."""
 _ROUNDED = 1e-12
-_FITS = 1e-9
+
+
+def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
+    """Parts that the weights of kernels are cut into, infinite where nothing makes them fit.
+
+    A kernel alone that does not fit SRAM runs in parts of its weight: its stationary bytes and its outputs are cut, and
+    what else it needs is there all the time.
+
+    Parameters
+    ----------
+    chip
+        Its SRAM, and whether it may cut weights.
+    rest, cut : float array, B
+        Bytes that a kernel alone has whatever its parts, and those that are cut; of one shape.
+
+    Returns
+    -------
+    float array, no unit
+        Of that shape, at least 1.
+    """
+    may_cut = (cut > 0) & (chip.weight_tiling != "forbid")
+    short = (rest + cut > chip.sram * (1 + _ROUNDED)) & may_cut
+    room = np.where(short & (rest < chip.sram), chip.sram - rest, np.inf)
+    parts = np.maximum(np.ceil(cut / room - _ROUNDED), 1.0)
+    return np.asarray(np.where(short & (rest >= chip.sram), np.inf, parts))
 
 
 @dataclass(frozen=True)
@@ -131,24 +157,15 @@ class Blocks:
     def _legal(self, sram: Floats, parts_vk: Floats) -> Bools:
         """Whether blocks fit the chip, shape (vectors, blocks)."""
         count_b = self.member_bk.sum(axis=1)
-        fits: Bools = (sram <= self.chip.sram * (1 + _FITS)) & (count_b <= self.chip.tiles)
+        fits: Bools = (sram <= self.chip.sram * (1 + FITS)) & (count_b <= self.chip.tiles)
         in_parts, never = (parts_vk > 1).astype(float), np.isinf(parts_vk).astype(float)
         fits &= (in_parts @ self.member_bk.T == 0) | (count_b <= 1)
         fits &= never @ self.member_bk.T == 0
         return fits if self.chip.fused else fits & (count_b <= 1)
 
     def _parts(self, amount_vc: Floats) -> Floats:
-        """Parts of each kernel's weight, infinite where nothing makes it fit; shape (vectors, kernels).
-
-        A kernel alone that does not fit SRAM runs in parts of its weight: its stationary bytes and its outputs are cut,
-        and what else it needs is there all the time.
-        """
-        rest_vk, cut_vk = self._whole_and_cut(amount_vc)
-        may_cut = (cut_vk > 0) & (self.chip.weight_tiling != "forbid")
-        short = (rest_vk + cut_vk > self.chip.sram * (1 + _ROUNDED)) & may_cut
-        room = np.where(short & (rest_vk < self.chip.sram), self.chip.sram - rest_vk, np.inf)
-        parts = np.maximum(np.ceil(cut_vk / room - _ROUNDED), 1.0)
-        return np.where(short & (rest_vk >= self.chip.sram), np.inf, parts)
+        """Parts of each kernel's weight, see :func:`parts_of`; shape (vectors, kernels)."""
+        return parts_of(self.chip, *self._whole_and_cut(amount_vc))
 
     def _whole_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
         """Bytes that a kernel alone has in SRAM whatever its parts, and those that are cut; shape (vectors, kernels).

@@ -14,7 +14,7 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.terms.charges import Charge, Term, merged
-from dfopt.terms.incidence import Incidence
+from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.layer import Layer
 
 __all__ = ["Domain", "Table", "whole_domain"]
@@ -196,6 +196,21 @@ class Table:
             return np.zeros(len(amount_vc))
         _, columns = self.of_resource[resource]
         return np.asarray(amount_vc[:, columns[:, 0]].sum(axis=1))
+
+    def of_options(self, resource: str) -> list[Floats]:
+        """What kernels have of a resource of which each charge is paid once and decided by its kernel alone.
+
+        Returns
+        -------
+        list of float array, shape (options,)
+            By kernel.
+        """
+        amount_ko = [np.zeros(size) for size in self.sizes_k]
+        for charge in self.charges:
+            if charge.resource == resource:
+                assert isinstance(charge.incidence, Has) and charge.scope == (charge.incidence.kernel,)
+                amount_ko[charge.incidence.kernel] += charge.amount
+        return amount_ko
 
     def undominated(self, domain: Domain) -> Domain:
         """The domain without options that another option of their kernel replaces whatever the others are.

@@ -10,7 +10,7 @@ from brute import joint_optimum
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from problem_cases import close
-from strategies import ROWS, World, options_of, share, worlds
+from strategies import ROWS, World, falls, options_of, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -75,7 +75,7 @@ def squeezed(world: World, score: Score, memory: str, share: float) -> World:
     return replace(world, system=world.system.model_copy(update={"chip": chip.model_copy(update={memory: less})}))
 
 
-def check(world: World, asked: dict[str, object], solver: str = "highs") -> None:
+def check(world: World, asked: dict[str, object], solver: str = "highs", *, exactly: bool = True) -> None:
     best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked), [world.plan])
     options = options_of(formulation="assignment", solver=solver, **asked)
     try:
@@ -86,7 +86,8 @@ def check(world: World, asked: dict[str, object], solver: str = "highs") -> None
     assert bool(outcomes) == (best is not None), said
     if best is not None:
         assert all(isinstance(one, Solved) and not one.limited for one in outcomes), said
-        assert close(min(one.value for one in outcomes), best.value), said
+        if exactly:
+            assert close(min(one.value for one in outcomes), best.value), said
         assert min(one.bound for one in outcomes) <= best.value * (1 + 1e-9), said
 
 
@@ -112,6 +113,13 @@ def test_stages_that_hardly_fit_are_brute_force(case) -> None:
 @given(asked_worlds(most=4, repeats=(1,), min_pp=2, max_pp=2))
 def test_stages_that_are_a_choice_are_brute_force(case) -> None:
     check(*case)
+
+
+@share(0.2)
+@given(asked_worlds(most=4, memory=True, compute_model="efficiency"))
+def test_shares_of_bandwidth_are_brute_force(case) -> None:
+    """Where shares fall as bytes grow, a limit that is just met may be missed: what is said then is a bound."""
+    check(*case, exactly=not falls(case[0].system))
 
 
 @share(0.05)

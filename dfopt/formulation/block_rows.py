@@ -1,0 +1,309 @@
+"""What blocks take, as rows of a MILP: the block rule of :mod:`dfopt.terms.blocks` over counts and amounts.
+
+A sum of a resource is the product of how often a block pays and how much, over the combinations of classes under which
+the amounts differ. What the block rule makes of the sums, that is its time, its limits, the parts of a weight and the
+tiles of the cycle model, stands here as rows and there as arrays; a test holds one against the other.
+
+Suffixes: k kernel, o option, b block, f combination of classes, c charge, l latency.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.formulation.choices import Choices, Classes, Scope
+from dfopt.formulation.counting import Counting
+from dfopt.fusion.clock import look
+from dfopt.terms.blocks import FITS, parts_of
+from dfopt.terms.charges import Charge
+from dfopt.terms.chip import Chip
+from dfopt.terms.incidence import counts
+from dfopt.terms.table import Table
+
+__all__ = ["BlockRows", "Terms"]
+
+Terms = list[tuple[Ints, Floats | float]]
+_ROUNDED = 1e-12
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Charges that blocks pay together and that the same options decide: amounts by resource and combination."""
+
+    scope: Scope
+    classes: Classes
+    amount_of: dict[str, Floats]
+
+
+class BlockRows:
+    """Sums, limits and times of blocks.
+
+    Parameters
+    ----------
+    choices : Choices
+        Options and places, with the model that gets columns and rows.
+    table, chip : Table, Chip
+        Charges of the layer, limits and rates.
+    latency_l : float array, s
+        What computing may take under the cycle model, see :attr:`dfopt.terms.layer.Layer.latency_l`.
+    unit_s : float, s
+        Seconds that are one unit of the model. A unit of bytes is the SRAM.
+    deadline : float, s
+        Of ``time.perf_counter``; past it building is given up (:class:`dfopt.fusion.clock.OutOfTime`).
+    """
+
+    def __init__(
+        self, choices: Choices, table: Table, chip: Chip, latency_l: Floats, unit_s: float,
+        deadline: float = np.inf,
+    ) -> None:  # fmt: skip
+        self.choices, self.table, self.chip, self.latency_l = choices, table, chip, latency_l
+        self.unit_s, self.model, self.counting = unit_s, choices.model, Counting(choices, exact=bool(chip.memory_rows))
+        self.sums: dict[str, list[tuple[Ints, Floats]]] = {}
+        self.deadline = deadline
+        for group in self._groups():
+            look(deadline)
+            self._add(group)
+        self._forbid()
+        self._weight_parts()
+        self._sram()
+
+    @property
+    def bounding(self) -> bool:
+        """Whether blocks may seem faster than they are: where shares of bandwidth fall at a limit that is just met."""
+        shares = [row.share for row in sorted(self.chip.memory_rows, key=lambda row: row.bytes or 0.0)]
+        return any(later < share for share, later in itertools.pairwise(shares))
+
+    # -- sums ---------------------------------------------------------------------------------
+    def _groups(self) -> list[tuple[object, _Group]]:
+        """Charges of blocks, by incidence and scope."""
+        gathered: dict[tuple[object, Scope], list[Charge]] = {}
+        for charge in self.table.charges:
+            if charge.resource in _OF_BLOCKS:
+                gathered.setdefault((charge.incidence, charge.scope), []).append(charge)
+        found = list[tuple[object, _Group]]()
+        for (incidence, scope), charges in gathered.items():
+            amounts = [self._cut(charge) for charge in charges]
+            classes = _classes(amounts, len(scope))
+            resources = [charge.resource for charge in charges]
+            amount_of = {name: _of_classes(each, classes) for name, each in zip(resources, amounts, strict=True)}
+            found.append((incidence, _Group(scope, classes, amount_of)))
+        return found
+
+    def classified(self, charge: Charge) -> tuple[Scope, Classes, Floats]:
+        """The scope of a charge, the classes of its options, and the amounts of these."""
+        amount = self._cut(charge)
+        classes = _classes([amount], len(charge.scope))
+        return charge.scope, classes, _of_classes(amount, classes)
+
+    def _cut(self, charge: Charge) -> Floats:
+        """Amounts of a charge under the options that are left."""
+        left = [self.choices.domain[k] for k in charge.scope]
+        return charge.amount[np.ix_(*left)] if left else charge.amount
+
+    def _add(self, of: tuple[object, _Group]) -> None:
+        incidence, group = of
+        count = self.counting.count(incidence, group.scope, group.classes)  # type: ignore[arg-type]
+        for resource, amount in group.amount_of.items():
+            amount_f = amount.ravel()
+            some = np.flatnonzero(amount_f)
+            if len(some):
+                self.sums.setdefault(resource, []).append(
+                    (count.columns[some].T, (amount_f[some, None] * count.times[some]).T)
+                )
+
+    def terms(self, resource: str, scale: float) -> Terms:
+        """What blocks have of a resource, as terms of rows, one row a block."""
+        return [(columns, amounts * scale) for columns, amounts in self.sums.get(resource, ())]
+
+    # -- limits -------------------------------------------------------------------------------
+    def _forbid(self) -> None:
+        """Options that cannot be together: each needs one of those of the other kernel that it can be with."""
+        for number, charge in enumerate(c for c in self.table.charges if c.resource == "legal"):
+            can = np.isfinite(self._cut(charge))
+            columns = [self.choices.s_ko[k] for k in charge.scope]
+            if len(columns) == 1:
+                self.model.bound(columns[0][~can], upper=0.0)
+                continue
+            if len(columns) > 2:
+                scope, classes, amount = self.classified(charge)
+                together = self.choices.placed(scope[0], scope, classes)
+                self.model.bound(together[np.isinf(amount)], upper=0.0)
+                continue
+            for axis, (mine, other) in enumerate((columns, columns[::-1])):
+                allowed = can if axis == 0 else can.T
+                some = ~allowed.all(axis=1)
+                partners = np.where(allowed[some], other, -1)
+                if some.any():
+                    self.model.rows(f"legal_{number}_{axis}", [(mine[some], 1.0), (partners, -1.0)], upper=0)
+
+    def _sram(self) -> None:
+        """What waits, moves and stays on the chip fits into its SRAM."""
+        terms = [term for name in ("buffer_bytes", "stationary_bytes") for term in self.terms(name, 1 / self.chip.sram)]
+        if terms:
+            self.model.rows("sram", terms, upper=1.0 + FITS)
+
+    def _weight_parts(self) -> None:
+        """A kernel whose weight does not fit is alone, in parts: it needs less SRAM, and moves some bytes again."""
+        if self.chip.weight_tiling == "forbid":
+            return
+        for k in range(len(self.choices.domain)):
+            look(self.deadline)
+            alone = np.arange(len(self.choices.domain))[None] == k
+            paid_i = counts(self.table.incidences, alone)[0]
+            mine = [
+                c
+                for c in np.flatnonzero(paid_i[self.table.incidence_c] > 0)
+                if self.table.charges[c].resource in _PARTS
+            ]
+            charges = [self.table.charges[c] for c in mine]
+            if not any(charge.resource == "stationary_bytes" for charge in charges):
+                continue
+            scope = tuple(sorted({kernel for charge in charges for kernel in charge.scope}))
+            classes = self._joint_classes(charges, scope)
+            shape = [max(each) + 1 for each in classes]
+            sums = {name: np.zeros(shape) for name in _PARTS}
+            for c, charge in zip(mine, charges, strict=True):
+                amount = _of_classes(self._cut(charge), [classes[scope.index(kernel)] for kernel in charge.scope])
+                axes = [shape[axis] if kernel in charge.scope else 1 for axis, kernel in enumerate(scope)]
+                sums[charge.resource] += amount.reshape(axes) * paid_i[self.table.incidence_c[c]]
+            self._in_parts(k, scope, classes, {name: each.ravel() for name, each in sums.items()})
+
+    def _in_parts(self, k: int, scope: Scope, classes: Classes, sums: dict[str, Floats]) -> None:
+        cut_f = sums["stationary_bytes"] + sums["cut_buffer_bytes"]
+        parts_f = parts_of(self.chip, sums["buffer_bytes"] - sums["cut_buffer_bytes"], cut_f)
+        cut = np.flatnonzero(parts_f > 1)
+        if not len(cut):
+            return
+        columns = self.choices.placed(k, scope, classes).reshape(len(parts_f), -1)[cut]
+        never = np.isinf(parts_f[cut])
+        self.model.bound(columns[never], upper=0.0)
+        columns, cut = columns[~never], cut[~never]
+        if not len(cut):
+            return
+        parts = parts_f[cut]
+        again = (parts - 1) * sums["reread_bytes"][cut]
+        less = cut_f[cut] * (1 - 1 / parts)
+        shape = columns.T.shape
+        self.sums.setdefault("dram_bytes", []).append((columns.T, np.broadcast_to(again, shape)))
+        self.sums.setdefault("stationary_bytes", []).append((columns.T, np.broadcast_to(-less, shape)))
+        others = np.delete(self.choices.A_kb, k, axis=0).T
+        rows = (columns >= 0).any(axis=0) & (others >= 0).any(axis=1)
+        if rows.any():  # its weight streams through the whole chip
+            most = float(others.shape[1])
+            self.model.rows(f"alone_{k}", [(others[rows], 1.0), (columns.T[rows], most)], upper=most)
+
+    def _joint_classes(self, charges: Sequence[Charge], scope: Scope) -> Classes:
+        """Options of each kernel of a scope under which no charge differs."""
+        found = list[tuple[int, ...]]()
+        for kernel in scope:
+            parts = []
+            for charge in charges:
+                if kernel in charge.scope:
+                    axis = charge.scope.index(kernel)
+                    parts.append(np.moveaxis(self._cut(charge), axis, 0).reshape(len(self.choices.domain[kernel]), -1))
+            found.append(_labels(np.concatenate(parts, axis=1)))
+        return tuple(found)
+
+    # -- times --------------------------------------------------------------------------------
+    def times(self) -> Ints:
+        """Columns of the seconds of blocks, in units, with the rows that hold them up; shape (blocks,)."""
+        model, blocks = self.model, self.choices.blocks
+        column_of = {name: model.continuous(name, (blocks,), 0.0) for name in self.chip.resources}
+        self._compute(column_of["compute"])
+        self._memory(column_of["memory"])
+        self._at_least("network", column_of["network"], self.terms("network_s", 1 / self.unit_s))
+        if "sram" in column_of:
+            scale = 1 / (self.chip.sram_bandwidth * self.unit_s)
+            self._at_least("sram_access", column_of["sram"], self.terms("sram_traffic_bytes", scale))
+        time = model.continuous("time", (blocks,), 0.0)
+        for summed in self.chip.rule.sums:
+            names = [self.chip.resources[each] for each in summed]
+            self._at_least(f"time_{'_'.join(names)}", time, [(column_of[name], 1.0) for name in names])
+        return time
+
+    def _at_least(self, name: str, column: Ints, terms: Terms) -> None:
+        less: Terms = [(columns, -np.asarray(amounts)) for columns, amounts in terms]
+        self.model.rows(f"{name}_time", [(column, 1.0), *less], lower=0)
+
+    def _compute(self, compute: Ints) -> None:
+        """Seconds of compute; under the cycle model each kernel takes tiles for a latency, and blocks the longest."""
+        if not len(self.latency_l):
+            self._at_least("compute", compute, self.terms("compute_s", 1 / self.unit_s))
+            return
+        tiles, least = Terms(), Terms()
+        for charge in self.table.charges:
+            if charge.resource != "compute_tiles":
+                continue
+            (k,) = charge.scope
+            needed_ol = self._cut(charge)
+            labels = _labels(needed_ol)
+            placed = self.choices.placed(k, (k,), (labels,))
+            here = np.flatnonzero(placed[0] >= 0)
+            for c, needed_l in enumerate(_of_classes(needed_ol, (labels,))):
+                first = np.flatnonzero((np.diff(needed_l, prepend=np.inf) < 0) & (needed_l <= self.chip.tiles))
+                used, seconds = needed_l[first], self.latency_l[first] / self.unit_s
+                columns = np.full((self.choices.blocks, len(first)), -1, dtype=np.int64)
+                columns[here] = self.model.binary(f"tiles_{k}_{c}", (len(here), len(first)))
+                self.model.rows(f"tiles_{k}_{c}", [(columns[here], 1.0), (placed[c, here], -1.0)], 0, 0)
+                self.model.rows(f"pace_{k}_{c}", [(compute[here], 1.0), (columns[here], -seconds)], lower=0)
+                tiles.append((columns, used / self.chip.tiles))
+                least.append((columns, used * seconds / self.chip.tiles))
+        self.model.rows("tiles", tiles, upper=1.0)
+        self._at_least("work", compute, least)  # over the whole chip: a tighter relaxation
+
+    def _memory(self, memory: Ints) -> None:
+        """Seconds of DRAM; where its rate depends on the bytes of a block, of the row that these reach."""
+        rate = self.chip.dram_bandwidth * self.unit_s
+        if not self.chip.memory_rows:
+            self._at_least("memory", memory, self.terms("dram_bytes", 1 / rate))
+            return
+        rows, blocks = sorted(self.chip.memory_rows, key=lambda row: row.bytes or 0.0), self.choices.blocks
+        top = max(row.share for row in rows)
+        moved = self.terms("dram_bytes", 1.0)
+        most_b = sum((np.where(columns >= 0, np.maximum(amounts, 0.0), 0.0)).sum(axis=1) for columns, amounts in moved)
+        unit = float(np.max(most_b)) or 1.0
+        least = np.array([row.bytes or 0.0 for row in rows]) / unit * (1 - _ROUNDED)
+        shares = [row.share for row in rows]
+        falls = [min(shares[j:]) < share for j, share in enumerate(shares)]
+        below = np.where(falls, np.append(least[1:], 1.0), 1.0)  # a faster row is taken wherever it is reached
+        reached = self.model.binary("rate", (blocks, len(rows)))
+        bytes_bj = self.model.continuous("moved", (blocks, len(rows)), 0.0, 1.0)
+        self.model.rows("one_rate", [(reached, 1.0)], 1, 1)
+        scaled: Terms = [(columns, -np.asarray(amounts) / unit) for columns, amounts in moved]
+        self.model.rows("moved", [(bytes_bj, 1.0), *scaled], 0, 0)
+        flat = bytes_bj.ravel(), reached.ravel()
+        self.model.rows("rate_most", [(flat[0], 1.0), (flat[1], -np.tile(below, blocks))], upper=0)
+        self.model.rows("rate_least", [(flat[0], 1.0), (flat[1], -np.tile(least, blocks))], lower=0)
+        slower = np.array([top / row.share for row in rows])
+        self._at_least("memory", memory, [(bytes_bj, slower * unit / rate)])
+
+
+_OF_BLOCKS = {
+    "compute_s", "network_s", "dram_bytes", "sram_traffic_bytes", "buffer_bytes", "stationary_bytes",
+}  # fmt: skip
+_PARTS = ("buffer_bytes", "cut_buffer_bytes", "stationary_bytes", "reread_bytes")
+
+
+def _labels(amounts_ox: Floats) -> tuple[int, ...]:
+    """Class of each option, numbered as they come up: equal amounts, equal class."""
+    seen: dict[bytes, int] = {}
+    return tuple(seen.setdefault((row + 0.0).tobytes(), len(seen)) for row in amounts_ox)
+
+
+def _classes(amounts: Sequence[Floats], kernels: int) -> Classes:
+    """Classes of the options of each kernel of a scope, by amounts with an axis for each of them."""
+    return tuple(
+        _labels(np.concatenate([np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in amounts], axis=1))
+        for axis in range(kernels)
+    )
+
+
+def _of_classes(amount: Floats, classes: Sequence[Sequence[int]]) -> Floats:
+    """Amounts of classes, from those of options: of the first option of each."""
+    firsts = [[each.index(c) for c in range(max(each) + 1)] for each in classes]
+    return amount[np.ix_(*firsts)] if firsts else amount

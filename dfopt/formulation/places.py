@@ -1,0 +1,295 @@
+"""Which blocks there may be: the paper's matrix A, and what orders its columns.
+
+Of *ordered* places each is a partition, one stage of the mapping after the other. Where a chip runs kernel by kernel or
+the kernels of a library, blocks can be *listed* instead: a column is one block, taken or not. Then nothing but an order
+in which they can run is left to show, and a relaxation is far tighter. What waits in DRAM between partitions depends on
+their order, so listed blocks say nothing about it.
+
+Suffixes: k kernel, b block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.documents.graph import Graph
+from dfopt.fusion.assignment import at_once, order, passes
+from dfopt.fusion.library import convex
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.segments import order_by_rank
+from dfopt.milp import Model
+from dfopt.physics.library import sets_of
+from dfopt.terms.chip import Chip
+
+__all__ = ["Listed", "Ordered", "Places", "Structure", "listed"]
+
+_MOST = 20_000  # kernels times blocks that are listed: beyond it a model is larger than with places
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What decides which blocks there may be.
+
+    Attributes
+    ----------
+    graph : Graph
+        Kernels and tensors.
+    chip : Chip
+        Whether it fuses kernels, and how many.
+    limits : sequence of IntraChipLimits
+        Of every stage of the mapping; pins by number of the kernel in the graph.
+    stage_k : int array or None
+        The stage of every kernel, unless that is a choice.
+    """
+
+    graph: Graph
+    chip: Chip
+    limits: Sequence[IntraChipLimits]
+    stage_k: Ints | None
+
+    @cached_property
+    def edges(self) -> Ints:
+        """Kernels at both ends of each tensor of one evaluation, each pair once; shape (pairs, 2)."""
+        index = self.graph.index()
+        pairs = {(index[tensor.src], index[tensor.dst]): None for tensor in self.graph.tensors}
+        return np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
+    def forward_k(self) -> Bools:
+        """Kernels of the forward pass."""
+        return np.array([kernel.pass_ == "forward" for kernel in self.graph.kernels])
+
+    @cached_property
+    def sets_ks(self) -> Bools:
+        """Which kernels belong to each set of the library."""
+        return np.array([sets_of(kernel) for kernel in self.graph.kernels])
+
+
+class Places(Protocol):
+    """Blocks that kernels may be in."""
+
+    A_kb: Ints
+    stage_b: Ints
+
+    def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
+        """Values of the columns for a mapping; none where it has a block that there is no column for."""
+        ...
+
+    def partitions(self, x: Floats) -> tuple[Ints, Ints]:
+        """Stage and partition of every kernel in a solution."""
+        ...
+
+
+class Ordered:
+    """Partitions in the order in which they run, those of all stages of the mapping.
+
+    Parameters
+    ----------
+    model : Model
+        Gets the columns and rows.
+    structure : Structure
+        What decides which blocks there may be.
+    deadline : float
+        Of ``time.perf_counter``; past it building is given up (:class:`dfopt.fusion.clock.OutOfTime`).
+    """
+
+    def __init__(self, model: Model, structure: Structure, deadline: float = np.inf) -> None:
+        self.model, self.structure = model, structure
+        limits, self.forward_k = structure.limits, structure.forward_k
+        self.stage_b = np.repeat(np.arange(len(limits)), [each.p_max for each in limits])
+        kernels, places = len(self.forward_k), len(self.stage_b)
+        may_kb = self._may()
+        self.A_kb = np.full((kernels, places), -1, dtype=np.int64)
+        self.A_kb[may_kb] = model.binary("A", (int(may_kb.sum()),))
+        model.rows("one_partition", [(self.A_kb, 1.0)], 1, 1)
+        self._order()
+        self._passes()
+        self._pins()
+        if kernels > structure.chip.tiles:
+            model.rows("kernels_per_partition", [(self.A_kb.T, 1.0)], upper=structure.chip.tiles)
+        if structure.chip.library:
+            blocks = convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline)
+            at_once(model, self.A_kb, [np.array([k]) for k in range(kernels)] + blocks)
+
+    def _may(self) -> Bools:
+        """Where each kernel may be, shape (kernels, places)."""
+        of, places = self.structure, len(self.stage_b)
+        if of.stage_k is None:
+            may_kb = np.ones((len(self.forward_k), places), dtype=bool)
+        else:
+            may_kb = of.stage_k[:, None] == self.stage_b
+        if of.chip.fused:
+            return may_kb
+        src, dst, kernels = of.edges[:, 0], of.edges[:, 1], len(self.forward_k)
+        after = [np.unique(dst[src == k]).tolist() for k in range(kernels)]
+        before = [np.unique(src[dst == k]).tolist() for k in range(kernels)]
+        rank = order_by_rank(before, after, [(not self.forward_k[k], k) for k in range(kernels)])
+        alone_kb = np.zeros_like(may_kb)  # in the one order in which they run
+        for stage in range(len(of.limits)):
+            mine = np.flatnonzero(self.stage_b == stage)
+            line = rank if of.stage_k is None else rank[np.isin(rank, np.flatnonzero(of.stage_k == stage))]
+            alone_kb[line, mine[: len(line)]] = True
+        return may_kb & alone_kb
+
+    def _order(self) -> None:
+        """No kernel runs before one that it needs; gradients flow from later stages to earlier ones."""
+        of, edges = self.structure, self.structure.edges
+        back = ~self.forward_k[edges[:, 0]] & ~self.forward_k[edges[:, 1]] & (of.stage_k is None)
+        order(self.model, self.A_kb, edges[~back])
+        order(self.model, self.A_kb[:, np.argsort(-self.stage_b, kind="stable")], edges[back], "precedence_back")
+        index = of.graph.index()
+        for k, kernel in enumerate(of.graph.kernels if of.stage_k is None else ()):
+            for stage in range(len(of.limits) if kernel.stage_with is not None else 0):
+                mine = self.A_kb[k, self.stage_b == stage]
+                theirs = self.A_kb[index[str(kernel.stage_with)], self.stage_b == stage]
+                terms = [(mine[None, :], 1.0), (theirs[None, :], -1.0)]
+                self.model.rows(f"together_{k}_{stage}", terms, 0, 0)
+
+    def _passes(self) -> None:
+        """What may share a partition, and which may be empty."""
+        of = self.structure
+        for stage, limits in enumerate(of.limits if of.chip.fused else ()):
+            mine = np.flatnonzero(self.stage_b == stage)
+            members = np.arange(len(self.forward_k)) if of.stage_k is None else np.flatnonzero(of.stage_k == stage)
+            if len(members):
+                here = self._here(stage, mine) if of.stage_k is None else None
+                passes(self.model, self.A_kb[np.ix_(members, mine)], self.forward_k[members], limits, f"_{stage}", here)
+
+    def _here(self, stage: int, mine: Ints) -> Ints:
+        """Whether kernels of the forward pass are in a stage, and whether others are."""
+        here = self.model.continuous(f"here_{stage}", (2,), 0.0, 1.0)
+        for of, side in enumerate((self.forward_k, ~self.forward_k)):
+            if side.any():
+                columns = np.full((int(side.sum()), 1), here[of])
+                self.model.rows(f"here_{stage}_{of}", [(columns, 1.0), (self.A_kb[np.ix_(side, mine)], -1.0)], lower=0)
+        return here
+
+    def _pins(self) -> None:
+        """Kernels that the user has fixed to a partition of whatever stage they are in."""
+        of = self.structure
+        for k, partition in sorted({pin for limits in of.limits for pin in limits.pins}):
+            places = (np.flatnonzero(self.stage_b == stage) for stage in range(len(of.limits)))
+            pinned = [mine[partition] for mine in places if len(mine) > partition]
+            self.model.rows(f"pin_{k}_{partition}", [(self.A_kb[k, pinned][None, :], 1.0)], lower=1)
+
+    def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
+        """See :class:`Places`."""
+        first = np.searchsorted(self.stage_b, np.arange(len(self.structure.limits)))
+        taken_kb = (first[stage_k] + partition_k)[:, None] == np.arange(len(self.stage_b))
+        inside = bool((taken_kb & (self.A_kb >= 0)).any(axis=1).all())
+        return {"A": taken_kb[self.A_kb >= 0].astype(float)} if inside else None
+
+    def partitions(self, x: Floats) -> tuple[Ints, Ints]:
+        """See :class:`Places`."""
+        taken_kb = np.where(self.A_kb >= 0, x[self.A_kb], 0.0)
+        place_k = np.argmax(taken_kb, axis=1)
+        stage_k = self.stage_b[place_k]
+        return stage_k, place_k - np.searchsorted(self.stage_b, stage_k)
+
+
+class Listed:
+    """Blocks that are listed, each taken or not.
+
+    Parameters
+    ----------
+    model : Model
+        Gets the columns and rows.
+    structure : Structure
+        What decides which blocks there may be.
+    member_kb : bool array, shape (kernels, blocks)
+        Which kernels each block holds, of :func:`listed`.
+    ordered : bool
+        Whether blocks that need each other are excluded; without it less is a bound only.
+    """
+
+    def __init__(self, model: Model, structure: Structure, member_kb: Bools, *, ordered: bool = True) -> None:
+        assert structure.stage_k is not None
+        self.member_kb, self.structure, self.edges = member_kb, structure, structure.edges
+        self.stage_b = structure.stage_k[np.argmax(member_kb, axis=0)]
+        self.z_b = model.binary("A", (member_kb.shape[1],))
+        self.A_kb = np.where(member_kb, self.z_b, -1)
+        model.rows("one_block", [(self.A_kb, 1.0)], 1, 1)
+        for stage, limits in enumerate(structure.limits):
+            mine = self.z_b[self.stage_b == stage][None, :]
+            if mine.size:
+                fewest = limits.p_max if limits.exactly else 0
+                model.rows(f"partitions_{stage}", [(mine, 1.0)], fewest, limits.p_max)
+        if ordered and (member_kb.sum(axis=0) > 1).any():
+            self._one_after_the_other(model)
+
+    def _one_after_the_other(self, model: Model) -> None:
+        """Each kernel has a place in the order: the same in a block, a later one in a block that needs another."""
+        kernels, edges = len(self.member_kb), self.edges
+        place = model.continuous("order", (kernels,), 0.0, float(kernels - 1))
+        both = np.where(self.member_kb[edges[:, 0]] & self.member_kb[edges[:, 1]], self.z_b, -1)
+        ends: list[tuple[Ints, float]] = [(place[edges[:, 1]], 1.0), (place[edges[:, 0]], -1.0)]
+        model.rows("order_later", [*ends, (both, 1.0)], lower=1.0)
+        model.rows("order_same", [*ends, (both, float(kernels))], upper=float(kernels))
+        for b in np.flatnonzero(self.member_kb.sum(axis=0) > 1).tolist():
+            first, *others = np.flatnonzero(self.member_kb[:, b]).tolist()
+            columns = np.full(len(others), self.z_b[b])
+            for sign in (1.0, -1.0):  # those that no tensor joins directly, too
+                terms = [(place[others], sign), (np.full(len(others), place[first]), -sign), (columns, float(kernels))]
+                model.rows(f"order_{b}_{'after' if sign > 0 else 'before'}", terms, upper=float(kernels))
+
+    def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
+        """See :class:`Places`."""
+        known = {row.tobytes(): b for b, row in enumerate(self.member_kb.T)}
+        taken = np.zeros(len(self.z_b))
+        for stage, partition in sorted(set(zip(stage_k.tolist(), partition_k.tolist(), strict=True))):
+            block = known.get(((stage_k == stage) & (partition_k == partition)).tobytes())
+            if block is None:
+                return None
+            taken[block] = 1.0
+        return {"A": taken}
+
+    def partitions(self, x: Floats) -> tuple[Ints, Ints]:
+        """See :class:`Places`."""
+        assert self.structure.stage_k is not None
+        block_k = np.array([columns[columns >= 0][np.argmax(x[columns[columns >= 0]])] for columns in self.A_kb])
+        edges = block_k[self.edges]
+        after: dict[int, set[int]] = {int(block): set() for block in block_k}
+        before: dict[int, set[int]] = {int(block): set() for block in block_k}
+        for a, b in edges[edges[:, 0] != edges[:, 1]].tolist():
+            after[a].add(b)
+            before[b].add(a)
+        later = {int(block): not self.structure.forward_k[block_k == block].all() for block in block_k}
+        number, left = dict[int, int](), sorted(after, key=lambda block: (later[block], block))
+        while left:
+            ready = next(block for block in left if before[block] <= number.keys())
+            number[ready] = len(number)
+            left.remove(ready)
+        return self.structure.stage_k, np.array([number[int(block)] for block in block_k])
+
+
+def listed(structure: Structure, deadline: float) -> Bools | None:
+    """All blocks that there may be, shape (kernels, blocks); none where their order matters or there are too many.
+
+    Raises
+    ------
+    OutOfTime
+        Past the deadline, of ``time.perf_counter``.
+    """
+    chip, limits = structure.chip, structure.limits
+    if structure.stage_k is None or (chip.fused and not chip.library):
+        return None
+    if any(each.pins or each.forward_backward == "halves" for each in limits):
+        return None
+    kernels, forward_k = len(structure.graph.kernels), structure.forward_k
+    several = convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline) if chip.library else []
+    separate = any(each.forward_backward == "separate" for each in limits)
+    mixed = [bool(separate and forward_k[block].any() and not forward_k[block].all()) for block in several]
+    several = [block for block, mixes in zip(several, mixed, strict=True) if len(block) <= chip.tiles and not mixes]
+    if kernels * (kernels + len(several)) > _MOST:
+        return None
+    member_kb = np.zeros((kernels, kernels + len(several)), dtype=bool)
+    member_kb[np.arange(kernels), np.arange(kernels)] = True
+    for b, block in enumerate(several, kernels):
+        member_kb[block, b] = True
+    return member_kb

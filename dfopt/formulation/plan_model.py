@@ -1,0 +1,182 @@
+"""A plan as one MILP: options and places of all kernels, with all that follows from them.
+
+Suffixes: k kernel, o option (a kernel with one of its schemes), b block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.documents.mapping import Sharding
+from dfopt.formulation.block_rows import BlockRows
+from dfopt.formulation.choices import Choices
+from dfopt.formulation.held import Held
+from dfopt.formulation.places import Listed, Ordered, Places, Structure, listed
+from dfopt.formulation.stages import StageRows
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.milp import Model
+from dfopt.setting.instance import Instance
+from dfopt.setting.ledger import limited
+from dfopt.terms.chip import Chip, chip_of
+from dfopt.terms.incidence import Has, Open
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import TERMS
+from dfopt.terms.table import Domain, Table
+
+__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "plan_model"]
+
+MOST_NONZEROS = 2_000_000
+"""Of a model that is handed to a solver: presolve alone takes minutes beyond it."""
+
+
+class Large(Exception):
+    """A model with so many ``nonzeros`` that no solver is asked."""
+
+    def __init__(self, nonzeros: int) -> None:
+        super().__init__(f"the MILP has {nonzeros:,} nonzeros, more than the {MOST_NONZEROS:,} that are solved")
+        self.nonzeros = nonzeros
+
+
+@dataclass(frozen=True)
+class PlanModel:
+    """The assignment-matrix program of a plan and a number of tiles.
+
+    Attributes
+    ----------
+    model : Model
+        Its columns and rows.
+    layer : Layer
+        Options of its kernels.
+    choices, places : Choices, Places
+        Columns of these, and of the blocks that kernels may be in.
+    unit_s : float, s
+        Seconds of the metric that are one unit of its objective.
+    relaxed : bool
+        Whether it leaves out what waits in DRAM between partitions, which then may be too much.
+    bounding : bool
+        Whether a mapping may take longer than it says, see :attr:`dfopt.formulation.block_rows.BlockRows.bounding`.
+    """
+
+    model: Model
+    layer: Layer
+    choices: Choices
+    places: Places
+    unit_s: float
+    relaxed: bool
+    bounding: bool
+
+    def start(self, sharding: dict[str, Sharding], stage_k: Ints, partition_k: Ints) -> Floats | None:
+        """A partial start from a mapping, which the solver completes; none where its blocks have no columns."""
+        columns = self.places.start(stage_k, partition_k)
+        if columns is None:
+            return None
+        taken = list[bool]()
+        for kernel, schemes, left in zip(self.layer.kernels, self.layer.schemes_k, self.choices.domain, strict=True):
+            taken += [schemes[o] == sharding[kernel.name] for o in left]
+        return self.model.start({**columns, "s": np.array(taken, dtype=float)})
+
+    def decode(self, x: Floats) -> tuple[dict[str, Sharding], Ints, Ints]:
+        """Scheme of every kernel by name, its stage and its partition."""
+        found = {}
+        for k, (kernel, schemes) in enumerate(zip(self.layer.kernels, self.layer.schemes_k, strict=True)):
+            found[kernel.name] = schemes[self.choices.domain[k][int(np.argmax(x[self.choices.s_ko[k]]))]]
+        return found, *self.places.partitions(x)
+
+
+def plan_model(
+    instance: Instance,
+    layer: Layer,
+    domain: Domain,
+    limits: Sequence[IntraChipLimits],
+    metric: str = "step_time",
+    deadline: float = np.inf,
+    *,
+    relaxed: bool = False,
+) -> PlanModel:
+    """The program of a plan.
+
+    Parameters
+    ----------
+    instance : Instance
+        The plan.
+    layer : Layer
+        What its chips do in one evaluation, with some number of tiles.
+    domain : Domain
+        Options that each kernel may take.
+    limits : sequence of IntraChipLimits
+        Of every stage of the mapping; pins by number of the kernel in the graph.
+    metric : str
+        What is minimised.
+    deadline : float, s
+        Of ``time.perf_counter``.
+    relaxed : bool
+        Whether what waits in DRAM may be left out: it depends on the order of partitions, and without it blocks can be
+        listed on some chips.
+
+    Raises
+    ------
+    OutOfTime
+        Past the deadline.
+    Large
+        With more nonzeros than :data:`MOST_NONZEROS`.
+    """
+    table, chip, graph = Table.of(layer, TERMS), chip_of(instance.system, instance.assumptions), layer.graph
+    free = instance.mapped_stages > 1 and not graph.folded
+    stage_k = None if free else np.array([graph.kind_of(kernel) for kernel in graph.kernels])
+    structure, model = Structure(graph, chip, limits, stage_k), Model("plan")
+    waiting = _may_wait(instance, layer, table, domain, stage_k)
+    member_kb = listed(structure, deadline) if relaxed or not waiting else None
+    relaxed = waiting and member_kb is not None
+    places: Places = Ordered(model, structure, deadline) if member_kb is None else Listed(model, structure, member_kb)
+    choices = Choices(model, domain, places.A_kb)
+    blocks = BlockRows(choices, table, chip, layer.latency_l, _unit_s(table, chip, layer.latency_l, domain), deadline)
+    rows = StageRows(instance, layer, blocks, places.stage_b, stage_k)
+    time_b = blocks.times()
+    rows.hold(waiting=waiting and not relaxed)
+    unit_s = rows.minimize(metric, time_b)
+    if (nonzeros := model.arrays().A.nnz) > MOST_NONZEROS:
+        raise Large(nonzeros)
+    return PlanModel(model, layer, choices, places, unit_s, relaxed, blocks.bounding)
+
+
+def _unit_s(table: Table, chip: Chip, latency_l: Floats, domain: Domain) -> float:
+    """A quarter of what kernels take of the resource that they take most of, at least: blocks take a few of these."""
+    per_unit: dict[str, float | Floats] = {
+        "compute_s": 1.0,
+        "compute_tiles": latency_l / chip.tiles,
+        "network_s": 1.0,
+        "dram_bytes": 1 / chip.dram_bandwidth,
+        "sram_traffic_bytes": 1 / chip.sram_bandwidth,
+    }
+    least_c, seconds = table.least(domain), dict.fromkeys(per_unit, 0.0)
+    for charge, columns in zip(table.charges, table.columns_c, strict=True):
+        if charge.resource in seconds and isinstance(charge.incidence, Has):
+            seconds[charge.resource] += float(np.min(least_c[columns] * per_unit[charge.resource]))
+    return max(1e-30, *seconds.values()) / 4
+
+
+def _may_wait(instance: Instance, layer: Layer, table: Table, domain: Domain, stage_k: Ints | None) -> bool:
+    """Whether what waits between partitions, at most, may be too much beside what chips hold at most."""
+    if not instance.setting.waits:
+        return False
+    capacity = limited(instance).get(instance.system.chip.fastest_tier, np.inf)
+    if np.isinf(capacity):
+        return False
+    stage_k = np.full(len(domain), -1) if stage_k is None else stage_k
+    held, tier = Held(instance, layer, table), instance.system.chip.fastest_tier
+    waiting = [charge for charge in table.charges if charge.resource == "waiting_bytes"]
+    for stage in instance.pipeline:
+        most, open_ = 0.0, 0.0
+        for number, _ in stage.runs:
+            kernels = [k for k, of in enumerate(stage_k) if of in (number, -1)]
+            for of_state in held.by_option(tier, stage, number):
+                most += sum(max(float(of_state[k][list(domain[k])].max()), 0.0) for k in kernels)
+            here = [each for each in waiting if isinstance(each.incidence, Open) and each.incidence.source in kernels]
+            open_ = max(open_, sum(float(charge.amount.max()) for charge in here))
+        if open_ > 0 and most + open_ > capacity:
+            return True
+    return False

@@ -1,0 +1,93 @@
+"""Rows of the assignment-matrix program against the arrays of the block rule: the same blocks are legal, and as fast.
+
+Options and places are fixed, so the program has one answer left; the table prices the same blocks with arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import Dice, World, falls, share, worlds
+
+from dfopt.arrays import Bools, Ints
+from dfopt.formulation.block_rows import BlockRows
+from dfopt.formulation.choices import Choices
+from dfopt.milp import Model, Termination, solve
+from dfopt.setting.instance import Setting
+from dfopt.terms.blocks import Blocks
+from dfopt.terms.chip import chip_of
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import TERMS
+from dfopt.terms.table import Table, whole_domain
+
+Case = tuple[Layer, Ints, Bools]
+"""A layer, an option of each kernel, and which kernels each block holds, shape (blocks, kernels)."""
+
+
+@st.composite
+def cases(draw: st.DrawFn, **drawn: object) -> Case:
+    world: World = draw(worlds(most=5, tile_rows=[None, 1, 2], **drawn))
+    instance = Setting(world.graph, world.system, world.assumptions, world.model).under(world.plan).shared
+    layer, dice = Layer(instance, draw(st.integers(1, 3))), Dice(draw)
+    option_k = np.array([dice(range(len(schemes))) for schemes in layer.schemes_k])
+    block_k = np.array([dice(range(3)) for _ in layer.kernels])
+    return layer, option_k, np.unique(block_k)[:, None] == block_k
+
+
+def fixed(case: Case, shared: bool) -> tuple[float, bool]:
+    """Seconds of all blocks in the program, and whether it has an answer; ``shared``: one column for a block."""
+    layer, option_k, member_bk = case
+    model, (blocks, kernels) = Model("fixed"), member_bk.shape
+    if shared:
+        A_kb = np.where(member_bk.T, model.binary("A", (blocks,)), -1)
+        model.rows("taken", [(A_kb, 1.0)], 1, 1)
+    else:
+        A_kb = model.binary("A", (kernels, blocks))
+        model.rows("taken", [(A_kb.ravel(), 1.0)], member_bk.T.ravel(), member_bk.T.ravel())
+    choices = Choices(model, whole_domain(list(map(len, layer.schemes_k))), A_kb)
+    taken = [columns[option] for columns, option in zip(choices.s_ko, option_k, strict=True)]
+    model.rows("option", [(np.array(taken), 1.0)], 1, 1)
+    chip, table = chip_of(layer.instance.system, layer.assumptions), Table.of(layer, TERMS)
+    unit_s = max(1e-9, float(prices(case).time.max()))
+    time_b = BlockRows(choices, table, chip, layer.latency_l, unit_s).times()
+    model.minimize([(time_b, 1.0)])
+    found = solve(model)
+    assert found.termination in (Termination.OPTIMAL, Termination.INFEASIBLE)
+    return found.objective * unit_s, found.termination is Termination.OPTIMAL
+
+
+def prices(case: Case):
+    layer, option_k, member_bk = case
+    chip, table = chip_of(layer.instance.system, layer.assumptions), Table.of(layer, TERMS)
+    return Blocks(table, chip, member_bk, layer.latency_l).prices(table.exact(option_k[None]))
+
+
+def check(case: Case, shared: bool) -> None:
+    """What the program knows no rows of, the count of kernels and which may be together, is left out."""
+    layer, option_k, member_bk = case
+    chip = chip_of(layer.instance.system, layer.assumptions)
+    table = Table.of(layer, TERMS)
+    assume(chip.fused or (member_bk.sum(axis=1) == 1).all())
+    assume((member_bk.sum(axis=1) <= chip.tiles).all())
+    exact = prices(case)
+    together = np.isfinite(table.totals(table.exact(option_k[None]), "legal")[0])
+    seconds, feasible = fixed(case, shared)
+    assert feasible == bool(exact.legal.all() and together)
+    if feasible and falls(layer.instance.system):  # a limit that is just met may be missed
+        assert seconds <= float(exact.time.sum()) * (1 + 1e-7)
+    elif feasible:
+        assert seconds == pytest.approx(float(exact.time.sum()), rel=1e-7)
+
+
+@share(0.5)
+@given(cases(compute_model=["fixed", "efficiency", "cycle"]), st.booleans())
+def test_rows_price_as_arrays_do(case: Case, shared: bool) -> None:
+    check(case, shared)
+
+
+@share(0.2)
+@given(cases(compute_model="efficiency", memory=True), st.booleans())
+def test_rows_know_shares_of_bandwidth(case: Case, shared: bool) -> None:
+    check(case, shared)
