@@ -87,7 +87,7 @@ def show(document: Input, detail: str | Sequence[str] = (), **parameters: Any) -
         What to show.
     detail : str or sequence of str
         Sections of a result: ``plan``, ``kernels``, ``time``, ``memory``, ``decisions``, ``proof``, ``sensitivity``,
-        ``heat`` or ``all``; a summary if left out.
+        ``heat``, ``matrices`` or ``all`` but for these; a summary if left out.
     **parameters
         Parameters of a graph that is named, such as ``phase="decode"``.
 

@@ -51,6 +51,7 @@ def show(
     target: str,
     param: list[str] | None = None,
     detail: str | None = None,
+    matrices: bool = False,
     as_json: bool = False,
 ) -> None:
     """Show a result, a graph, a system or any other document.
@@ -58,8 +59,12 @@ def show(
     Arguments:
         target (FILE|NAME): Zoo name, or file of any kind; stacks/hbm3 names a kind and a name.
 
+    Options:
+        matrices: Print the matrices A, B, D, L and H of DFModel of a result, as --detail matrices does.
+
     Examples:
         dfopt show best.json --detail kernels,time
+        dfopt show best.json --matrices
         dfopt show llama-3.1-8b --param phase=decode
         dfopt show h100-8 --json
     """
@@ -70,8 +75,9 @@ def show(
 
         parameters = arguments.values(param, "--param")
         document, figures = load_sized(target, parameters)
-        brief = isinstance(document, Result) and not detail
-        emit(as_json, document, lambda: shown(document, detail_of(detail), figures), 80 if brief else 140)
+        sections = (*detail_of(detail), *("matrices",) * matrices)
+        brief = isinstance(document, Result) and not sections
+        emit(as_json, document, lambda: shown(document, sections, figures), 80 if brief else 140)
 
 
 @app.command()

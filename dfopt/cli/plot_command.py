@@ -17,6 +17,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
     "step": (),
     "memory": (),
     "partitions": ("--stage",),
+    "matrices": ("--stage",),
     "roofline": (),
     "timeline": ("--microbatches",),
     "schedule": ("--microbatches",),
@@ -43,13 +44,13 @@ def plot(
             roofline; a graph for dataflow), or a study, frame or store of a sweep.
 
     Options:
-        kind (plan|breakdown|memory|partitions|roofline|timeline|progress|dataflow|temperature|heat-map|pareto|trace):
-            Picture to draw, such as roofline.
+        kind (KIND): Picture to draw: plan, breakdown, step, memory, partitions, matrices, roofline, timeline, progress,
+            dataflow, temperature, heat-map, pareto or trace.
         x (COLUMN): Column across a picture of a sweep, such as system.
         y (COLUMN[,COLUMN...]): Columns down a picture of a sweep, such as batch,tp.
         value (COLUMN): Figure that a heat map shows; default: utilization.
         by (COLUMN): Column with a map, or a colour, for each of its labels, such as graph.
-        stage (N 0..): Pipeline stage of partitions or temperatures; default: 0.
+        stage (N 0..): Pipeline stage of partitions, matrices or temperatures; default: 0.
         microbatches (N 1..): Largest number of microbatches in a timeline or trace, such as 8.
         wide (--width PX 300..): Width of the picture on a page in pixels, such as 420 for a phone; default: 1280.
 

@@ -73,9 +73,6 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     paper's matrices, because there is no list of all blocks.
     """
     asked = result.request
-    if memory_rows(result.system.chip, result.assumptions):
-        found = f"{result.system.name}: found rows of unit memory, whose times are not linear in what a MILP chooses"
-        raise PlanError(f"{found}; leave them out")
     forms = {
         solve.stage: solve.formulation
         for record in result.plans
@@ -93,6 +90,9 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
         matrices, _ = assignment_of(instance, options, menu, tiles, result.p_max)
         yield "joint", matrices.model
         return
+    if memory_rows(result.system.chip, result.assumptions):
+        found = f"{result.system.name}: found rows of unit memory, whose times are not linear in what a fusion chooses"
+        raise PlanError(f"{found}; assume sharding_objective: joint, or leave them out")
     yield "interchip", interchip.formulate(tables, result.assumptions)
     for ready in prepare(instance, options):
         if ready.sharded.tile_count == result.mapping.tile_count:

@@ -18,6 +18,7 @@ from dfopt.show.decisions import decisions
 from dfopt.show.grid import Facts, Grid
 from dfopt.show.html import Cell
 from dfopt.show.inputs import routing_facts, type_words
+from dfopt.show.matrices import grids
 from dfopt.show.omissions import Answer, Judged, omissions
 from dfopt.show.parts import RESOURCES, dollars, held_words, parts_words, time_facts
 from dfopt.show.physical import physical_facts, physical_tables
@@ -122,6 +123,13 @@ def _heat(answer: Answer, tiles: int = _TILES) -> Iterator[RenderableType]:
         yield from (part for table in physical_tables(physical, tiles, per) for part in ("", table))
 
 
+def _matrices(answer: Answer) -> Iterator[RenderableType]:
+    if isinstance(answer, Judged):
+        yield "Matrices: only a result of a search has them"
+        return
+    yield from grids(answer.matrices, answer.graph)
+
+
 _Section = Callable[[Answer], Iterator[RenderableType]]
 _SECTIONS: Final[dict[str, _Section]] = {
     "plan": _plan,
@@ -133,8 +141,9 @@ _SECTIONS: Final[dict[str, _Section]] = {
     "sensitivity": _sensitivity,
     "heat": _heat,
 }
-DETAILS: Final = (*_SECTIONS, "all")
-"""Sections of an answer by name, in their order, and all of them."""
+_APART: Final[dict[str, _Section]] = {"matrices": _matrices}  # long, and for readers of the paper
+DETAILS: Final = (*_SECTIONS, *_APART, "all")
+"""Sections of an answer by name, in their order, and all of them, but for the matrices."""
 
 
 class _AtMost:
@@ -170,6 +179,6 @@ def answer_report(
     facts = [*summary(answer, other), *(("limit broken", sentence) for sentence in broken)]
     top = Group(Text(asked, "bold"), Text(machine), Facts(facts), Text(last, "dim"))
     names = list(_SECTIONS) if "all" in detail else detail
-    sections: dict[str, _Section] = {**_SECTIONS, "heat": partial(_heat, tiles=tiles)}
+    sections: dict[str, _Section] = {**_SECTIONS, **_APART, "heat": partial(_heat, tiles=tiles)}
     parts = (part for name in names for part in ("", *sections[name](answer)))
     return Group(_AtMost(top, _WIDEST), *parts)

@@ -45,7 +45,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind", ["plan", "memory", "breakdown", "partitions", "roofline", "timeline", "schedule", "dataflow"]
+    "kind", ["plan", "memory", "breakdown", "partitions", "matrices", "roofline", "timeline", "schedule", "dataflow"]
 )
 def test_a_result_is_drawn(kind: str, solved: Path, tmp_path: Path) -> None:
     target = tmp_path / "figure.svg"
@@ -55,6 +55,17 @@ def test_a_result_is_drawn(kind: str, solved: Path, tmp_path: Path) -> None:
     assert "gpt2-small" in target.read_text()
     assert call("plot", solved / "one.json", "--kind", kind, "-o", target, "--width", 420).code == 0
     plt.close("all")
+
+
+def test_matrices_are_printed_letter_by_letter(solved: Path) -> None:
+    answer = call("show", solved / "one.json", "--matrices")
+    assert answer.code == 0
+    result = json.loads((solved / "one.json").read_text())
+    rows = {line.split("  ")[0]: line.split()[-1] for line in answer.out.splitlines() if line.strip()}
+    for matrices in result["matrices"]:
+        for row, partition in matrices["A"]:
+            assert rows[matrices["kernels"][row]][partition] == "A"
+    assert call("show", solved / "one.json", "--detail", "matrices").out == answer.out
 
 
 def test_an_exploration_is_drawn_as_its_best_design(tmp_path: Path) -> None:
@@ -120,7 +131,7 @@ def test_a_graph_of_the_zoo_is_drawn(tmp_path: Path) -> None:
         (
             ["one.json", "--kind", "breakdown", "--stage", "1"],
             2,
-            "--stage: belongs to --kind partitions or temperature",
+            "--stage: belongs to --kind partitions or matrices or temperature",
         ),
         (["gpt2-small", "--kind", "roofline"], 2, "found a graph, expected a result for --kind roofline"),
         (["sn10-8-ring", "--kind", "roofline"], 2, "found a system, expected a result"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import names_page
 import pytest
+import rules_table
 from blocks import GUIDE
 from model_types import PAGE, page
 from typer.testing import CliRunner
@@ -49,3 +50,7 @@ def test_the_page_of_names_is_that_of_commands_and_functions() -> None:
 
 def test_the_page_of_models_is_that_of_the_importer() -> None:
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_the_rules_of_the_formulation_are_those_of_the_table() -> None:
+    assert rules_table.PAGE.read_text(encoding="utf-8") == rules_table.page()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dfopt.show.plots.breakdown import breakdown, step
 from dfopt.show.plots.dataflow import dataflow
 from dfopt.show.plots.fronts import pareto
+from dfopt.show.plots.matrices import matrices
 from dfopt.show.plots.memory import memory
 from dfopt.show.plots.output import save
 from dfopt.show.plots.partitions import partitions
@@ -26,8 +27,8 @@ from dfopt.show.plots.temperature import temperature
 from dfopt.show.trace import save_trace, trace
 
 __all__ = [
-    "breakdown", "dataflow", "heat_map", "heat_maps", "memory", "pareto", "partitions", "plan", "progress", "roofline",
-    "save", "save_trace", "schedule", "step", "temperature", "timeline", "trace", "width",
+    "breakdown", "dataflow", "heat_map", "heat_maps", "matrices", "memory", "pareto", "partitions", "plan", "progress",
+    "roofline", "save", "save_trace", "schedule", "step", "temperature", "timeline", "trace", "width",
 ]  # fmt: skip
 
 latency_breakdown, stack_temperature, schedule = breakdown, temperature, timeline  # as earlier versions called them
