@@ -116,27 +116,27 @@ class Layer:
     instance: Instance
     tiles: int
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         """The workload as one chip of a second axis sees it."""
         return self.instance.graph
 
-    @property
+    @cached_property
     def assumptions(self) -> Assumptions:
         """The conventions, resolved."""
         return self.instance.assumptions
 
-    @property
+    @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """Kernels in the order of the graph: the axis k."""
         return self.graph.kernels
 
-    @property
+    @cached_property
     def degree(self) -> int:
         """Chips that share the work of a kernel."""
         return self.instance.plan.shards
 
-    @property
+    @cached_property
     def rules(self) -> ops.Rules:
         """Which layouts a scheme needs."""
         return self.assumptions.sharding_rules
@@ -155,6 +155,14 @@ class Layer:
         """Share of every kernel's output that one chip holds, under each of its options."""
         return tuple(
             self.by_option(k, lambda kernel, scheme: ops.output_share(kernel, scheme, self.degree, self.rules))
+            for k in range(len(self.kernels))
+        )
+
+    @cached_property
+    def weight_share_ko(self) -> tuple[Floats, ...]:
+        """Share of every kernel's weight that one chip has, under each of its options."""
+        return tuple(
+            self.by_option(k, lambda kernel, scheme: ops.weight_share(kernel, scheme, self.degree, self.rules))
             for k in range(len(self.kernels))
         )
 
@@ -285,20 +293,29 @@ class Layer:
         float array, shape (3, 8)
             By layout that is there, and by the set of those that are wanted: bit l for layout l.
         """
-        seconds = np.zeros((len(LAYOUTS), 1 << len(LAYOUTS)))
         if self.degree == 1:
-            return seconds
+            return np.zeros((len(LAYOUTS), 1 << len(LAYOUTS)))
+        seconds = np.array(
+            [self.instance.between_shards_s(kind, fan.whole, fan.source, late, behind) for kind in _KINDS]
+        )
+        each_s: Floats = _COUNTS @ seconds
+        if not self.assumptions.splits_tokens:
+            return each_s
+        gather_s = seconds[_GATHER]
+        return np.where(_COUNTS[..., _GATHER] > 0, gather_s, np.minimum(each_s, gather_s))  # of none each takes none
 
-        def collective_s(kind: Collective) -> float:
-            return self.instance.between_shards_s(kind, fan.whole, fan.source, late, behind)
 
-        gather_s = collective_s(Collective.ALL_GATHER)
-        for made, produced in enumerate(LAYOUTS):
-            for wanted in range(1 << len(LAYOUTS)):
-                layouts = [layout for bit, layout in enumerate(LAYOUTS) if wanted >> bit & 1]
-                kinds = [kind for layout in layouts if (kind := ops.conversion(produced, layout)) is not None]
-                each_s = sum(map(collective_s, kinds))
-                if kinds and self.assumptions.splits_tokens:
-                    each_s = gather_s if Collective.ALL_GATHER in kinds else min(each_s, gather_s)
-                seconds[made, wanted] = each_s
-        return seconds
+def _collectives(made: ops.Layout, wanted: int) -> list[Collective]:
+    """Collectives that bring a tensor from one layout into each of a set of layouts."""
+    layouts = [layout for bit, layout in enumerate(LAYOUTS) if wanted >> bit & 1]
+    return [kind for layout in layouts if (kind := ops.conversion(made, layout)) is not None]
+
+
+_KINDS = tuple(dict.fromkeys(kind for made in LAYOUTS for kind in _collectives(made, (1 << len(LAYOUTS)) - 1)))
+"""Collectives that some conversion needs."""
+_GATHER = _KINDS.index(Collective.ALL_GATHER)
+_SETS = range(1 << len(LAYOUTS))
+_COUNTS = np.array(
+    [[[_collectives(made, wanted).count(kind) for kind in _KINDS] for wanted in _SETS] for made in LAYOUTS], dtype=float
+)
+"""How many of each bring a tensor from a layout into a set of them, shape (layouts, sets, collectives)."""

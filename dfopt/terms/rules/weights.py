@@ -22,8 +22,8 @@ def weight_bytes(layer: Layer, kernel: int, elements: Callable[[Kernel], float])
 
     ``elements``: how many of it, such as all, or those that an evaluation reads.
     """
-    word, degree, rules = layer.graph.words.of_weight(layer.kernels[kernel]), layer.degree, layer.rules
-    return layer.by_option(kernel, lambda one, z: elements(one) * ops.weight_share(one, z, degree, rules) * word)
+    of = layer.kernels[kernel]
+    return (elements(of) * layer.graph.words.of_weight(of)) * layer.weight_share_ko[kernel]
 
 
 def stays(layer: Layer, kernel: int) -> bool:

@@ -24,9 +24,11 @@ def compute(layer: Layer) -> Iterator[Charge]:
     """
     if layer.assumptions.compute_model == "cycle":
         return
-    for k, (kernel, schemes) in enumerate(zip(layer.kernels, layer.schemes_k, strict=True)):
-        seconds = compute_seconds(layer.instance.setting, [kernel] * len(schemes), schemes, layer.degree)
-        yield Charge("compute_s", Has(k), (k,), seconds)
+    kernels = [kernel for kernel, schemes in zip(layer.kernels, layer.schemes_k, strict=True) for _ in schemes]
+    schemes = [scheme for schemes in layer.schemes_k for scheme in schemes]
+    seconds = compute_seconds(layer.instance.setting, kernels, schemes, layer.degree)
+    for k, of_kernel in enumerate(np.split(seconds, np.cumsum(list(map(len, layer.schemes_k)))[:-1])):
+        yield Charge("compute_s", Has(k), (k,), of_kernel)
 
 
 def compute_tiles(layer: Layer) -> Iterator[Charge]:
