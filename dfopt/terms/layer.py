@@ -302,7 +302,8 @@ class Layer:
         if not self.assumptions.splits_tokens:
             return each_s
         gather_s = seconds[_GATHER]
-        return np.where(_COUNTS[..., _GATHER] > 0, gather_s, np.minimum(each_s, gather_s))  # of none each takes none
+        least_s: Floats = np.where(_COUNTS[..., _GATHER] > 0, gather_s, np.minimum(each_s, gather_s))
+        return least_s  # of none each takes none
 
 
 def _collectives(made: ops.Layout, wanted: int) -> list[Collective]:
