@@ -96,6 +96,7 @@ def plan_model(
     deadline: float = np.inf,
     *,
     relaxed: bool = False,
+    table: Table | None = None,
 ) -> PlanModel:
     """The program of a plan.
 
@@ -116,6 +117,8 @@ def plan_model(
     relaxed : bool
         Whether what waits in DRAM may be left out: it depends on the order of partitions, and without it blocks can be
         listed on some chips.
+    table : Table, optional
+        The charges of the layer, if they are known.
 
     Raises
     ------
@@ -124,7 +127,8 @@ def plan_model(
     Large
         With more nonzeros than :data:`MOST_NONZEROS`.
     """
-    table, chip, graph = Table.of(layer, TERMS), chip_of(instance.system, instance.assumptions), layer.graph
+    table = Table.of(layer, TERMS) if table is None else table
+    chip, graph = chip_of(instance.system, instance.assumptions), layer.graph
     free = instance.mapped_stages > 1 and not graph.folded
     stage_k = None if free else np.array([graph.kind_of(kernel) for kernel in graph.kernels])
     structure, model = Structure(graph, chip, limits, stage_k), Model("plan")

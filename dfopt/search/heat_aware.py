@@ -161,6 +161,7 @@ class _HeatSearch(JointSearch):
     """The joint search on a stack: without heat nothing is slower, so what it proves there holds for every sharding."""
 
     every = True  # time is not all that matters
+    closing = False
     as_whole = False
     levels = False  # may be too hot
     answers: dict[Hashable, _Aware]

@@ -35,6 +35,7 @@ from dfopt.setting.tables import Ints
 
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
 _LEVELS = 0.15  # of the time, after which two levels make a start over all plans
+_CLOSING = 12  # steps of a plan and tile count, after which its program may close it at once
 _STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
 
 
@@ -82,8 +83,7 @@ class JointSearch(KnownSearch):
 
     def _all_steps(self) -> Steps:
         """Its steps; all plans are given up together, and not even listed, where all chips have too much to do."""
-        graph, request = self.setting.graph, self.options.request
-        low = self.least
+        graph, request, low = self.setting.graph, self.options.request, self.least
         if self.as_whole:
             yield False, low
             late = self._out_of_time(bool(self.found))
@@ -114,10 +114,9 @@ class JointSearch(KnownSearch):
         self.units: dict[Unit, Found] = {}
         self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
         self.hiding = Hiding(self.setting, self.options.request)
-        self.heap: list[Entry] = []
-        self.waiting: list[Node] = []  # whose next step takes long
-        self.number = count()
-        self.started: set[tuple[Menu, int]] = set()
+        self.heap, self.waiting = list[Entry](), list[Node]()  # the latter: whose next step takes long
+        self.number, self.steps_of, self.closed = count(), Counter(), {}
+        self.started = set[tuple[Menu, int]]()
         self.levels_at = time.perf_counter() + _LEVELS * self.options.left()
         self.known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible] = {}  # by schemes that were fused
         self.take_starts()
@@ -223,6 +222,9 @@ class JointSearch(KnownSearch):
             self._of_plan(entry)
             return
         node, unit = entry.what, self._unit(entry.what)
+        self.steps_of[node.plan, node.ready.sharded.tile_count] += 1
+        if self._is_closed(node, unit, _CLOSING):
+            return
         if node.rooted and node.whole and self._looks(unit) and (node.met or np.isinf(self.incumbent)):
             self._start(node)
             if self.stopped:
@@ -254,6 +256,8 @@ class JointSearch(KnownSearch):
         """Leave a node of which no bound shows more; while there is no mapping at all, look among its schemes."""
         if self.nodes.fixed(node):
             self._leaf(node, unit, cut)
+            return
+        if self._is_closed(node, unit, 0):
             return
         self._by_levels(node)
         if self.found or not self._looks(unit):

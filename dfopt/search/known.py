@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +26,7 @@ from dfopt.setting.tables import Ints, tile_counts
 
 _MOST_PLANS = 100_000  # that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes
 
+_CLOSED = 0.3  # of the time that is left, at most, for the program of a plan
 _LISTED = 1e-6  # relative: as near is a bound to a value, and a mapping that is fused again to one that is listed
 
 
@@ -31,6 +35,9 @@ class KnownSearch(Search):
 
     levelled: frozenset[Plan] = frozenset()  # whose stages are chosen with the sharding
     busy: list[Entry]  # with which a step is taken
+    closing: bool = True  # seconds without heat or budgets say all of a mapping
+    steps_of: Counter[tuple[Plan, int]]  # that were taken, by plan and number of tiles
+    closed: dict[tuple[Plan, int], float]  # what no mapping is below, by its program
     nodes: Nodes
     units: dict[Unit, Found]
     known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible]  # by schemes that were fused
@@ -132,6 +139,22 @@ class KnownSearch(Search):
         """Give up listing and bounding plans when the time is up."""
         if self._out_of_time(bool(self.found)):
             raise OutOfTime
+
+    def _is_closed(self, node: Node, unit: Unit, steps: int) -> bool:
+        """Whether the program of a plan shows that nothing of it is of interest; it is solved after so many steps."""
+        key = node.plan, node.ready.sharded.tile_count  # a unit may have several numbers of tiles
+        if self.closing and key not in self.closed and self.steps_of[key] >= steps and not self.several:
+            if vars(self)["hiding"].menu:  # what is shown has to hold for other ways to hide collectives, too
+                return False
+            soon = replace(self.options, deadline=time.perf_counter() + _CLOSED * self.options.left())
+            self.closed[key], options_k = self.nodes.least_of_plan(node, soon, self._cut(unit))
+            if self._looks(unit):
+                self._try(node, unit, self._cut(unit), options_k)
+        node.bound = max(node.bound, self.closed.get(key, 0.0))
+        closed = key in self.closed and node.bound >= self._goal(unit)
+        if closed:
+            self._give_up(unit, node.bound)
+        return closed
 
     def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
         """Fuse such schemes, if there are any and they were not tried yet: a mapping, if not yet the best."""

@@ -22,6 +22,7 @@ from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
 from dfopt.search.candidate import Prepared, prepare_mapping
+from dfopt.search.closing import domain_of
 from dfopt.search.fusing import limits_of
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options, record_of, reporter
@@ -31,7 +32,6 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
-from dfopt.terms.layer import Layer
 
 _LATE = "the time limit came first"
 _NOTE = "shardings, stages and partitions as one MILP"
@@ -156,13 +156,9 @@ def assignment_of(
             p_max = min(p_max, len(members))
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))
-    metric = options.request.objective.metric
-    layer, schemes_of = Layer(instance.shared, tiles), options.request.pin_sharding
-    domain = []
-    for kernel, schemes in zip(graph.kernels, layer.schemes_k, strict=True):
-        pinned = kernel.name in schemes_of and shards > 1
-        domain.append(tuple(o for o, z in enumerate(schemes) if not pinned or z == schemes_of[kernel.name]))
-    form = plan_model(instance, layer, tuple(domain), limits, metric, options.deadline, relaxed=relaxed)
+    (layer, table), metric = menu.priced(tiles), options.request.objective.metric
+    domain = domain_of(menu, layer)
+    form = plan_model(instance, layer, domain, limits, metric, options.deadline, relaxed=relaxed, table=table)
     if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
         columns = [
             form.choices.s_ko[k][place]

@@ -17,11 +17,13 @@ from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
+from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
 from dfopt.physics.efficiency import memory_rows
 from dfopt.search.candidate import Stage, given_work, prepare, with_starts
+from dfopt.search.closing import closes, least_of_plan
 from dfopt.search.node import Node
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
@@ -71,6 +73,18 @@ class Nodes:
             menu = Menu(shared, interchip.build(shared, self.options.request.pin_sharding))
             self.menus[shared] = self.alike.setdefault((shared.setting, menu.look), menu)
         return self.menus[shared]
+
+    def least_of_plan(self, node: Node, options: Options, cutoff: float) -> tuple[float, Ints | None]:
+        """What no mapping of a node's plan and tile count is below, and the options of one, by its MILP.
+
+        0 where that would be large, or does not say all of a step.
+        """
+        instance, limits = node.ready.instance, [stage.limits for stage in node.ready.stages]
+        if not closes(instance):
+            return 0.0, None
+        known = [IntraChipLimits(0) if each is None else each for each in limits]
+        tiles = node.ready.sharded.tile_count
+        return least_of_plan(instance, options, self.menu(instance), tiles, known, cutoff)
 
     def open(self, plan: Plan) -> list[Node]:
         """A node for each tile count of a plan, with every scheme.

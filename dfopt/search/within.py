@@ -172,7 +172,7 @@ class _BudgetSearch(JointSearch):
     """The joint search with rows: every sharding that is tried is fused within the budgets."""
 
     every = True
-    levels = False  # may break a budget
+    levels = closing = False  # may break a budget
 
     def __init__(self, setting: Setting, options: Options, budgets: Sequence[Budget], number: int) -> None:
         super().__init__(setting, options)

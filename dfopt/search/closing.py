@@ -1,0 +1,71 @@
+"""A plan closed at once: its program shows what no mapping of it is below, where the search takes many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dfopt.arrays import Ints
+from dfopt.formulation.plan_model import Large, plan_model
+from dfopt.fusion.clock import OutOfTime
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.joint.menu import Menu
+from dfopt.milp import Termination, solve
+from dfopt.search.options import Options
+from dfopt.setting.instance import Instance
+from dfopt.setting.offload import moves
+from dfopt.setting.overlap import hides_any
+from dfopt.terms.chip import chip_of
+from dfopt.terms.layer import Layer
+from dfopt.terms.table import Domain
+
+__all__ = ["closes", "domain_of", "least_of_plan"]
+
+
+def domain_of(menu: Menu, layer: Layer) -> Domain:
+    """Options of a menu, from which pins have taken some, as places among those of the layer."""
+    options = zip(layer.schemes_k, menu.tables.of_kernel, strict=True)
+    return tuple(tuple(schemes.index(menu.tables.scheme_o[o]) for o in left) for schemes, left in options)
+
+
+def closes(instance: Instance) -> bool:
+    """Whether the program of a plan is small and says all of its step: blocks are listed, and no work hides another."""
+    chip, graph = chip_of(instance.system, instance.assumptions), instance.graph
+    whole = not hides_any(instance.assumptions, graph) and not moves(instance) and not instance.plan.two_batch_overlap
+    return whole and (chip.library or not chip.fused) and (graph.folded or instance.plan.stages == 1)
+
+
+def least_of_plan(
+    instance: Instance, options: Options, menu: Menu, tiles: int, limits: Sequence[IntraChipLimits], cutoff: float
+) -> tuple[float, Ints | None]:
+    """What no mapping of a plan with so many tiles is below, by its program without what waits between partitions.
+
+    Returns
+    -------
+    (value, options)
+        Of the metric, at least; and the option of every kernel that comes to it, if that is below the cutoff.
+
+    Raises
+    ------
+    KeyboardInterrupt
+    """
+    (layer, table), metric = menu.priced(tiles), options.request.objective.metric
+    domain = domain_of(menu, layer)
+    if any(each.pins or each.forward_backward == "halves" for each in limits):  # the order of partitions matters
+        return 0.0, None
+    try:
+        form = plan_model(instance, layer, domain, limits, metric, options.deadline, relaxed=True, table=table)
+    except (OutOfTime, Large):
+        return 0.0, None
+    cut = cutoff / form.unit_s if np.isfinite(cutoff) else None
+    found = solve(form.model, time_limit=options.left(), cutoff=cut)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    if found.termination is Termination.INFEASIBLE:
+        return cutoff, None
+    option_k = None
+    if found.x is not None:
+        pairs = zip(menu.tables.of_kernel, form.choices.s_ko, strict=True)
+        option_k = np.array([of_kernel[int(np.argmax(found.x[columns]))] for of_kernel, columns in pairs])
+    return max(found.bound, 0.0) * form.unit_s, option_k
