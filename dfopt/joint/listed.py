@@ -83,10 +83,8 @@ def least_listed(
         return Apart(0.0, None)
     layer, table = menu.priced(stage.sharded.tile_count)
     left_ko = [options[allowed_o[options]] for options in menu.tables.of_kernel]
-    domain = tuple(
-        tuple(schemes.index(menu.tables.scheme_o[o]) for o in left_o)
-        for schemes, left_o in zip(layer.schemes_k, left_ko, strict=True)
-    )
+    allowed = [np.flatnonzero(allowed_o[options]).tolist() for options in menu.tables.of_kernel]
+    domain = tuple(tuple(of_k[o] for o in left) for of_k, left in zip(menu.domain, allowed, strict=True))
     model, (structure, member_kb) = Model("listed"), blocks
     places = Listed(model, structure, member_kb, ordered=False)
     choices = Choices(model, domain, places.A_kb)

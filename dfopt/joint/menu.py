@@ -24,7 +24,7 @@ from dfopt.sharding.tables import InterChipTables
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
-from dfopt.terms.table import Table
+from dfopt.terms.table import Domain, Table
 
 __all__ = ["Menu"]
 
@@ -62,12 +62,21 @@ class Menu:
     def _priced(self) -> dict[int, tuple[Layer, Table]]:
         return {}
 
-    def priced(self, tiles: int) -> tuple[Layer, Table]:
-        """The layer with so many tiles, and its table of charges."""
+    def priced(self, tiles: int | None = None) -> tuple[Layer, Table]:
+        """The layer with so many tiles, or any number of them, and its table of charges."""
+        if tiles is None:
+            tiles = next(iter(self._priced), 1)
         if tiles not in self._priced:
             layer = Layer(self.instance, tiles)
             self._priced[tiles] = layer, Table.of(layer, TERMS)
         return self._priced[tiles]
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Options, from which pins have taken some, as places among those that kernels have in a layer."""
+        layer, _ = self.priced()
+        options = zip(layer.schemes_k, self.tables.of_kernel, strict=True)
+        return tuple(tuple(schemes.index(self.tables.scheme_o[o]) for o in left) for schemes, left in options)
 
     @cached_property
     def first_k(self) -> Ints:

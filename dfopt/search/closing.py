@@ -17,16 +17,8 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.offload import moves
 from dfopt.setting.overlap import hides_any
 from dfopt.terms.chip import chip_of
-from dfopt.terms.layer import Layer
-from dfopt.terms.table import Domain
 
-__all__ = ["closes", "domain_of", "least_of_plan"]
-
-
-def domain_of(menu: Menu, layer: Layer) -> Domain:
-    """Options of a menu, from which pins have taken some, as places among those of the layer."""
-    options = zip(layer.schemes_k, menu.tables.of_kernel, strict=True)
-    return tuple(tuple(schemes.index(menu.tables.scheme_o[o]) for o in left) for schemes, left in options)
+__all__ = ["closes", "least_of_plan"]
 
 
 def closes(instance: Instance) -> bool:
@@ -51,11 +43,10 @@ def least_of_plan(
     KeyboardInterrupt
     """
     (layer, table), metric = menu.priced(tiles), options.request.objective.metric
-    domain = domain_of(menu, layer)
     if any(each.pins or each.forward_backward == "halves" for each in limits):  # the order of partitions matters
         return 0.0, None
     try:
-        form = plan_model(instance, layer, domain, limits, metric, options.deadline, relaxed=True, table=table)
+        form = plan_model(instance, layer, menu.domain, limits, metric, options.deadline, relaxed=True, table=table)
     except (OutOfTime, Large):
         return 0.0, None
     cut = cutoff / form.unit_s if np.isfinite(cutoff) else None

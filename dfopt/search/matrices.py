@@ -22,7 +22,6 @@ from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
 from dfopt.search.candidate import Prepared, prepare_mapping
-from dfopt.search.closing import domain_of
 from dfopt.search.fusing import limits_of
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options, record_of, reporter
@@ -157,7 +156,7 @@ def assignment_of(
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))
     (layer, table), metric = menu.priced(tiles), options.request.objective.metric
-    domain = domain_of(menu, layer)
+    domain = menu.domain
     form = plan_model(instance, layer, domain, limits, metric, options.deadline, relaxed=relaxed, table=table)
     if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
         columns = [
