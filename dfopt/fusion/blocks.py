@@ -17,6 +17,7 @@ from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
+from dfopt.terms.blocks import parts_of
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))
@@ -177,10 +178,13 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     if not (alone.sram_bytes > chip.sram * (1 + 1e-12)).any():
         return tables
     outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
-    buffers = alone.sram_bytes - (cut := sharded.stationary_k + outputs)
-    parts = weight_parts(chip, sharded.stationary_k, np.asarray(outputs), buffers)
-    if not parts.all():
-        raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, buffers, parts == 0))
+    cut = np.where(sharded.stationary_k > 0, sharded.stationary_k + outputs, 0.0)
+    parts_k, whole = parts_of(chip, alone.sram_bytes - cut, cut), alone.sram_bytes > chip.sram * (1 + 1e-12)
+    # beside its neighbours a kernel of a library needs less: then those that cannot be cut may fit
+    hopeless = np.isinf(parts_k) | (whole & (parts_k == 1) & (not chip.library))
+    if hopeless.any():
+        raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, alone.sram_bytes - cut, hopeless))
+    parts = parts_k.astype(np.int64)
     mem_k = sharded.mem_k
     if chip.weight_tiling in ("reread", "reread_all"):
         # of the inputs two reads of one fan-out group count once
@@ -190,18 +194,9 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         if chip.weight_tiling == "reread_all":
             again += np.bincount(tables.src_g, weights=tables.bytes_g, minlength=len(sharded.names) + 1)[:-1]
         mem_k = mem_k + (parts - 1) * again
-    sram_k = sharded.fixed_buffer_k + cut / parts - outputs
+    in_parts = sharded.fixed_buffer_k + cut / parts - outputs
+    sram_k = np.where(parts > 1, in_parts, tables.sram_k)
     return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)
-
-
-def weight_parts(chip: Chip, stationary: Floats, outputs: Floats, buffers: Floats) -> Ints:
-    """Parts that kernels alone in a partition run in, 0 where none fits: stationary bytes and outputs are cut."""
-    cut, cuttable = stationary + outputs, (stationary > 0) & (chip.weight_tiling != "forbid")
-    # beside its neighbours a kernel of a library needs less: then those that cannot be cut may fit
-    short = (buffers + cut > chip.sram * (1 + 1e-12)) & (cuttable | (not chip.library))
-    hopeless = short & (~cuttable | (buffers >= chip.sram))
-    left = np.where(short & ~hopeless, chip.sram - buffers, np.inf)
-    return np.where(hopeless, 0, np.maximum(np.ceil(cut / left - 1e-12), 1)).astype(np.int64)
 
 
 def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:

@@ -10,7 +10,15 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 
-__all__ = ["again_by_kernel", "end_share", "ends_by_kernel", "fanout_groups", "passed_by_kernel", "saved_by_kernel"]
+__all__ = [
+    "again_by_kernel",
+    "depths",
+    "end_share",
+    "ends_by_kernel",
+    "fanout_groups",
+    "passed_by_kernel",
+    "saved_by_kernel",
+]
 
 Ints = NDArray[np.int64]
 
@@ -63,6 +71,16 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
         return np.arange(len(graph.tensors), dtype=np.int64)
     seen: dict[tuple[str, float, str | None], int] = {}
     return np.array([seen.setdefault(graph.taken(t), len(seen)) for t in graph.tensors], dtype=np.int64)
+
+
+def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
+    """Tiles of every tensor that wait on a chip between its two kernels, where one partition has both."""
+    if assumptions.execution == "library":  # its kernels hand on in registers, a tile of their own size at a time
+        return [0.0] * len(graph.tensors)
+    if assumptions.skew_buffers != "depth":
+        return [2.0] * len(graph.tensors)
+    level = graph.levels()
+    return [float(level[tensor.dst] - level[tensor.src] + 1) for tensor in graph.tensors]
 
 
 def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:

@@ -18,14 +18,14 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.saved import added_bytes, beside_tensors, reduced_bytes
 from dfopt.physics import ops
-from dfopt.physics.chip import cycle_menu
-from dfopt.physics.dtypes import rate, slowdown
+from dfopt.physics.dtypes import rate
 from dfopt.physics.efficiency import efficiency_share, row_op
 from dfopt.physics.library import sets_of
 from dfopt.physics.operands import read_share, shard_flop, work_whole, written_share
 from dfopt.physics.states import cached_bytes, own_traffic
-from dfopt.setting.by_kernel import fanout_groups
+from dfopt.setting.by_kernel import depths, fanout_groups
 from dfopt.setting.conversions import overhead_of_kernels, shard_communications, tolls
+from dfopt.setting.cycles import compute_menu
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.placements import Counted
 
@@ -212,10 +212,6 @@ def shard(instance: Instance, sharding: dict[str, Sharding], *, alone: bool = Fa
     dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
     full_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float)
     b_t = full_t * output_k[src_t]
-    level, deep = graph.levels(), assumptions.skew_buffers == "depth"
-    skew = [float(level[t.dst] - level[t.src] + 1) if deep else 2.0 for t in graph.tensors]
-    if assumptions.execution == "library":  # its kernels hand on in registers, a tile of their own size at a time
-        skew = [0.0] * len(skew)
     forward_k = np.array([k.pass_ == "forward" for k in kernels])
 
     counted = instance.counted
@@ -261,7 +257,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding], *, alone: bool = Fa
         b_t=b_t,
         moved_t=b_t * (assumptions.operand_traffic is None),
         tile_t=b_t,
-        depth_t=np.array(skew, dtype=float),
+        depth_t=np.array(depths(graph, assumptions), dtype=float),
         group_t=fanout_groups(graph, assumptions),
         saved_t=saved_t,
         kept_t=saved_t | beside_t,
@@ -321,7 +317,9 @@ def with_tiles(sharded: ShardedGraph, instance: Instance, sharding: dict[str, Sh
         sharded,
         fixed_buffer_k=fixed_buffer_k,
         tile_t=sharded.b_t * tile_k[sharded.src_t],
-        menus=_menus(instance, schemes, tiles) if cycle else (),
+        menus=tuple(compute_menu(instance, k, z, tiles) for k, z in zip(graph.kernels, schemes, strict=True))
+        if cycle
+        else (),
         tile_count=tiles,
     )
 
@@ -371,22 +369,3 @@ def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Fl
         net_k[one.kernel] += instance.between_shards_s(one.kind, one.whole, one.kernel, one.late, one.behind)
     net_k += [instance.amortized_gradient_s(k, float(volume)) for k, volume in enumerate(gradient_k)]
     return net_k
-
-
-def _menus(instance: Instance, schemes: list[Sharding], tiles: int) -> tuple[tuple[Ints, Floats], ...]:
-    """Compute-tile options per kernel: (tiles, seconds per microbatch)."""
-    chip, degree, rules = instance.system.chip, instance.plan.shards, instance.assumptions.sharding_rules
-    assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
-    found = []
-    for kernel, scheme in zip(instance.graph.kernels, schemes, strict=True):
-        rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
-        steps = tiles if kernel.streamed != "none" else 1
-        if kernel.streamed == "n":
-            columns = -(-columns // tiles)
-        elif kernel.streamed == "k":
-            depth = -(-depth // tiles)
-        units = {"lanes": chip.lanes, "stages": chip.stages, "tiles": chip.tiles}
-        used, cycles = cycle_menu(rows, columns, depth, **units, simd=kernel.op == "elementwise")
-        steps_s = steps * ops.work_share(kernel) * slowdown(instance.graph, kernel, chip) / chip.frequency
-        found.append((used, cycles.astype(np.float64) * steps_s))
-    return tuple(found)

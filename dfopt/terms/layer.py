@@ -20,11 +20,10 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
-from dfopt.physics.chip import cycle_menu
 from dfopt.physics.collectives import Collective
-from dfopt.physics.dtypes import slowdown
-from dfopt.setting.by_kernel import end_share, fanout_groups
+from dfopt.setting.by_kernel import depths, end_share, fanout_groups
 from dfopt.setting.conversions import LAYOUTS, gathered_late
+from dfopt.setting.cycles import compute_menu
 from dfopt.setting.instance import Instance
 
 __all__ = ["End", "FanOut", "Layer", "Reader"]
@@ -181,26 +180,11 @@ class Layer:
 
     @cached_property
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Compute tiles of every kernel under each of its options and the seconds that it takes with them.
-
-        Under the cycle model; no entry has both more tiles and more seconds than another. A type that is twice as fast
-        takes half the cycles.
-        """
-        chip, found = self.instance.system.chip, list[tuple[tuple[Ints, Floats], ...]]()
-        assert chip.lanes and chip.stages and chip.frequency  # a question without them is refused
-        units = {"lanes": chip.lanes, "stages": chip.stages, "tiles": chip.tiles}
-        for kernel, schemes in zip(self.kernels, self.schemes_k, strict=True):
-            steps = self.tiles if kernel.streamed != "none" else 1
-            seconds = steps * ops.work_share(kernel) * slowdown(self.graph, kernel, chip) / chip.frequency
-            menus = list[tuple[Ints, Floats]]()
-            for scheme in schemes:
-                rows, columns, depth = ops.shard_extents(kernel, scheme, self.degree, self.rules)
-                columns = -(-columns // self.tiles) if kernel.streamed == "n" else columns
-                depth = -(-depth // self.tiles) if kernel.streamed == "k" else depth
-                used, cycles = cycle_menu(rows, columns, depth, **units, simd=kernel.op == "elementwise")
-                menus.append((used, cycles.astype(np.float64) * seconds))
-            found.append(tuple(menus))
-        return tuple(found)
+        """Compute tiles of every kernel under each of its options and its seconds with them: the cycle model."""
+        return tuple(
+            tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
+            for kernel, schemes in zip(self.kernels, self.schemes_k, strict=True)
+        )
 
     @cached_property
     def latency_l(self) -> Floats:
@@ -213,7 +197,8 @@ class Layer:
     def fan_outs(self) -> tuple[FanOut, ...]:
         """All that kernels of the layer pass on, and what they hand to the next layer where that counts."""
         graph, index = self.graph, self.graph.index()
-        depth_t, operand_t, kept_t = self._depth_t(), ops.operands(graph), beside_tensors(graph)
+        depth_t, operand_t = depths(graph, self.assumptions), ops.operands(graph)
+        kept_t = beside_tensors(graph)
         late_t, groups = gathered_late(graph, self.assumptions).tolist(), dict[int, list[int]]()
         for t, group in enumerate(fanout_groups(graph, self.assumptions).tolist()):
             groups.setdefault(group, []).append(t)
@@ -249,15 +234,6 @@ class Layer:
             tile = ops.input_tile_share(kernel, self.tiles, operand) if operand else float(self.output_tile_k[k])
             found.append(End(k, operand, size * share, tile))
         return tuple(found)
-
-    def _depth_t(self) -> list[float]:
-        """Tiles of every tensor that wait on the chip between its two kernels."""
-        if self.assumptions.execution == "library":  # its kernels hand on in registers
-            return [0.0] * len(self.graph.tensors)
-        if self.assumptions.skew_buffers != "depth":
-            return [2.0] * len(self.graph.tensors)
-        level = self.graph.levels()
-        return [float(level[tensor.dst] - level[tensor.src] + 1) for tensor in self.graph.tensors]
 
     def wanted_ko(self, fan: FanOut, *, late: bool) -> dict[int, Ints]:
         """Layouts that readers of a tensor want under each of their options: bit l stands for layout l.
