@@ -19,6 +19,7 @@ from dfopt.fusion.adding import added
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 from dfopt.terms.blocks import parts_of
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
+from dfopt.terms.cycle import least_level, tiles_for
 
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))
 _LOT = 64  # blocks that are given by their kernels and priced together
@@ -329,12 +330,7 @@ def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Fl
     if not menus:
         return np.zeros(0), np.zeros((0, 0), dtype=np.int64)
     latencies = np.unique(np.concatenate([seconds for _, seconds in menus]))
-    needed = np.full((len(menus), len(latencies)), tiles + 1, dtype=np.int64)
-    for k, (used, seconds) in enumerate(menus):
-        option = np.searchsorted(-seconds, -latencies * (1 + 1e-12))  # first (cheapest) option fast enough
-        reach = option < len(used)
-        needed[k, reach] = used[option[reach]]
-    return latencies, needed
+    return latencies, np.array([tiles_for(menu, latencies, tiles + 1) for menu in menus])
 
 
 def least_latency(tables: StageTables, used: Callable[[Ints], Ints], blocks: int) -> tuple[Floats, Bools]:
@@ -342,14 +338,8 @@ def least_latency(tables: StageTables, used: Callable[[Ints], Ints], blocks: int
 
     ``used``: compute tiles that each block needs to reach a latency of ``latency_l``, given its number for each block.
     """
-    low, high = np.zeros(blocks, dtype=np.int64), np.full(blocks, len(tables.latency_l) - 1)
-    fits = used(high) <= tables.chip.tiles
-    while np.any(low < high):
-        middle = (low + high) // 2
-        enough = used(middle) <= tables.chip.tiles
-        high = np.where(enough, middle, high)
-        low = np.where(enough, low, np.minimum(middle + 1, high))
-    return tables.latency_l[low], fits
+    level, fits = least_level(lambda each: used(each) <= tables.chip.tiles, (blocks,), len(tables.latency_l))
+    return tables.latency_l[level], fits
 
 
 def tiles_of(tables: StageTables, member: Bools) -> Ints:

@@ -14,6 +14,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
+from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Table
 
@@ -135,7 +136,7 @@ class Blocks:
     def _compute(self, amount_vc: Floats) -> tuple[Floats, Bools]:
         """Seconds of compute, and whether the chip has tiles enough; shape (vectors, blocks) both.
 
-        Under the cycle model the least latency for which the tiles suffice, which halving finds.
+        Under the cycle model the least latency for which the tiles suffice.
         """
         shape = len(amount_vc), len(self.member_bk)
         if not len(self.latency_l):
@@ -145,14 +146,8 @@ class Blocks:
             used = self.table.sums_at(amount_vc, self.count_bi, "compute_tiles", level_vb)
             return np.asarray(used <= self.chip.tiles)
 
-        low, high = np.zeros(shape, dtype=np.int64), np.full(shape, len(self.latency_l) - 1)
-        reached = suffice(high)
-        while (low < high).any():
-            middle = (low + high) // 2
-            enough = suffice(middle)
-            high = np.where(enough, middle, high)
-            low = np.where(enough, low, np.minimum(middle + 1, high))
-        return self.latency_l[low], reached
+        level, reached = least_level(suffice, shape, len(self.latency_l))
+        return self.latency_l[level], reached
 
     def _legal(self, sram: Floats, parts_vk: Floats) -> Bools:
         """Whether blocks fit the chip, shape (vectors, blocks)."""

@@ -10,6 +10,7 @@ from dfopt.physics import ops
 from dfopt.physics.states import own_traffic
 from dfopt.setting.tables import compute_seconds
 from dfopt.terms.charges import Charge, Term
+from dfopt.terms.cycle import tiles_for
 from dfopt.terms.incidence import Has
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.weights import accumulated, weight_bytes
@@ -41,11 +42,7 @@ def compute_tiles(layer: Layer) -> Iterator[Charge]:
         return
     too_many = layer.instance.system.chip.tiles + 1
     for k, menus in enumerate(layer.menus_ko):
-        needed = np.full((len(menus), len(layer.latency_l)), float(too_many))
-        for option, (used, seconds) in enumerate(menus):
-            entry = np.searchsorted(-seconds, -layer.latency_l * (1 + 1e-12))  # the first that is fast enough
-            reached = entry < len(used)
-            needed[option, reached] = used[entry[reached]]
+        needed = np.array([tiles_for(menu, layer.latency_l, too_many) for menu in menus], dtype=np.float64)
         yield Charge("compute_tiles", Has(k), (k,), needed)
 
 
