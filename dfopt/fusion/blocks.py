@@ -17,7 +17,7 @@ from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
-from dfopt.terms.blocks import parts_of
+from dfopt.terms.blocks import keeps_chip, parts_of
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 from dfopt.terms.cycle import least_level, tiles_for
 
@@ -284,22 +284,6 @@ def over_groups(rule: np.ufunc, rows: NDArray[Any], members: list[tuple[Ints, In
     for groups, tensors in members[1:]:
         found[groups] = rule(found[groups], rows[tensors])
     return found
-
-
-def keeps_chip(
-    chip: Chip, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
-) -> Bools:
-    """Whether blocks keep the limits of the chip.
-
-    ``count``: kernels of each block; ``tiled``: how many of them have a weight in parts, as such a kernel is alone;
-    ``sram``: bytes that it holds; ``ahead``: forward kernels of each block, where none may mix the passes.
-    """
-    legal: Bools = (sram <= chip.sram * (1 + 1e-9)) & (count <= chip.tiles) & ((tiled == 0) | (count <= 1))
-    if not chip.fused:
-        legal &= count <= 1
-    if ahead is not None:
-        legal &= (ahead == 0) | (ahead == count)
-    return legal
 
 
 def lots(tables: StageTables, blocks: Sequence[Ints]) -> Iterator[tuple[Ints, StageTables, Bools]]:

@@ -21,12 +21,13 @@ import numpy as np
 
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.fusion.blocks import BlockPrices, StageTables, keeps_chip, part_of, price_blocks, price_each
+from dfopt.fusion.blocks import BlockPrices, StageTables, part_of, price_blocks, price_each
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
 from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.blocks import keeps_chip
 from dfopt.terms.chip import combine
 
 

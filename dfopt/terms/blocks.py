@@ -18,7 +18,7 @@ from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Table
 
-__all__ = ["FITS", "BlockPrices", "Blocks", "parts_of"]
+__all__ = ["FITS", "BlockPrices", "Blocks", "keeps_chip", "parts_of"]
 
 FITS = 1e-9
 """Share of the SRAM by which a block may exceed it: sums of bytes are rounded."""
@@ -48,6 +48,22 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
     room = np.where(short & (rest < chip.sram), chip.sram - rest, np.inf)
     parts = np.maximum(np.ceil(cut / room - _ROUNDED), 1.0)
     return np.asarray(np.where(short & (rest >= chip.sram), np.inf, parts))
+
+
+def keeps_chip(
+    chip: Chip, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
+) -> Bools:
+    """Whether blocks keep the limits of the chip.
+
+    ``count``: kernels of each block; ``tiled``: how many of them have a weight in parts, as such a kernel is alone;
+    ``sram``: bytes that it holds; ``ahead``: forward kernels of each block, where none may mix the passes.
+    """
+    legal: Bools = (sram <= chip.sram * (1 + FITS)) & (count <= chip.tiles) & ((tiled == 0) | (count <= 1))
+    if not chip.fused:
+        legal &= count <= 1
+    if ahead is not None:
+        legal &= (ahead == 0) | (ahead == count)
+    return legal
 
 
 @dataclass(frozen=True)
@@ -152,11 +168,9 @@ class Blocks:
     def _legal(self, sram: Floats, parts_vk: Floats) -> Bools:
         """Whether blocks fit the chip, shape (vectors, blocks)."""
         count_b = self.member_bk.sum(axis=1)
-        fits: Bools = (sram <= self.chip.sram * (1 + FITS)) & (count_b <= self.chip.tiles)
         in_parts, never = (parts_vk > 1).astype(float), np.isinf(parts_vk).astype(float)
-        fits &= (in_parts @ self.member_bk.T == 0) | (count_b <= 1)
-        fits &= never @ self.member_bk.T == 0
-        return fits if self.chip.fused else fits & (count_b <= 1)
+        legal = keeps_chip(self.chip, count_b, in_parts @ self.member_bk.T, sram)
+        return legal & np.asarray(never @ self.member_bk.T == 0)
 
     def _parts(self, amount_vc: Floats) -> Floats:
         """Parts of each kernel's weight, see :func:`parts_of`; shape (vectors, kernels)."""
