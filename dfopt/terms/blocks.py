@@ -169,8 +169,9 @@ class Blocks:
         """Whether blocks fit the chip, shape (vectors, blocks)."""
         count_b = self.member_bk.sum(axis=1)
         in_parts, never = (parts_vk > 1).astype(float), np.isinf(parts_vk).astype(float)
-        legal = keeps_chip(self.chip, count_b, in_parts @ self.member_bk.T, sram)
-        return legal & np.asarray(never @ self.member_bk.T == 0)
+        legal: Bools = keeps_chip(self.chip, count_b, in_parts @ self.member_bk.T, sram)
+        legal &= never @ self.member_bk.T == 0
+        return legal
 
     def _parts(self, amount_vc: Floats) -> Floats:
         """Parts of each kernel's weight, see :func:`parts_of`; shape (vectors, kernels)."""
