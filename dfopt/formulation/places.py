@@ -279,7 +279,7 @@ def listed(structure: Structure, deadline: float) -> Bools | None:
     chip, limits = structure.chip, structure.limits
     if structure.stage_k is None or (chip.fused and not chip.library):
         return None
-    if any(each.pins or each.forward_backward == "halves" for each in limits):
+    if any(each.pins or (chip.fused and each.forward_backward == "halves") for each in limits):
         return None
     kernels, forward_k = len(structure.graph.kernels), structure.forward_k
     several = convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline) if chip.library else []

@@ -19,15 +19,17 @@ from dfopt.formulation.places import Listed, Ordered, Places, Structure, listed
 from dfopt.formulation.stages import StageRows
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Model
+from dfopt.physics.overlap import hides
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import limited
+from dfopt.setting.overlap import hides_any
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.table import Domain, Table
 
-__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "plan_model"]
+__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model"]
 
 MOST_NONZEROS = 2_000_000
 """Of a model that is handed to a solver: presolve alone takes minutes beyond it."""
@@ -39,6 +41,10 @@ class Large(Exception):
     def __init__(self, nonzeros: int) -> None:
         super().__init__(f"the MILP has {nonzeros:,} nonzeros, more than the {MOST_NONZEROS:,} that are solved")
         self.nonzeros = nonzeros
+
+
+class Unstated(Exception):
+    """What a plan does that no rows state."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,8 @@ def plan_model(
         Past the deadline.
     Large
         With more nonzeros than :data:`MOST_NONZEROS`.
+    Unstated
+        Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ.
     """
     table = Table.of(layer, TERMS) if table is None else table
     chip, graph = chip_of(instance.system, instance.assumptions), layer.graph
@@ -141,7 +149,12 @@ def plan_model(
     rows = StageRows(instance, layer, blocks, places.stage_b, stage_k)
     time_b = blocks.times()
     rows.hold(waiting=waiting and not relaxed)
-    unit_s = rows.minimize(metric, time_b)
+    forward_b = None
+    if hides_any(instance.assumptions, graph):
+        if member_kb is None or instance.line is not None or not hides(instance.assumptions, graph):
+            raise Unstated("what the backward pass hides is stated for listed partitions and equal stages only")
+        forward_b = np.asarray(member_kb[structure.forward_k].any(axis=0))
+    unit_s = rows.minimize(metric, time_b, forward_b)
     if (nonzeros := model.arrays().A.nnz) > MOST_NONZEROS:
         raise Large(nonzeros)
     return PlanModel(model, layer, choices, places, unit_s, relaxed, blocks.bounding)

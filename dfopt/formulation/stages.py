@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.formulation.block_rows import BlockRows, Terms
 from dfopt.formulation.held import AT_WORK, Held
+from dfopt.formulation.overlapped import Parts, of_passes, step_terms
 from dfopt.physics import ops
 from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
@@ -54,6 +55,7 @@ class StageRows:
         self.choices, self.model = blocks.choices, blocks.model
         self.stage_b, self.stage_k = stage_b, stage_k
         self._alive_of: dict[int, Terms] = {}
+        self._exchanges: dict[tuple[int, str], Terms] = {}
 
     # -- options in a stage of the mapping ------------------------------------------------------
     def _in_stage(self, kernel: int, number: int) -> Ints:
@@ -150,10 +152,12 @@ class StageRows:
         return L, np.broadcast_to(amount.ravel(), L.shape)
 
     # -- time ---------------------------------------------------------------------------------
-    def minimize(self, metric: str, time_b: Ints) -> float:
+    def minimize(self, metric: str, time_b: Ints, forward_b: Bools | None = None) -> float:
         """Minimise a metric of the plan; the seconds that are one unit of the objective.
 
         The slowest pipeline stage, or the longest chain through all of them, and what a step takes beside.
+        ``forward_b``: whether blocks have something of the forward pass, where what copies exchange hides behind the
+        others.
         """
         instance, model, line = self.instance, self.model, self.instance.line
         count, value = len(instance.pipeline), METRICS[metric].value
@@ -164,46 +168,79 @@ class StageRows:
         rounds = value([1.0] * count, constants) - none
         unit = scale * rounds
         T, G = model.continuous("T", (1,)), model.continuous("G", (1,))
-        T_s = np.repeat(T, count) if line is None else model.continuous("T_s", (count,))
+        T_s = np.repeat(T, count) if line is None and forward_b is None else model.continuous("T_s", (count,))
+        if line is None and forward_b is not None:
+            model.rows("slowest", [(np.repeat(T, count), 1.0), (T_s, -1.0)], lower=0)
         if line is not None:
             each = np.stack([line.chains(np.eye(count)[number].tolist()) for number in range(count)], axis=1) / rounds
             chains: Terms = [(np.repeat(T, len(each))[:, None], 1.0), (np.tile(T_s, (len(each), 1)), -each)]
             model.rows("chains", chains, lower=0)
-        for place, (stage, hop) in enumerate(zip(instance.pipeline, self._hops(), strict=True)):
+        hops = self._hops()
+        for place, (stage, hop) in enumerate(zip(instance.pipeline, hops, strict=True)):
             times_b = sum(times / most * (self.stage_b == number) for number, times in stage.runs)
             sent: Terms = [(columns.reshape(1, -1), -np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
             work: Terms = [(T_s[[place]], 1.0), (time_b[None, :], -np.asarray(times_b)[None, :])]
             model.rows(f"stage_{stage.number}", work + ([] if instance.hides_hops else sent), lower=0)
             if instance.hides_hops and sent:
                 model.rows(f"hop_{stage.number}", [(T_s[[place]], 1.0), *sent], lower=0)
-            model.rows(f"gradients_{stage.number}", [(G, 1.0), *self._gradients(stage, unit)], lower=0)
-        model.minimize([(T, 1.0), (G, 1.0)], offset=(per_step_hops(instance) + none) / unit)
+            if forward_b is None:
+                model.rows(f"gradients_{stage.number}", [(G, 1.0), *self._gradients(stage, unit)], lower=0)
+        offset = (per_step_hops(instance) + none) / unit
+        if forward_b is None:
+            model.minimize([(T, 1.0), (G, 1.0)], offset=offset)
+            return unit
+        parts = [self._parts(time_b, forward_b, number, scale) for number in range(instance.mapped_stages)]
+        sent_s: list[Terms] = [
+            [] if instance.hides_hops else [(c, np.asarray(v) / scale) for c, v in hop] for hop in hops
+        ]
+        step = step_terms(model, instance, parts, T, T_s, sent_s, rounds)
+        model.minimize([(columns, np.asarray(values) / rounds) for columns, values in step], offset=offset)
         return unit
+
+    def _parts(self, time_b: Ints, forward_b: Bools, number: int, scale: float) -> Parts:
+        """What an evaluation of a kind of layer takes, by pass, and what is exchanged of it in a step."""
+        found = of_passes(time_b, self.stage_b, forward_b, number)
+        found = {name: [(c, np.asarray(v) * self.blocks.unit_s / scale) for c, v in of] for name, of in found.items()}
+        found["optimizer"] = self._by_options(number, self._optimizer_ko())
+        for of in ("gradients", "weights"):
+            found[of] = self._exchanged(number, of)
+        for name in ("optimizer", "gradients", "weights"):
+            found[name] = [
+                (np.reshape(c, (1, -1)), np.reshape(np.broadcast_to(v, np.shape(c)), (1, -1)) / scale)
+                for c, v in found[name]
+            ]
+        return found
 
     def _gradients(self, stage: PipelineStage, unit: float) -> Terms:
         """Less the units that a pipeline stage takes at the end of a step, for gradients and optimizer, as terms."""
         found: Terms = []
-        step_ko = self._optimizer_ko()
         for number, times in stage.runs:
-            found += [(columns, -times * amounts / unit) for columns, amounts in self._by_options(number, step_ko)]
-        instance = self.instance
+            seconds = self._by_options(number, self._optimizer_ko())
+            seconds += self._exchanged(number, "gradients") + self._exchanged(number, "weights")
+            found += [(columns, -times * np.asarray(amounts) / unit) for columns, amounts in seconds]
+        return found
+
+    def _exchanged(self, number: int, of: str) -> Terms:
+        """Seconds of a step in which copies exchange gradients or weights of an evaluation, by stage of the mapping."""
+        if (number, of) in self._exchanges:
+            return self._exchanges[number, of]
+        instance, found = self.instance, Terms()
         ways = instance.adding if instance.assumptions.gradients == "exact" else ()
-        copied = {dims: name for dims, name in zip((instance.plan.copy_dims, None), _REDUCED, strict=True)}
-        for way, (dims, _) in enumerate(ways):
-            volume_ko = self.blocks.table.of_options(copied.get(dims, _REDUCED[1]))
-            for position, each in enumerate(exchanges(instance.plan, dims)):
-                words = instance.setting.weight_word_k if each.of == "weights" else np.ones(len(volume_ko))
+        for dims, _ in ways:
+            resource = _REDUCED[0] if dims == instance.plan.copy_dims else _REDUCED[1]
+            volume_ko = self.blocks.table.of_options(resource)
+            for each in (exchange for exchange in exchanges(instance.plan, dims) if exchange.of == of):
+                words = instance.setting.weight_word_k if of == "weights" else np.ones(len(volume_ko))
                 sent_ko = [
                     volume * (each.times * each.share * word) for volume, word in zip(volume_ko, words, strict=True)
                 ]
                 cost = affine(each.kind, each.dims, instance.system, instance.assumptions)
                 fixed = each.times * (cost.fixed + instance.system.collective_overhead) if cost is not NOTHING else 0.0
-                for number, times in stage.runs:
-                    terms = self._by_options(number, sent_ko)
-                    found += [(columns, -amounts * times * cost.per_byte / unit) for columns, amounts in terms]
-                    if terms and fixed:
-                        name = f"some_gradients_{stage.number}_{number}_{way}_{position}"
-                        found.append((self._any(name, number, sent_ko), -times * fixed / unit))
+                terms = self._by_options(number, sent_ko)
+                found += [(columns, amounts * cost.per_byte) for columns, amounts in terms]
+                if terms and fixed:
+                    found.append((self._any(f"some_gradients_{len(self.model.column_blocks)}", number, sent_ko), fixed))
+        self._exchanges[number, of] = found
         return found
 
     def _any(self, name: str, number: int, amount_ko: list[Floats]) -> Ints:

@@ -14,7 +14,7 @@ from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
-from dfopt.formulation.plan_model import Large, PlanModel, plan_model
+from dfopt.formulation.plan_model import Large, PlanModel, Unstated, plan_model
 from dfopt.fusion.blocks import restrict, stage_tables
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive
@@ -102,8 +102,8 @@ def by_matrices(
                 found = _solved(instance, within, menu, tiles, first, incumbent())
             except OutOfTime:
                 found = Pruned(0.0, (), _LATE)
-            except Large as large:
-                found = Pruned(0.0, (), str(large))
+            except (Large, Unstated) as reason:
+                found = Pruned(0.0, (), str(reason))
             except KeyboardInterrupt:
                 if first is None:
                     raise

@@ -118,8 +118,10 @@ def _without_model(setting: Setting, request: Request) -> dict[str, bool]:
     alone, hops = chosen.execution == "kernel_by_kernel", chosen.hides_hops_in(1) or chosen.hides_hops_in(2)
     beside_it = {
         "gradients: dfmodel spreads them over the microbatches; use gradients: exact": chosen.gradients != "exact",
-        "formulation: assignment, whose matrices add them up after the step; use formulation: auto": (
+        "formulation: assignment, whose matrices know what listed partitions and equal stages hide; use formulation:"
+        " auto": (
             request.formulation == "assignment"
+            and (windows or chosen.execution == "dataflow" or chosen.bubble == "stages")
         ),
         "heat: aware, where clocks change what is hidden; use heat: ignore": request.heat == "aware",
         "kernels that share partitions; use execution: kernel_by_kernel": windows and not alone,

@@ -122,6 +122,27 @@ def test_shares_of_bandwidth_are_brute_force(case) -> None:
     check(*case, exactly=not falls(case[0].system))
 
 
+BEHIND = {"trains": True, "gradients": "exact", "gradient_overlap": ["backward"], "zero": True}
+
+
+@share(0.1)
+@given(asked_worlds(most=4, execution=["library", "kernel_by_kernel"], **BEHIND))
+def test_exchanges_behind_the_backward_pass_are_brute_force(case) -> None:
+    """Rows state what listed partitions and equal stages hide; of others there is a mapping, and no bound."""
+    world, asked = case
+    asked.pop("pin_partition", None)
+    best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked), [world.plan])
+    options = options_of(formulation="assignment", **asked)
+    try:
+        outcomes = [one for _, one in by_matrices(world.instance, options, {}, lambda: math.inf)]
+    except Infeasible:
+        assert best is None
+        return
+    assume(all(isinstance(one, Solved) and not one.limited for one in outcomes))
+    assert best is not None and close(min(one.value for one in outcomes), best.value)
+    assert min(one.bound for one in outcomes) <= best.value * (1 + 1e-9)
+
+
 @share(0.05)
 @given(asked_worlds(most=4))
 def test_another_solver_is_brute_force(case) -> None:
