@@ -45,7 +45,7 @@ def marks_of(matrices: Matrices, graph: Graph) -> Marks:
     >>> kernels = [Kernel(name=name, op="elementwise", m=1, n=1) for name in "abc"]
     >>> graph = Graph(name="g", kernels=kernels, tensors=[Tensor(src="a", dst="b"), Tensor(src="a", dst="c")])
     >>> found = Matrices(
-    ...     stage=0, partitions=2, kernels="abc", tensors=(0, 1), A=((0, 0), (1, 0), (2, 1)), B=((0, 0),),
+    ...     stage=0, partitions=2, kernels=("a", "b", "c"), tensors=(0, 1), A=((0, 0), (1, 0), (2, 1)), B=((0, 0),),
     ...     D=((1, 0), (1, 1)), L=((1, 0), (1, 1)), H=((0, 0), (1, 0)),
     ... )
     >>> marks_of(found, graph).tensors
