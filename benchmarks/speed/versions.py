@@ -10,6 +10,7 @@ under ``BASE``, or has another answer.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -84,6 +85,8 @@ def main() -> int:
         base = Path(folder) / "base"
         subprocess.run(["git", "worktree", "add", "-q", "--detach", str(base), given.base], cwd=ROOT, check=True)
         try:
+            for root in (base, ROOT):  # else one of them compiles itself at every start
+                compileall.compile_dir(root / "dfopt", quiet=1)
             print(f"{'question':38} {given.base[:8]:>8} {'now':>8} {'ratio':>6}  value, status")
             for name, question in questions.items():
                 answers: dict[Path, list[Answer]] = {base: [], ROOT: []}
