@@ -19,8 +19,8 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import distinct
 from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
-from dfopt.fusion.rows import BlockRows, Terms
-from dfopt.milp import Model
+from dfopt.fusion.rows import BlockRows
+from dfopt.milp import Model, Terms
 from dfopt.setting.tables import Bools, Floats, Ints
 
 
@@ -53,7 +53,7 @@ class Assignment:
         if n > tables.chip.tiles:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
         if tables.chip.library:
-            at_once(model, self.A, [np.array([k]) for k in range(n)] + library.several(tables.sharded, deadline))
+            at_once(model, self.A, library.several(tables.sharded, deadline))
         tiled = np.flatnonzero(tables.parts_k > 1)
         for k in tiled.tolist():  # its weight streams through the whole chip: nobody else in that partition
             look(deadline)
@@ -67,7 +67,7 @@ class Assignment:
         groups = np.unique(tables.sharded.group_t[counted])
         if tables.bytes_g[groups].sum() <= left:
             return
-        L = alive(self.model, self.blocks, groups, np.arange(limits.p_max), deadline=self.deadline)
+        L = alive(self.model, self.blocks, groups, self.deadline)
         unit = left if left > 0 else float(tables.bytes_g[groups].sum())  # nothing may be left at all
         self.model.rows("dram_capacity", [(L.T, (tables.bytes_g[groups] / unit)[None, :])], upper=left / unit)
 
@@ -87,9 +87,10 @@ def order(model: Model, A: Ints, edges: Ints, name: str = "precedence") -> None:
     model.rows(name, [(late, 1.0), (early, -1.0)], upper=0)
 
 
-def at_once(model: Model, A: Ints, blocks: Sequence[Ints]) -> None:
-    """A partition is one of the blocks that a kernel of the library does; by ``A`` these are 0 or 1."""
+def at_once(model: Model, A: Ints, several: Sequence[Ints]) -> None:
+    """A partition is one kernel alone or a block of several that a library does at once; by ``A`` these are 0 or 1."""
     n, p = A.shape
+    blocks = [*np.arange(n)[:, None], *several]
     block = model.continuous("block", (len(blocks), p), 0.0, 1.0)
     model.rows("one_block", [(block.T, 1.0)], upper=1)
     for k in range(n):
@@ -133,39 +134,23 @@ def passes(
         model.rows(f"used_means_kernel{name}", [(used, 1.0), (A.T, -1.0)], upper=0)
 
 
-def alive(
-    model: Model,
-    blocks: BlockRows,
-    groups: Ints,
-    places: Ints,
-    name: str = "",
-    elsewhere: bool = False,
-    deadline: float = np.inf,
-) -> Ints:
-    """Columns of the groups that wait in DRAM while each partition of a stage runs; shape (groups, partitions).
-
-    ``places``: blocks of the stage, in order; ``elsewhere``: whether kernels may be in other stages instead.
-    """
-    p = len(places)
-    L = model.continuous(f"L{name}", (len(groups), p), 0.0, 1.0)
+def alive(model: Model, blocks: BlockRows, groups: Ints, deadline: float) -> Ints:
+    """Columns of the groups that wait in DRAM while each partition of a stage runs; shape (groups, partitions)."""
+    p = blocks.blocks
+    L = model.continuous("L", (len(groups), p), 0.0, 1.0)
     row_of = {g: row for row, g in enumerate(groups.tolist())}
     until, before = np.tri(p, dtype=bool), np.tri(p, k=-1, dtype=bool)
     for number, kind in enumerate(blocks.kinds):
         look(deadline)
         if kind.group not in row_of:
             continue
-        mine: Terms = [(L[row_of[kind.group]], 1.0)]
+        terms: Terms = [(L[row_of[kind.group]], 1.0)]
         if kind.inside is not None:
-            mine.append((kind.inside[places], 1.0 / kind.count))
-        terms = list(mine)
+            terms.append((kind.inside, 1.0 / kind.count))
         if kind.src >= 0:
-            terms.append((np.where(until, blocks.A[kind.src, places], -1), -1.0))
+            terms.append((np.where(until, blocks.A[kind.src], -1), -1.0))
         if kind.dst >= 0:
-            terms.append((np.where(before, blocks.A[kind.dst, places], -1), 1.0))
+            terms.append((np.where(before, blocks.A[kind.dst], -1), 1.0))
         # from outside: alive from the first partition
-        model.rows(f"alive_{number}{name}", terms, lower=0.0 if kind.src >= 0 else 1.0)
-        if elsewhere:
-            terms = [*mine, (np.where(until.T, blocks.A[kind.dst, places], -1), -1.0)]
-            terms.append((np.where(before.T, blocks.A[kind.src, places], -1), 1.0))
-            model.rows(f"awaited_{number}{name}", terms, lower=0.0)
+        model.rows(f"alive_{number}", terms, lower=0.0 if kind.src >= 0 else 1.0)
     return L

@@ -16,11 +16,9 @@ import numpy as np
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.clock import look
-from dfopt.milp import Model
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.milp import Model, Terms
+from dfopt.setting.tables import Bools, Ints
 from dfopt.terms.chip import CROSSING_TILES, RESOURCES
-
-Terms = list[tuple[Ints, Floats | float]]
 
 
 @dataclass(frozen=True)
@@ -167,11 +165,8 @@ class BlockRows:
             self.sram.append((column, CROSSING_TILES * tile))
         self.sram.append((deep, tile))
 
-    def times(self, talk: Terms | None = None) -> Ints:
-        """Columns of the blocks' seconds, with the rows that hold them up; shape (blocks,).
-
-        ``talk``: units of communication by block beside those of the kernels.
-        """
+    def times(self) -> Ints:
+        """Columns of the blocks' seconds, with the rows that hold them up; shape (blocks,)."""
         model, tables, first, shape = self.model, self.tables, self.classes.first_c, (self.blocks,)
         compute, memory, network = (model.continuous(name, shape, 0.0) for name in ("compute", "memory", "network"))
 
@@ -181,7 +176,7 @@ class BlockRows:
             terms: Terms = [(compute, 1.0), (self.A.T, -(tables.compute_k[first] / self.unit_s)[None, :])]
             model.rows("compute_time", terms, lower=0)
         model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
-        self._network(network, talk or [])
+        self._network(network)
         terms_p = [compute, memory, network]
         for name, seconds_k in zip(tables.chip.resources[len(RESOURCES) :], tables.steady_rk, strict=True):
             terms_p.append(model.continuous(name, shape, 0.0))
@@ -194,7 +189,7 @@ class BlockRows:
             model.rows(name, [(time, 1.0), *parts], lower=0)
         return time
 
-    def _network(self, network: Ints, talk: Terms) -> None:
+    def _network(self, network: Ints) -> None:
         """Communication of the kernels, and the tolls of blocks that hold some of their payers."""
         sharded, classes, model = self.tables.sharded, self.classes, self.model
         terms: Terms = [(network, 1.0), (self.A.T, -(sharded.net_k[classes.first_c] / self.unit_s)[None, :])]
@@ -205,7 +200,6 @@ class BlockRows:
                 some = self.A[c], -1.0 / classes.size_c[c]
                 model.rows(f"toll_{x}_{c}", [(paid, 1.0), some], lower=0)
             terms.append((paid, -toll / self.unit_s))
-        terms += [(columns, -np.asarray(units)) for columns, units in talk]
         model.rows("network_time", terms, lower=0)
 
     def _menus(self, compute: Ints) -> None:
@@ -217,8 +211,6 @@ class BlockRows:
         for c, k in enumerate(classes.first_c.tolist()):
             look(self.deadline)
             tiles, seconds = tables.sharded.menus[k]
-            if not len(tiles):  # not a kernel, but what one adds under some circumstances
-                continue
             size, shape = float(classes.size_c[c]), (self.blocks, len(tiles))
             chosen = model.binary(f"option_{c}", shape)
             count = chosen if size == 1 else model.integer(f"count_{c}", shape, 0.0, size)

@@ -19,9 +19,9 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits, always_moved, least_terms, lower_bound, sides
 from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
-from dfopt.milp import Model, Termination, solve
+from dfopt.milp import Model, Termination, Terms, solve
 from dfopt.setting.tables import Bools, Floats, Ints
-from dfopt.sharding.layouts import Terms, conversions, must_meet, padded
+from dfopt.sharding.layouts import conversions, must_meet, padded
 from dfopt.sharding.tables import InterChipTables
 
 _SAME, _ENOUGH = 1e-9, 1e-3

@@ -8,7 +8,7 @@ one either: HiGHS is loaded by the first solve, PuLP by the first that names it.
 
 from dfopt.milp.doors import check_solver, solve, solver_version
 from dfopt.milp.elastic import explain_infeasible
-from dfopt.milp.model import Model, ModelArrays
+from dfopt.milp.model import Model, ModelArrays, Terms
 from dfopt.milp.solution import Solution, Termination, TracePoint, closed_form, unanswered
 from dfopt.milp.writing import write_model
 
@@ -17,6 +17,7 @@ __all__ = [
     "ModelArrays",
     "Solution",
     "Termination",
+    "Terms",
     "TracePoint",
     "check_solver",
     "closed_form",

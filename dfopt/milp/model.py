@@ -18,8 +18,10 @@ from dfopt.milp.arrays import BoolArray, FloatArray, ModelArrays, check_bounds
 IntArray = NDArray[np.int64]
 Shape = int | tuple[int, ...]
 Term = tuple[ArrayLike, ArrayLike]
+Terms = list[tuple[IntArray, FloatArray | float]]
+"""Columns with their coefficients, as rows and objectives take them."""
 
-__all__ = ["IntArray", "Model", "ModelArrays"]
+__all__ = ["IntArray", "Model", "ModelArrays", "Terms"]
 
 
 def _broadcast(what: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:

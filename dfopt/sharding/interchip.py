@@ -20,10 +20,10 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
-from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
+from dfopt.milp import Model, Solution, Termination, Terms, TracePoint, solve, unanswered
 from dfopt.setting.instance import Setting
 from dfopt.setting.tables import Bools
-from dfopt.sharding.layouts import Terms, conversions, must_meet, padded
+from dfopt.sharding.layouts import conversions, must_meet, padded
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dfopt.milp import Model
+from dfopt.milp import Model, Terms
 from dfopt.physics.ops import split_axis
 from dfopt.sharding.tables import Floats, InterChipTables, Ints
-
-Terms = list[tuple[Ints, Floats | float]]
 
 
 def padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
