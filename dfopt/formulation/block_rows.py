@@ -11,33 +11,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
+from dfopt.documents.system import EfficiencyRow
 from dfopt.formulation.choices import Choices, Classes, Scope
 from dfopt.formulation.counting import Counting
 from dfopt.fusion.clock import look
+from dfopt.milp import Terms
 from dfopt.terms.blocks import FITS, parts_of
 from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
-from dfopt.terms.incidence import counts
+from dfopt.terms.incidence import Incidence, counts
 from dfopt.terms.table import Table
 
-__all__ = ["BlockRows", "Terms"]
+__all__ = ["BlockRows"]
 
-Terms = list[tuple[Ints, Floats | float]]
+
 _ROUNDED = 1e-12
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Charges that blocks pay together and that the same options decide: amounts by resource and combination."""
-
-    scope: Scope
-    classes: Classes
-    amount_of: dict[str, Floats]
 
 
 class BlockRows:
@@ -65,56 +58,62 @@ class BlockRows:
         self.unit_s, self.model, self.counting = unit_s, choices.model, Counting(choices, exact=bool(chip.memory_rows))
         self.sums: dict[str, list[tuple[Ints, Floats]]] = {}
         self.deadline = deadline
-        for group in self._groups():
-            look(deadline)
-            self._add(group)
+        self._sum_up()
         self._forbid()
         self._weight_parts()
         self._sram()
 
+    @cached_property
+    def _rates(self) -> list[EfficiencyRow]:
+        """Rows of the memory's shares of bandwidth, from fewest bytes on."""
+        return sorted(self.chip.memory_rows, key=lambda row: row.bytes or 0.0)
+
     @property
     def bounding(self) -> bool:
         """Whether blocks may seem faster than they are: where shares of bandwidth fall at a limit that is just met."""
-        shares = [row.share for row in sorted(self.chip.memory_rows, key=lambda row: row.bytes or 0.0)]
-        return any(later < share for share, later in itertools.pairwise(shares))
+        return any(later.share < row.share for row, later in itertools.pairwise(self._rates))
 
     # -- sums ---------------------------------------------------------------------------------
-    def _groups(self) -> list[tuple[object, _Group]]:
-        """Charges of blocks, by incidence and scope."""
-        gathered: dict[tuple[object, Scope], list[Charge]] = {}
+    def _sum_up(self) -> None:
+        """Sums of what blocks pay: charges of one incidence and scope share the columns of their count."""
+        gathered: dict[tuple[Incidence, Scope], list[Charge]] = {}
         for charge in self.table.charges:
             if charge.resource in _OF_BLOCKS:
                 gathered.setdefault((charge.incidence, charge.scope), []).append(charge)
-        found = list[tuple[object, _Group]]()
         for (incidence, scope), charges in gathered.items():
-            amounts = [self._cut(charge) for charge in charges]
-            classes = _classes(amounts, len(scope))
-            resources = [charge.resource for charge in charges]
-            amount_of = {name: _of_classes(each, classes) for name, each in zip(resources, amounts, strict=True)}
-            found.append((incidence, _Group(scope, classes, amount_of)))
-        return found
+            look(self.deadline)
+            classes = self._classes(charges, scope)
+            count = self.counting.count(incidence, scope, classes)
+            for charge in charges:
+                amount_f = _of_classes(self._cut(charge), classes).ravel()
+                some = np.flatnonzero(amount_f)
+                if len(some):
+                    amounts = (amount_f[some, None] * count.times[some]).T
+                    self.sums.setdefault(charge.resource, []).append((count.columns[some].T, amounts))
 
     def classified(self, charge: Charge) -> tuple[Scope, Classes, Floats]:
         """The scope of a charge, the classes of its options, and the amounts of these."""
-        amount = self._cut(charge)
-        classes = _classes([amount], len(charge.scope))
-        return charge.scope, classes, _of_classes(amount, classes)
+        classes = self._classes([charge], charge.scope)
+        return charge.scope, classes, _of_classes(self._cut(charge), classes)
+
+    def _classes(self, charges: Sequence[Charge], scope: Scope) -> Classes:
+        """Classes of the options of each kernel of a scope: under those of one class no charge differs."""
+        found = list[tuple[int, ...]]()
+        for kernel in scope:
+            along = [
+                np.moveaxis(self._cut(charge), charge.scope.index(kernel), 0).reshape(
+                    len(self.choices.domain[kernel]), -1
+                )
+                for charge in charges
+                if kernel in charge.scope
+            ]
+            found.append(_labels(np.concatenate(along, axis=1)))
+        return tuple(found)
 
     def _cut(self, charge: Charge) -> Floats:
         """Amounts of a charge under the options that are left."""
         left = [self.choices.domain[k] for k in charge.scope]
         return charge.amount[np.ix_(*left)] if left else charge.amount
-
-    def _add(self, of: tuple[object, _Group]) -> None:
-        incidence, group = of
-        count = self.counting.count(incidence, group.scope, group.classes)  # type: ignore[arg-type]
-        for resource, amount in group.amount_of.items():
-            amount_f = amount.ravel()
-            some = np.flatnonzero(amount_f)
-            if len(some):
-                self.sums.setdefault(resource, []).append(
-                    (count.columns[some].T, (amount_f[some, None] * count.times[some]).T)
-                )
 
     def terms(self, resource: str, scale: float) -> Terms:
         """What blocks have of a resource, as terms of rows, one row a block."""
@@ -164,7 +163,7 @@ class BlockRows:
             if not any(charge.resource == "stationary_bytes" for charge in charges):
                 continue
             scope = tuple(sorted({kernel for charge in charges for kernel in charge.scope}))
-            classes = self._joint_classes(charges, scope)
+            classes = self._classes(charges, scope)
             shape = [max(each) + 1 for each in classes]
             sums = {name: np.zeros(shape) for name in _PARTS}
             for c, charge in zip(mine, charges, strict=True):
@@ -197,18 +196,6 @@ class BlockRows:
             most = float(others.shape[1])
             self.model.rows(f"alone_{k}", [(others[rows], 1.0), (columns.T[rows], most)], upper=most)
 
-    def _joint_classes(self, charges: Sequence[Charge], scope: Scope) -> Classes:
-        """Options of each kernel of a scope under which no charge differs."""
-        found = list[tuple[int, ...]]()
-        for kernel in scope:
-            parts = []
-            for charge in charges:
-                if kernel in charge.scope:
-                    axis = charge.scope.index(kernel)
-                    parts.append(np.moveaxis(self._cut(charge), axis, 0).reshape(len(self.choices.domain[kernel]), -1))
-            found.append(_labels(np.concatenate(parts, axis=1)))
-        return tuple(found)
-
     # -- times --------------------------------------------------------------------------------
     def times(self) -> Ints:
         """Columns of the seconds of blocks, in units, with the rows that hold them up; shape (blocks,)."""
@@ -240,11 +227,10 @@ class BlockRows:
             if charge.resource != "compute_tiles":
                 continue
             (k,) = charge.scope
-            needed_ol = self._cut(charge)
-            labels = _labels(needed_ol)
-            placed = self.choices.placed(k, (k,), (labels,))
+            scope, classes, needed_cl = self.classified(charge)
+            placed = self.choices.placed(k, scope, classes)
             here = np.flatnonzero(placed[0] >= 0)
-            for c, needed_l in enumerate(_of_classes(needed_ol, (labels,))):
+            for c, needed_l in enumerate(needed_cl):
                 first = np.flatnonzero((np.diff(needed_l, prepend=np.inf) < 0) & (needed_l <= self.chip.tiles))
                 used, seconds = needed_l[first], self.latency_l[first] / self.unit_s
                 columns = np.full((self.choices.blocks, len(first)), -1, dtype=np.int64)
@@ -262,14 +248,13 @@ class BlockRows:
         if not self.chip.memory_rows:
             self._at_least("memory", memory, self.terms("dram_bytes", 1 / rate))
             return
-        rows, blocks = sorted(self.chip.memory_rows, key=lambda row: row.bytes or 0.0), self.choices.blocks
-        top = max(row.share for row in rows)
+        rows, blocks = self._rates, self.choices.blocks
+        shares = np.array([row.share for row in rows])
         moved = self.terms("dram_bytes", 1.0)
         most_b = sum((np.where(columns >= 0, np.maximum(amounts, 0.0), 0.0)).sum(axis=1) for columns, amounts in moved)
         unit = float(np.max(most_b)) or 1.0
         least = np.array([row.bytes or 0.0 for row in rows]) / unit * (1 - _ROUNDED)
-        shares = [row.share for row in rows]
-        falls = [min(shares[j:]) < share for j, share in enumerate(shares)]
+        falls = [shares[j:].min() < share for j, share in enumerate(shares)]
         below = np.where(falls, np.append(least[1:], 1.0), 1.0)  # a faster row is taken wherever it is reached
         reached = self.model.binary("rate", (blocks, len(rows)))
         bytes_bj = self.model.continuous("moved", (blocks, len(rows)), 0.0, 1.0)
@@ -279,8 +264,7 @@ class BlockRows:
         flat = bytes_bj.ravel(), reached.ravel()
         self.model.rows("rate_most", [(flat[0], 1.0), (flat[1], -np.tile(below, blocks))], upper=0)
         self.model.rows("rate_least", [(flat[0], 1.0), (flat[1], -np.tile(least, blocks))], lower=0)
-        slower = np.array([top / row.share for row in rows])
-        self._at_least("memory", memory, [(bytes_bj, slower * unit / rate)])
+        self._at_least("memory", memory, [(bytes_bj, shares.max() / shares * unit / rate)])
 
 
 _OF_BLOCKS = {
@@ -293,14 +277,6 @@ def _labels(amounts_ox: Floats) -> tuple[int, ...]:
     """Class of each option, numbered as they come up: equal amounts, equal class."""
     seen: dict[bytes, int] = {}
     return tuple(seen.setdefault((row + 0.0).tobytes(), len(seen)) for row in amounts_ox)
-
-
-def _classes(amounts: Sequence[Floats], kernels: int) -> Classes:
-    """Classes of the options of each kernel of a scope, by amounts with an axis for each of them."""
-    return tuple(
-        _labels(np.concatenate([np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in amounts], axis=1))
-        for axis in range(kernels)
-    )
 
 
 def _of_classes(amount: Floats, classes: Sequence[Sequence[int]]) -> Floats:

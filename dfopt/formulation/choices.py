@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dfopt.arrays import Ints
+from dfopt.arrays import Floats, Ints
 from dfopt.milp import Model
 from dfopt.terms.table import Domain
 
@@ -54,6 +54,10 @@ class Choices:
     def blocks(self) -> int:
         """Number of blocks."""
         return int(self.A_kb.shape[1])
+
+    def taken(self, x: Floats) -> list[int]:
+        """The option of every kernel in a solution, as a place among those that its domain leaves."""
+        return [int(np.argmax(x[columns])) for columns in self.s_ko]
 
     def chosen(self, kernel: int, classes: tuple[int, ...]) -> Ints:
         """Columns that are 1 for the class whose option a kernel takes, shape (classes,)."""

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dfopt.arrays import Bools, Ints
-from dfopt.formulation.block_rows import Terms
-from dfopt.milp import Model
+from dfopt.arrays import Ints
+from dfopt.milp import Model, Terms
 from dfopt.physics.copies import reductions
 from dfopt.physics.overlap import hides_weights
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import in_order
 
-__all__ = ["Parts", "of_passes", "step_terms"]
+__all__ = ["Parts", "step_terms"]
 
 Parts = dict[str, Terms]
 """Seconds of one evaluation of a layer, by what takes them: passes, exchanges and the optimizer; terms of one row."""
@@ -42,7 +41,7 @@ def step_terms(
     T, T_s : int arrays
         Columns of the slowest stage, and of each distinct one.
     hop_s : sequence of Terms
-        What each of these sends beside its work.
+        What each of these sends beside its work, as terms of one row.
     rounds : float
         How often a step has the time of the slowest stage.
 
@@ -54,62 +53,35 @@ def step_terms(
     o = reductions(instance.plan)
     hidden = hides_weights(instance.assumptions, instance.graph, instance.plan)
     column_of = [{name: _column(model, terms) for name, terms in of_kind.items()} for of_kind in parts]
+    nothing = _column(model, [])
+    # gradients are added up so often in a step: each time takes its share
+    reduce = [_column(model, [(np.array([[kind["gradients"]]]), 1 / o)]) for kind in column_of]
+    gathers = [kind["weights"] if hidden else nothing for kind in column_of]
     U = model.continuous("until", (1,), 0.0)
     model.rows("until_slowest", [(U, 1.0), (T, -float(o))], lower=0)
     for place, stage in enumerate(instance.pipeline):
         order = [run for run in in_order(instance.setting.model, instance.plan, stage.number) if run[1]]
         if not order:
             continue
-        # gradients are added up so often in a step: each time takes its share
-        reduce = [_scaled(model, kind["gradients"], 1 / o) for kind in column_of]
+        first = order[0][0]
         back = _after(model, [(column_of[kind]["backward"], reduce[kind], times) for kind, times in reversed(order)])
-        ends: Terms = [(np.array([back]), 1.0), *hop_s[place]]
-        once: Terms = [(np.array([column_of[kind]["optimizer"]]), float(times)) for kind, times in order]
-        last: Terms = [(np.array([reduce[order[0][0]]]), 1.0)]
-        brought = [(column_of[kind]["weights"], times) for kind, times in order]
-        if hidden:
-            ahead = [(column_of[kind]["weights"], column_of[kind]["forward"], times) for kind, times in order]
-            ends.append((np.array([_after(model, ahead)]), 1.0))
-            last.append((np.array([brought[0][0]]), 1.0))
-        else:
-            ahead = [(_zero(model), column_of[kind]["forward"], times) for kind, times in order]
-            ends.append((np.array([_after(model, ahead)]), 1.0))
-            once += [(np.array([column]), float(times)) for column, times in brought]
-        for name, least in (("last", [(T_s[[place]], 1.0), *last]), ("ends", ends)):
-            rows: Terms = [
-                (U, 1.0),
-                *((c, -np.asarray(v)) for c, v in once),
-                *((c, -o * np.asarray(v)) for c, v in least),
-            ]
-            model.rows(
-                f"until_{place}_{name}", [(np.reshape(c, (1, -1)), np.reshape(v, (1, -1))) for c, v in rows], lower=0
-            )
+        ahead = _after(model, [(gathers[kind], column_of[kind]["forward"], times) for kind, times in order])
+        shown = ("optimizer",) if hidden else ("optimizer", "weights")
+        once = [(column_of[kind][name], -float(times)) for kind, times in order for name in shown]
+        last: Terms = [(T_s[[place]], -o), (np.array([[reduce[first], gathers[first]]]), -o)]
+        ends: Terms = [(np.array([[back, ahead]]), -o), *((columns, -o * np.asarray(v)) for columns, v in hop_s[place])]
+        columns, times_of = (np.array([each]) for each in zip(*once, strict=True))
+        for name, least in (("last", last), ("ends", ends)):
+            model.rows(f"until_{place}_{name}", [(U, 1.0), (columns, times_of), *least], lower=0)
     return [(T, rounds - o), (U, 1.0)]
-
-
-def of_passes(time_b: Ints, stage_b: Ints, forward_b: Bools, kind: int) -> Parts:
-    """Columns of the times of blocks with something of the forward pass, and of those without."""
-    mine = stage_b == kind
-    return {
-        "forward": [(time_b[mine & forward_b][None, :], 1.0)],
-        "backward": [(time_b[mine & ~forward_b][None, :], 1.0)],
-    }
 
 
 def _column(model: Model, terms: Terms) -> int:
     """A column that is at least a sum."""
     column = model.continuous(f"part_{len(model.row_blocks)}", (1,), 0.0)
-    less: Terms = [(columns, -np.asarray(values)) for columns, values in terms if np.size(columns)]
+    less: Terms = [(columns, -np.asarray(values)) for columns, values in terms]
     model.rows(f"part_{len(model.row_blocks)}", [(column[:, None], 1.0), *less], lower=0)
     return int(column[0])
-
-
-def _scaled(model: Model, column: int, scale: float) -> int:
-    return _column(model, [(np.array([[column]]), scale)])
-
-
-def _zero(model: Model) -> int:
-    return int(model.continuous(f"nothing_{len(model.column_blocks)}", (1,), 0.0, 0.0)[0])
 
 
 def _after(model: Model, layers: _Layers) -> int:

@@ -53,6 +53,13 @@ class Structure:
     limits: Sequence[IntraChipLimits]
     stage_k: Ints | None
 
+    @property
+    def is_listable(self) -> bool:
+        """Whether there are few blocks, and nothing is asked of their order."""
+        chip, limits = self.chip, self.limits
+        numbered = any(each.pins or (chip.fused and each.forward_backward == "halves") for each in limits)
+        return self.stage_k is not None and (chip.library or not chip.fused) and not numbered
+
     @cached_property
     def edges(self) -> Ints:
         """Kernels at both ends of each tensor of one evaluation, each pair once; shape (pairs, 2)."""
@@ -114,8 +121,7 @@ class Ordered:
         if kernels > structure.chip.tiles:
             model.rows("kernels_per_partition", [(self.A_kb.T, 1.0)], upper=structure.chip.tiles)
         if structure.chip.library:
-            blocks = convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline)
-            at_once(model, self.A_kb, [np.array([k]) for k in range(kernels)] + blocks)
+            at_once(model, self.A_kb, convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline))
 
     def _may(self) -> Bools:
         """Where each kernel may be, shape (kernels, places)."""
@@ -126,10 +132,7 @@ class Ordered:
             may_kb = of.stage_k[:, None] == self.stage_b
         if of.chip.fused:
             return may_kb
-        src, dst, kernels = of.edges[:, 0], of.edges[:, 1], len(self.forward_k)
-        after = [np.unique(dst[src == k]).tolist() for k in range(kernels)]
-        before = [np.unique(src[dst == k]).tolist() for k in range(kernels)]
-        rank = order_by_rank(before, after, [(not self.forward_k[k], k) for k in range(kernels)])
+        rank = _in_order(of.edges, ~self.forward_k)
         alone_kb = np.zeros_like(may_kb)  # in the one order in which they run
         for stage in range(len(of.limits)):
             mine = np.flatnonzero(self.stage_b == stage)
@@ -210,7 +213,7 @@ class Listed:
 
     def __init__(self, model: Model, structure: Structure, member_kb: Bools, *, ordered: bool = True) -> None:
         assert structure.stage_k is not None
-        self.member_kb, self.structure, self.edges = member_kb, structure, structure.edges
+        self.member_kb, self.structure = member_kb, structure
         self.stage_b = structure.stage_k[np.argmax(member_kb, axis=0)]
         self.z_b = model.binary("A", (member_kb.shape[1],))
         self.A_kb = np.where(member_kb, self.z_b, -1)
@@ -225,7 +228,7 @@ class Listed:
 
     def _one_after_the_other(self, model: Model) -> None:
         """Each kernel has a place in the order: the same in a block, a later one in a block that needs another."""
-        kernels, edges = len(self.member_kb), self.edges
+        kernels, edges = len(self.member_kb), self.structure.edges
         place = model.continuous("order", (kernels,), 0.0, float(kernels - 1))
         both = np.where(self.member_kb[edges[:, 0]] & self.member_kb[edges[:, 1]], self.z_b, -1)
         ends: list[tuple[Ints, float]] = [(place[edges[:, 1]], 1.0), (place[edges[:, 0]], -1.0)]
@@ -252,24 +255,22 @@ class Listed:
     def partitions(self, x: Floats) -> tuple[Ints, Ints]:
         """See :class:`Places`."""
         assert self.structure.stage_k is not None
-        block_k = np.array([columns[columns >= 0][np.argmax(x[columns[columns >= 0]])] for columns in self.A_kb])
-        edges = block_k[self.edges]
-        after: dict[int, set[int]] = {int(block): set() for block in block_k}
-        before: dict[int, set[int]] = {int(block): set() for block in block_k}
-        for a, b in edges[edges[:, 0] != edges[:, 1]].tolist():
-            after[a].add(b)
-            before[b].add(a)
-        later = {int(block): not self.structure.forward_k[block_k == block].all() for block in block_k}
-        number, left = dict[int, int](), sorted(after, key=lambda block: (later[block], block))
-        while left:
-            ready = next(block for block in left if before[block] <= number.keys())
-            number[ready] = len(number)
-            left.remove(ready)
-        return self.structure.stage_k, np.array([number[int(block)] for block in block_k])
+        taken, block_k = np.unique(np.argmax(np.where(self.member_kb, x[self.z_b], 0.0), axis=1), return_inverse=True)
+        edges = block_k[self.structure.edges]
+        later = np.asarray((self.member_kb[:, taken] & ~self.structure.forward_k[:, None]).any(axis=0))
+        order = _in_order(edges[edges[:, 0] != edges[:, 1]], later)
+        return self.structure.stage_k, np.argsort(order)[block_k]
+
+
+def _in_order(edges: Ints, later: Bools) -> Ints:
+    """Kernels or blocks after all that they need, those that come ``later`` as late as that allows."""
+    src, dst = edges.T
+    before, after = ([np.unique(a[b == k]).tolist() for k in range(len(later))] for a, b in ((src, dst), (dst, src)))
+    return order_by_rank(before, after, [(of, k) for k, of in enumerate(later.tolist())])
 
 
 def listed(structure: Structure, deadline: float) -> Bools | None:
-    """All blocks that there may be, shape (kernels, blocks); none where their order matters or there are too many.
+    """All blocks that there may be, shape (kernels, blocks); none if they are not listable or too many.
 
     Raises
     ------
@@ -277,9 +278,7 @@ def listed(structure: Structure, deadline: float) -> Bools | None:
         Past the deadline, of ``time.perf_counter``.
     """
     chip, limits = structure.chip, structure.limits
-    if structure.stage_k is None or (chip.fused and not chip.library):
-        return None
-    if any(each.pins or (chip.fused and each.forward_backward == "halves") for each in limits):
+    if not structure.is_listable:
         return None
     kernels, forward_k = len(structure.graph.kernels), structure.forward_k
     several = convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline) if chip.library else []

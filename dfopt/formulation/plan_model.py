@@ -26,10 +26,9 @@ from dfopt.setting.overlap import hides_any
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules import TERMS
 from dfopt.terms.table import Domain, Table
 
-__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model"]
+__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model", "structure_of"]
 
 MOST_NONZEROS = 2_000_000
 """Of a model that is handed to a solver: presolve alone takes minutes beyond it."""
@@ -87,22 +86,27 @@ class PlanModel:
 
     def decode(self, x: Floats) -> tuple[dict[str, Sharding], Ints, Ints]:
         """Scheme of every kernel by name, its stage and its partition."""
-        found = {}
-        for k, (kernel, schemes) in enumerate(zip(self.layer.kernels, self.layer.schemes_k, strict=True)):
-            found[kernel.name] = schemes[self.choices.domain[k][int(np.argmax(x[self.choices.s_ko[k]]))]]
-        return found, *self.places.partitions(x)
+        taken = zip(self.layer.kernels, self.layer.schemes_k, self.choices.domain, self.choices.taken(x), strict=True)
+        return {kernel.name: schemes[left[o]] for kernel, schemes, left, o in taken}, *self.places.partitions(x)
+
+
+def structure_of(instance: Instance, limits: Sequence[IntraChipLimits]) -> Structure:
+    """What decides which blocks a plan may have; the stage of a kernel is a choice where kernels are drawn once."""
+    chip, graph = chip_of(instance.system, instance.assumptions), instance.graph
+    free = instance.mapped_stages > 1 and not graph.folded
+    return Structure(graph, chip, limits, None if free else np.array([graph.kind_of(each) for each in graph.kernels]))
 
 
 def plan_model(
     instance: Instance,
     layer: Layer,
+    table: Table,
     domain: Domain,
     limits: Sequence[IntraChipLimits],
     metric: str = "step_time",
     deadline: float = np.inf,
     *,
     relaxed: bool = False,
-    table: Table | None = None,
 ) -> PlanModel:
     """The program of a plan.
 
@@ -112,6 +116,8 @@ def plan_model(
         The plan.
     layer : Layer
         What its chips do in one evaluation, with some number of tiles.
+    table : Table
+        The charges of the layer.
     domain : Domain
         Options that each kernel may take.
     limits : sequence of IntraChipLimits
@@ -123,8 +129,6 @@ def plan_model(
     relaxed : bool
         Whether what waits in DRAM may be left out: it depends on the order of partitions, and without it blocks can be
         listed on some chips.
-    table : Table, optional
-        The charges of the layer, if they are known.
 
     Raises
     ------
@@ -135,12 +139,10 @@ def plan_model(
     Unstated
         Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ.
     """
-    table = Table.of(layer, TERMS) if table is None else table
-    chip, graph = chip_of(instance.system, instance.assumptions), layer.graph
-    free = instance.mapped_stages > 1 and not graph.folded
-    stage_k = None if free else np.array([graph.kind_of(kernel) for kernel in graph.kernels])
-    structure, model = Structure(graph, chip, limits, stage_k), Model("plan")
-    waiting = _may_wait(instance, layer, table, domain, stage_k)
+    structure, model = structure_of(instance, limits), Model("plan")
+    chip, stage_k = structure.chip, structure.stage_k
+    held = Held(instance, layer, table)
+    waiting = _may_wait(held, table, domain, stage_k)
     member_kb = listed(structure, deadline) if relaxed or not waiting else None
     relaxed = waiting and member_kb is not None
     places: Places = Ordered(model, structure, deadline) if member_kb is None else Listed(model, structure, member_kb)
@@ -148,10 +150,10 @@ def plan_model(
     blocks = BlockRows(choices, table, chip, layer.latency_l, _unit_s(table, chip, layer.latency_l, domain), deadline)
     rows = StageRows(instance, layer, blocks, places.stage_b, stage_k)
     time_b = blocks.times()
-    rows.hold(waiting=waiting and not relaxed)
+    rows.hold(held, waiting=waiting and not relaxed)
     forward_b = None
-    if hides_any(instance.assumptions, graph):
-        if member_kb is None or instance.line is not None or not hides(instance.assumptions, graph):
+    if hides_any(instance.assumptions, layer.graph):
+        if member_kb is None or instance.line is not None or not hides(instance.assumptions, layer.graph):
             raise Unstated("what the backward pass hides is stated for listed partitions and equal stages only")
         forward_b = np.asarray(member_kb[structure.forward_k].any(axis=0))
     unit_s = rows.minimize(metric, time_b, forward_b)
@@ -176,15 +178,16 @@ def _unit_s(table: Table, chip: Chip, latency_l: Floats, domain: Domain) -> floa
     return max(1e-30, *seconds.values()) / 4
 
 
-def _may_wait(instance: Instance, layer: Layer, table: Table, domain: Domain, stage_k: Ints | None) -> bool:
+def _may_wait(held: Held, table: Table, domain: Domain, stage_k: Ints | None) -> bool:
     """Whether what waits between partitions, at most, may be too much beside what chips hold at most."""
+    instance = held.instance
     if not instance.setting.waits:
         return False
-    capacity = limited(instance).get(instance.system.chip.fastest_tier, np.inf)
+    tier = instance.system.chip.fastest_tier
+    capacity = limited(instance).get(tier, np.inf)
     if np.isinf(capacity):
         return False
     stage_k = np.full(len(domain), -1) if stage_k is None else stage_k
-    held, tier = Held(instance, layer, table), instance.system.chip.fastest_tier
     waiting = [charge for charge in table.charges if charge.resource == "waiting_bytes"]
     for stage in instance.pipeline:
         most, open_ = 0.0, 0.0

@@ -6,13 +6,15 @@ Suffixes: k kernel, o option (all of a kernel, in its order), b block.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.formulation.block_rows import BlockRows, Terms
+from dfopt.formulation.block_rows import BlockRows
 from dfopt.formulation.held import AT_WORK, Held
-from dfopt.formulation.overlapped import Parts, of_passes, step_terms
+from dfopt.formulation.overlapped import Parts, step_terms
+from dfopt.milp import Terms
 from dfopt.physics import ops
 from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
@@ -77,9 +79,8 @@ class StageRows:
         return found
 
     # -- memory -------------------------------------------------------------------------------
-    def hold(self, *, waiting: bool) -> None:
+    def hold(self, held: Held, *, waiting: bool) -> None:
         """Chips hold no more than their memories have, with what waits between partitions if that is asked for."""
-        held = Held(self.instance, self.layer, self.blocks.table)
         for tier, capacity in limited(self.instance).items():
             for stage in self.instance.pipeline if np.isfinite(capacity) else ():
                 self._hold(held, tier, max(capacity, 0.0), stage, waiting)
@@ -175,10 +176,13 @@ class StageRows:
             each = np.stack([line.chains(np.eye(count)[number].tolist()) for number in range(count)], axis=1) / rounds
             chains: Terms = [(np.repeat(T, len(each))[:, None], 1.0), (np.tile(T_s, (len(each), 1)), -each)]
             model.rows("chains", chains, lower=0)
-        hops = self._hops()
-        for place, (stage, hop) in enumerate(zip(instance.pipeline, hops, strict=True)):
+        sent_of: list[Terms] = [
+            [(columns.reshape(1, -1), np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
+            for hop in self._hops()
+        ]
+        for place, (stage, hop) in enumerate(zip(instance.pipeline, sent_of, strict=True)):
             times_b = sum(times / most * (self.stage_b == number) for number, times in stage.runs)
-            sent: Terms = [(columns.reshape(1, -1), -np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
+            sent: Terms = [(columns, -np.asarray(seconds)) for columns, seconds in hop]
             work: Terms = [(T_s[[place]], 1.0), (time_b[None, :], -np.asarray(times_b)[None, :])]
             model.rows(f"stage_{stage.number}", work + ([] if instance.hides_hops else sent), lower=0)
             if instance.hides_hops and sent:
@@ -190,32 +194,30 @@ class StageRows:
             model.minimize([(T, 1.0), (G, 1.0)], offset=offset)
             return unit
         parts = [self._parts(time_b, forward_b, number, scale) for number in range(instance.mapped_stages)]
-        sent_s: list[Terms] = [
-            [] if instance.hides_hops else [(c, np.asarray(v) / scale) for c, v in hop] for hop in hops
-        ]
+        sent_s = [[] if instance.hides_hops else terms for terms in sent_of]
         step = step_terms(model, instance, parts, T, T_s, sent_s, rounds)
         model.minimize([(columns, np.asarray(values) / rounds) for columns, values in step], offset=offset)
         return unit
 
     def _parts(self, time_b: Ints, forward_b: Bools, number: int, scale: float) -> Parts:
-        """What an evaluation of a kind of layer takes, by pass, and what is exchanged of it in a step."""
-        found = of_passes(time_b, self.stage_b, forward_b, number)
-        found = {name: [(c, np.asarray(v) * self.blocks.unit_s / scale) for c, v in of] for name, of in found.items()}
-        found["optimizer"] = self._by_options(number, self._optimizer_ko())
-        for of in ("gradients", "weights"):
-            found[of] = self._exchanged(number, of)
-        for name in ("optimizer", "gradients", "weights"):
-            found[name] = [
-                (np.reshape(c, (1, -1)), np.reshape(np.broadcast_to(v, np.shape(c)), (1, -1)) / scale)
-                for c, v in found[name]
-            ]
-        return found
+        """What an evaluation of a kind of layer takes, by pass, and what is exchanged of it in a step; by the scale."""
+        mine, of_units = self.stage_b == number, self.blocks.unit_s / scale
+        exchanged = {
+            "optimizer": self._by_options(number, self._optimizer_ko),
+            "gradients": self._exchanged(number, "gradients"),
+            "weights": self._exchanged(number, "weights"),
+        }
+        return {
+            "forward": [(time_b[mine & forward_b][None, :], of_units)],
+            "backward": [(time_b[mine & ~forward_b][None, :], of_units)],
+            **{name: [(c, np.asarray(v) / scale) for c, v in terms] for name, terms in exchanged.items()},
+        }
 
     def _gradients(self, stage: PipelineStage, unit: float) -> Terms:
         """Less the units that a pipeline stage takes at the end of a step, for gradients and optimizer, as terms."""
         found: Terms = []
         for number, times in stage.runs:
-            seconds = self._by_options(number, self._optimizer_ko())
+            seconds = self._by_options(number, self._optimizer_ko)
             seconds += self._exchanged(number, "gradients") + self._exchanged(number, "weights")
             found += [(columns, -times * np.asarray(amounts) / unit) for columns, amounts in seconds]
         return found
@@ -253,7 +255,9 @@ class StageRows:
                     self.model.rows(f"{name}_{k}", [(some, 1.0), (columns, -1.0)], lower=0)
         return some
 
+    @cached_property
     def _optimizer_ko(self) -> list[Floats]:
+        """Seconds of the optimizer's step of each kernel, by option."""
         found = list[Floats]()
         for k in range(len(self.layer.kernels)):
             weight_o = weight_bytes(self.layer, k, ops.weight_elements)

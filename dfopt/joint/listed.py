@@ -105,8 +105,7 @@ def least_listed(
         return Apart(upper if inside_b.all() else 0.0, None)
     option_k = None
     if found.x is not None:
-        pairs = zip(left_ko, choices.s_ko, strict=True)
-        option_k = np.array([left[int(np.argmax(found.x[columns]))] for left, columns in pairs])
+        option_k = np.array([left[o] for left, o in zip(left_ko, choices.taken(found.x), strict=True)])
     return Apart(max(found.bound, 0.0) * unit_s, option_k)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dfopt.arrays import Ints
-from dfopt.formulation.plan_model import Large, plan_model
+from dfopt.formulation.plan_model import Large, plan_model, structure_of
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.menu import Menu
@@ -16,16 +16,14 @@ from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
 from dfopt.setting.offload import moves
 from dfopt.setting.overlap import hides_any
-from dfopt.terms.chip import chip_of
 
 __all__ = ["closes", "least_of_plan"]
 
 
-def closes(instance: Instance) -> bool:
+def closes(instance: Instance, limits: Sequence[IntraChipLimits]) -> bool:
     """Whether the program of a plan is small and says all of its step: blocks are listed, and no work hides another."""
-    chip, graph = chip_of(instance.system, instance.assumptions), instance.graph
-    whole = not hides_any(instance.assumptions, graph) and not moves(instance) and not instance.plan.two_batch_overlap
-    return whole and (chip.library or not chip.fused) and (graph.folded or instance.plan.stages == 1)
+    hidden = hides_any(instance.assumptions, instance.graph) or moves(instance) or instance.plan.two_batch_overlap
+    return not hidden and structure_of(instance, limits).is_listable
 
 
 def least_of_plan(
@@ -43,10 +41,8 @@ def least_of_plan(
     KeyboardInterrupt
     """
     (layer, table), metric = menu.priced(tiles), options.request.objective.metric
-    if any(each.pins or each.forward_backward == "halves" for each in limits):  # the order of partitions matters
-        return 0.0, None
     try:
-        form = plan_model(instance, layer, menu.domain, limits, metric, options.deadline, relaxed=True, table=table)
+        form = plan_model(instance, layer, table, menu.domain, limits, metric, options.deadline, relaxed=True)
     except (OutOfTime, Large):
         return 0.0, None
     cut = cutoff / form.unit_s if np.isfinite(cutoff) else None
@@ -57,6 +53,6 @@ def least_of_plan(
         return cutoff, None
     option_k = None
     if found.x is not None:
-        pairs = zip(menu.tables.of_kernel, form.choices.s_ko, strict=True)
-        option_k = np.array([of_kernel[int(np.argmax(found.x[columns]))] for of_kernel, columns in pairs])
+        taken = zip(menu.tables.of_kernel, form.choices.taken(found.x), strict=True)
+        option_k = np.array([of_kernel[o] for of_kernel, o in taken])
     return max(found.bound, 0.0) * form.unit_s, option_k

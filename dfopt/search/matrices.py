@@ -131,8 +131,8 @@ def assignment_of(
     ------
     Infeasible
         A kernel fits the chip under none of its schemes.
-    OutOfTime, Large
-        There is no time to build it, or it is too large to be solved.
+    OutOfTime, Large, Unstated
+        There is no time to build it, it is too large to be solved, or rows do not state all that the plan does.
     """
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions)
     tables, shards = menu.tables, instance.plan.shards
@@ -156,12 +156,11 @@ def assignment_of(
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))
     (layer, table), metric = menu.priced(tiles), options.request.objective.metric
-    domain = menu.domain
-    form = plan_model(instance, layer, domain, limits, metric, options.deadline, relaxed=relaxed, table=table)
+    form = plan_model(instance, layer, table, menu.domain, limits, metric, options.deadline, relaxed=relaxed)
     if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
         columns = [
             form.choices.s_ko[k][place]
-            for k, left in enumerate(domain)
+            for k, left in enumerate(menu.domain)
             for place, o in enumerate(left)
             if ops.splits_tiles(graph.kernels[k], layer.schemes_k[k][o])
         ]
@@ -250,9 +249,8 @@ def _mapped(instance: Instance, options: Options, form: PlanModel, x: Floats, ti
 
 def _fits(ready: Prepared, partition_k: Ints) -> bool:
     """Whether what waits between the partitions of every stage fits beside what stays."""
-    priced = [stage for stage in ready.stages if stage.tables is not None and stage.limits is not None]
     return all(
         most_alive(stage.tables, stage.limits, partition_k[stage.members]) <= stage.limits.dram_left
-        for stage in priced
+        for stage in ready.stages
         if stage.tables is not None and stage.limits is not None
     )

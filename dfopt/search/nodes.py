@@ -79,12 +79,11 @@ class Nodes:
 
         0 where that would be large, or does not say all of a step.
         """
-        instance, limits = node.ready.instance, [stage.limits for stage in node.ready.stages]
-        if not closes(instance):
+        instance, tiles = node.ready.instance, node.ready.sharded.tile_count
+        limits = [stage.limits or IntraChipLimits(0) for stage in node.ready.stages]
+        if not closes(instance, limits):
             return 0.0, None
-        known = [IntraChipLimits(0) if each is None else each for each in limits]
-        tiles = node.ready.sharded.tile_count
-        return least_of_plan(instance, options, self.menu(instance), tiles, known, cutoff)
+        return least_of_plan(instance, options, self.menu(instance), tiles, limits, cutoff)
 
     def open(self, plan: Plan) -> list[Node]:
         """A node for each tile count of a plan, with every scheme.
