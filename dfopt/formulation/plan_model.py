@@ -22,7 +22,7 @@ from dfopt.milp import Model
 from dfopt.physics.overlap import hides
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import limited
-from dfopt.setting.overlap import hides_any
+from dfopt.setting.overlap import exchanges_behind
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
@@ -152,7 +152,7 @@ def plan_model(
     time_b = blocks.times()
     rows.hold(held, waiting=waiting and not relaxed)
     forward_b = None
-    if hides_any(instance.assumptions, layer.graph):
+    if exchanges_behind(instance):
         if member_kb is None or instance.line is not None or not hides(instance.assumptions, layer.graph):
             raise Unstated("what the backward pass hides is stated for listed partitions and equal stages only")
         forward_b = np.asarray(member_kb[structure.forward_k].any(axis=0))

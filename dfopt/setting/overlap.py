@@ -27,8 +27,8 @@ from dfopt.setting.stages import PipelineStage, in_order, pipeline_stages
 from dfopt.setting.tables import Floats, Ints
 
 __all__ = [
-    "Exchanges", "Passes", "Windows", "exchange_seconds", "exchanged_by_kind", "hides_any", "in_the_way",
-    "reduced_stages", "roofline_passes",
+    "Exchanges", "Passes", "Windows", "exchange_seconds", "exchanged_by_kind", "exchanges_behind", "hides_any",
+    "in_the_way", "reduced_stages", "roofline_passes",
 ]  # fmt: skip
 
 
@@ -76,13 +76,18 @@ def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
     return hides(assumptions, graph) or by_window(assumptions, graph)
 
 
+def exchanges_behind(instance: Instance) -> bool:
+    """Whether a plan has something that copies exchange, or a step of the optimizer, where some of it may be hidden."""
+    some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
+    return some and hides_any(instance.assumptions, instance.graph)
+
+
 def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> Exchanges | None:
     """What copies exchange of so many bytes of each kernel's gradient, kind by kind; nothing if nothing is hidden.
 
     The optimizer's step over so many bytes of weights is between the two exchanges, where nothing hides it either.
     """
-    some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
-    if not hides_any(instance.assumptions, instance.graph) or not some:
+    if not exchanges_behind(instance):
         return None
     each = exchanged_by_kind(instance, volume_k, weight_k, kind_k)
     reduce_s, weights_s, gathers_s = (tuple(one.tolist()) for one in each)

@@ -138,7 +138,7 @@ def test_slow_links_by_hand() -> None:
 def test_what_it_is_refused_beside() -> None:
     graph = df.load_graph("gpt2-small", mode="training", batch=16)
     with pytest.raises(PlanError, match="gradient_overlap: found backward beside formulation: assignment"):
-        df.optimize(graph, "a100-8", assumptions=BEHIND, formulation="assignment")
+        df.optimize(graph, "sn10-8-ring", assumptions=BEHIND, formulation="assignment")
     with pytest.raises(PlanError, match="beside gradients: dfmodel spreads them"):
         df.optimize(graph, "a100-8", assumptions=BEHIND.with_(gradients="dfmodel"))
 
