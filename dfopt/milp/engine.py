@@ -140,7 +140,7 @@ class HighsRun(Run):
         if math.isfinite(s.deadline):
             options["time_limit"] = max(0.0, s.deadline - time.perf_counter())
         if s.cutoff is not None and self.integral:
-            options["objective_bound"] = s.cutoff + slack(s.cutoff)
+            options["objective_bound"] = s.cutoff + slack(s.cutoff, 1e-7)  # HiGHS takes a tolerance off
         return options
 
     def _read(self, highspy: Any, highs: Any) -> None:

@@ -84,6 +84,17 @@ def test_cutoff_equals_brute_force(case: tuple[Model, int, int], shift: int) -> 
         assert s.termination is Termination.INFEASIBLE and s.bound == best + shift / 4
 
 
+def test_a_cutoff_that_is_the_optimum_keeps_it() -> None:
+    """HiGHS dropped the optimum, 0 with 1e-9 of room, as it takes its tolerance from the bound that it is given."""
+    model = Model("narrow")
+    x, y = model.integer("x", 3, upper=2.0), model.continuous("y", 1, upper=3.0)
+    model.rows("a", [(x[2:], -1.0), (y, -1.0)], upper=-1.0)
+    model.rows("b", [(x[2:], 1.0), (y, -2.0)], upper=0.0)
+    model.minimize([(y, 2.0)], offset=-1.0)
+    s = solve(model, cutoff=0.0)
+    assert s.termination is Termination.OPTIMAL and s.objective == pytest.approx(0.0, abs=1e-9)
+
+
 def test_lp() -> None:
     m = Model("lp")
     x = m.continuous("x", 2)
