@@ -275,11 +275,10 @@ class Labels:
 
     def _beaten(self, ahead: Ints, state: Ints) -> bool:
         """Whether one of some states that cost no more leaves at least as much."""
-        good = (
-            ahead[:, -1] == state[-1]
-            if self.search.limits.exactly or self.search.may_skip
-            else ahead[:, -1] <= state[-1]
-        )
+        count, limits = ahead[:, -1], self.search.limits
+        # fewer partitions are as good, unless the number of one has a meaning
+        numbered = limits.exactly or self.search.may_skip or bool(limits.pins)
+        good = count == state[-1] if numbered else count <= state[-1]
         for place, meeting in enumerate(self.meetings):
             good &= meeting.better_xy[ahead[:, place], state[place]]
         return bool(good.any())

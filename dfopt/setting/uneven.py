@@ -27,6 +27,7 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     sharded or run worse than a layer takes longer than its share of the graph. A stage may have no layer left
     beside kernels of its own. Of these numbers :func:`splits` leaves those that can be best, as far as the slowest
     stage says; where the time of every stage is charged (``bubble: stages``), others may fill a pipeline sooner.
+    Stages have no more places than layers need, though ``bubble: interleaved`` would count those as chunks.
 
     Returns
     -------

@@ -164,7 +164,17 @@ def _with_layers(plan: Plan, graph: Graph, system: System, asked: Request, chose
         return
     chunked = graph.trains and chosen.schedule == "one_f_one_b" and chosen.bubble != "interleaved" and graph.folded
     chunked &= asked.schedule not in ("gpipe", "1f1b") and plan.stages > 1 and microbatches % plan.stages == 0
-    for first, most, last in _layers(plan, graph, asked):
+    layers = list(_layers(plan, graph, asked))
+    if chosen.bubble == "interleaved":  # chunks are layers of a stage: places that no layer needs are no chunks
+        most_of = [
+            (most if first is None else first, most, most if last is None else last) for first, most, last in layers
+        ]
+        layers = [
+            one
+            for one, mine in zip(layers, most_of, strict=True)
+            if not any(other != mine and all(map(int.__le__, other, mine)) for other in most_of)
+        ]
+    for first, most, last in layers:
         fewer = [0 if own is None else most - own for own in (first, last)]
         for chunks in range(1, most + 1 if chunked else 2):
             chunk = most // chunks

@@ -36,11 +36,16 @@ def together(world: World, **asked: Any) -> Result:
 
 
 def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
-    """A number of partitions, pins, and what copies share out."""
+    """A number of partitions, pins of both kinds, and what copies share out."""
     chosen = world.assumptions
     asked: dict[str, Any] = {}
     if chosen.execution != "kernel_by_kernel":
         asked["p_max"] = data.draw(st.sampled_from([1, 2, 3] if chosen.empty_partitions == "forbid" else [None, 1, 3]))
+        if data.draw(st.integers(0, 3)) == 0:
+            most = min(asked["p_max"] or 3, len(world.graph.kernels))
+            asked["pin_partition"] = {
+                data.draw(st.sampled_from(world.graph.kernels)).name: data.draw(st.integers(0, most - 1))
+            }
     allowed = world.graph.repeat > 1 or world.plan.pp == 1  # what is asked for allows the drawn plan
     if data.draw(st.integers(0, 3)) == 0 and world.plan.tp > 1 and allowed:
         kernel = data.draw(st.sampled_from(world.graph.kernels))
