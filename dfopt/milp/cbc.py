@@ -49,9 +49,9 @@ def options(arrays: ModelArrays, settings: Settings) -> dict[str, Any]:
     steps = arrays.integrality & (arrays.cost == np.round(arrays.cost)) | (arrays.cost == 0.0)
     if not steps.all():
         words.append("increment 1e-9")
-    if settings.presolve is settings.again:
+    if not settings.presolves:
         # Preprocessing has been seen to spoil answers ("possible tolerance issue - try without"),
-        # and CBC without it to crash: the second time it is the other way round.
+        # and CBC without it to crash.
         words.append("preprocess off")
     if settings.seed:  # 0 would mean the time of day
         words += [f"randomSeed {settings.seed}", f"randomCbcSeed {settings.seed}"]

@@ -129,7 +129,7 @@ class HighsRun(Run):
             "output_flag": False,
             "threads": default_threads(),
             "random_seed": s.seed,
-            "presolve": "on" if s.presolve else "off",
+            "presolve": "on" if s.presolves else "off",
             # Both gaps explicitly: the defaults (1e-4, 1e-6) stop early and say "optimal".
             "mip_rel_gap": s.gap,
             "mip_abs_gap": 1e-9,

@@ -52,6 +52,11 @@ class Settings:
     grace: float = GRACE
 
     @property
+    def presolves(self) -> bool:
+        """Whether to presolve: what spoils an answer, or crashes without it, is the other way round the second time."""
+        return self.presolve is not self.again
+
+    @property
     def tolerance(self) -> float:
         """The feasibility tolerance: 1e-9 is at the edge of what solvers can do, the second time it is their own."""
         return 1e-7 if self.again else 1e-9

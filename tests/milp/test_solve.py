@@ -95,6 +95,15 @@ def test_a_cutoff_that_is_the_optimum_keeps_it() -> None:
     assert s.termination is Termination.OPTIMAL and s.objective == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("presolve", [True, False])
+def test_the_second_attempt_turns_presolve_around(presolve: bool) -> None:
+    """HiGHS with presolve gave a mapping without a partition for one kernel, where nothing fits."""
+    asked = Settings(presolve=presolve)
+    for settings, expected in ((asked, presolve), (replace(asked, again=True), not presolve)):
+        run = HighsRun(cover().arrays(), settings, None)
+        assert run._options()["presolve"] == ("on" if expected else "off")
+
+
 def test_lp() -> None:
     m = Model("lp")
     x = m.continuous("x", 2)
