@@ -18,9 +18,10 @@ from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
 from dfopt.fusion.intrachip import IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, keeps
+from dfopt.physics import ops
 from dfopt.setting.ledger import dram_left, sharded_states
-from dfopt.setting.tables import shard
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import shard
 
 EXACT = 1e-6
 
@@ -76,8 +77,10 @@ def stages(draw, limited: bool = False, copies: tuple[int, ...] = (1,), **fixed)
     count = draw(st.sampled_from(copies))
     if count > 1:
         sharding = {f"{name}.{copy}": z for name, z in sharding.items() for copy in range(count)}
-        sharding |= {"source": "none", "sink": "none"}
         world = replace(world, graph=side_by_side(world.graph, count))
+        first, *_, last = world.graph.kernels
+        legal = (ops.legal_schemes(end, world.plan.shards, world.assumptions)[0] for end in (first, last))
+        sharding |= dict(zip((first.name, last.name), legal, strict=True))
     try:
         tables = tables_of(world, sharding)
         n = tables.kernels

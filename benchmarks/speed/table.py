@@ -43,9 +43,9 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.physics.pipeline import resolve
     from dfopt.search import solve
     from dfopt.setting.instance import Setting
-    from dfopt.setting.tables import shard, with_tiles
     from dfopt.sharding import interchip
     from dfopt.terms.chip import chip_of
+    from dfopt.terms.sharded import shard
 
     graph, system = case.graph(), case.system()
     chosen = profile("default").with_(**case.assumptions)
@@ -73,7 +73,7 @@ def measure(case: Case) -> dict[str, Any]:
     begin = time.perf_counter()
     sharded = shard(instance, sharding)
     if sharded.tile_count != result.mapping.tile_count:
-        sharded = with_tiles(sharded, instance, sharding, result.mapping.tile_count)
+        sharded = shard(instance, sharding, result.mapping.tile_count)
     stage = stage_tables(sharded, chip_of(system, assume))
     row["tables"] += time.perf_counter() - begin
     rule = assume.forward_backward if graph.trains else "shared"

@@ -25,9 +25,9 @@ from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
-from dfopt.setting.tables import shard
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import shard
 
 SMALL = ["gpt-forward", "gpt-training", "gpt-2-layers", "gpt-96-layers", "sp-50"]  # few enough down-sets to list
 WIDE = ["moe-8", "moe-64", "heads-96", "dlrm-a", "sp-200"]

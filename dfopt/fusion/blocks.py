@@ -188,13 +188,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     parts = parts_k.astype(np.int64)
     mem_k = sharded.mem_k
     if chip.weight_tiling in ("reread", "reread_all"):
-        # of the inputs two reads of one fan-out group count once
-        _, inputs = np.unique(np.stack([sharded.dst_t, sharded.group_t]), axis=1, return_index=True)
-        read, size = sharded.dst_t[inputs], sharded.b_t[inputs]
-        again = sharded.between_k + np.bincount(read, weights=size, minlength=len(sharded.names) + 1)[:-1]
-        if chip.weight_tiling == "reread_all":
-            again += np.bincount(tables.src_g, weights=tables.bytes_g, minlength=len(sharded.names) + 1)[:-1]
-        mem_k = mem_k + (parts - 1) * again
+        mem_k = mem_k + (parts - 1) * sharded.again_k
     in_parts = sharded.fixed_buffer_k + cut / parts - outputs
     sram_k = np.where(parts > 1, in_parts, tables.sram_k)
     return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.documents.mapping import Sharding
 from dfopt.fusion.priced import PricedPlan
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import bytes_sent
 from dfopt.physics.states import cache_traffic
-from dfopt.setting.conversions import shard_communications
 from dfopt.setting.hops import over_hops
-from dfopt.setting.tables import Floats, boundary
+from dfopt.setting.tables import Floats
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
+from dfopt.terms.sharded import ShardedLayer
 
 
 @dataclass(frozen=True)
@@ -69,20 +68,32 @@ def spending(ready: PricedPlan) -> Spending:
         run = contiguous_bytes(held, held * share, row, rows, shards)
         return Flow(held, run, write=True), Flow(held, run, write=False)
 
+    figures = ShardedLayer.of(ready.instance).figures
+    layer, number_k = figures.layer.at(sharded.tile_count), figures.numbers(ready.sharding)
+
+    def made(k: int, held: float) -> tuple[Flow, Flow]:
+        """The output of a kernel, of which a chip has so many bytes."""
+        of = kernels[k]
+        return lying(held, float(layer.output_tile_k[k]), of.m, of.n, schemes[k] == "m", words.of_output(of))
+
     _, first = np.unique(sharded.group_t, return_index=True)
     src_g = sharded.src_t[first].tolist()
-    fans = []
-    for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True):
-        of, tile_share = kernels[k], ops.tile_share(kernels[k], sharded.tile_count)
-        fans.append(lying(held, tile_share, of.m, of.n, schemes[k] == "m", words.of_output(of)))
+    fans = [made(k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
     reads = sorted(set(zip(sharded.dst_t.tolist(), sharded.group_t.tolist(), strict=True)))  # once by a kernel
-    ends = []
-    for end in boundary(ready.instance, schemes):
-        of = kernels[end.of]
-        shape = ops.operand_shape(of, end.operand) if end.operand else (of.m, of.n)
-        word = words.activations if end.operand else words.of_output(of)
-        pair = lying(end.bytes, end.tile_share(graph, sharded.tile_count), *shape, end.split, word)
-        ends.append((end.kernel, end.write, pair[0] if end.write else pair[1]))
+    ends: list[tuple[int, bool, Flow]] = []
+    for fan in layer.fan_outs:
+        if fan.carried:
+            store, load = made(fan.source, fan.whole * float(sharded.output_k[fan.source]))
+            ends += [(fan.source, True, store), *((k, False, load) for k in fan.kernels)]
+    for end in layer.ends:
+        of, held = kernels[end.kernel], float(end.bytes_o[number_k[end.kernel]])
+        if not end.operand:
+            ends.append((end.kernel, True, made(end.kernel, held)[0]))
+            continue
+        layout = ops.required_layout(of, end.operand, schemes[end.kernel], rules, end.elements)
+        split = layout == "SR" and schemes[end.kernel] != "outer"
+        _, load = lying(held, end.tile, *ops.operand_shape(of, end.operand), split, words.activations)
+        ends.append((end.kernel, False, load))
 
     noc_k = np.zeros(count)
     own: list[list[Flow]] = [[] for _ in kernels]
@@ -110,24 +121,23 @@ def spending(ready: PricedPlan) -> Spending:
         flop_k=flop_k,
         sram_traffic_k=sharded.sram_traffic_k,
         noc_k=noc_k,
-        sent_k=_sent(ready, schemes),
+        sent_k=_sent(ready),
         own=tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in own),
         fans=tuple(pair if pair[0].bytes > 0 else None for pair in fans),
         hop_r=over_hops(ready.instance, sharded, ready.stage_k, lambda held, _: held),
     )
 
 
-def _sent(ready: PricedPlan, schemes: list[Sharding]) -> Floats:
+def _sent(ready: PricedPlan) -> Floats:
     """Bytes that a chip sends to others for every kernel."""
     graph, plan, assumptions, system = ready.graph, ready.plan, ready.assumptions, ready.system
 
     def chips(dim: str) -> int:
         return system.dim(dim).size
 
-    shards = math.prod(chips(dim) for dim in plan.shard_dims)
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
-    for k, kind, whole, *_ in shard_communications(ready.instance, schemes):
-        sent_k[k] += bytes_sent(kind, whole, shards)
+    layer = ShardedLayer.of(ready.instance)
+    sent_k += layer.conversions.sent(layer.figures.options(ready.sharding))
     for dims, share_k in ready.instance.adding if assumptions.gradients == "dfmodel" else ():
         group = math.prod(chips(dim) for dim in dims)
         for k, volume in enumerate((share_k * ready.sharded.gradient_k).tolist()):

@@ -127,15 +127,15 @@ def _crossing(menu: Menu, allowed_o: Bools, saved_t: Bools) -> list[tuple[Floats
     It is written in the block of its source and read in that of its first reader in the backward pass. Those that may
     move most come first.
     """
-    tables, first = menu.tables, menu.sharded[0]
-    share_o = np.where(allowed_o, menu.beyond(menu.by_option("output_k"), allowed_o), 0.0)
+    tables, plain = menu.tables, menu.layer.plain
+    share_o = np.where(allowed_o, menu.beyond(menu.output_o, allowed_o), 0.0)
     found = []
-    for g in np.unique(first.group_t[saved_t]).tolist():
-        members = np.flatnonzero(first.group_t == g)
-        bytes_o = np.where(tables.kernel_o == first.src_t[members[0]], menu.full_t[members[0]] * share_o, 0.0)
-        reader = next(k for k in first.dst_t[members].tolist() if not first.forward_k[k])
+    for g in np.unique(plain.group_t[saved_t]).tolist():
+        members = np.flatnonzero(plain.group_t == g)
+        bytes_o = np.where(tables.kernel_o == plain.src_t[members[0]], menu.layer.whole_t[members[0]] * share_o, 0.0)
+        reader = next(k for k in plain.dst_t[members].tolist() if not plain.forward_k[k])
         most_k = np.zeros(tables.kernels)
-        most_k[[first.src_t[members[0]], reader]] = bytes_o.max()
+        most_k[[plain.src_t[members[0]], reader]] = bytes_o.max()
         if bytes_o.any():
             found.append((2.0 * bytes_o, most_k))
     return sorted(found, key=lambda one: -float(one[1].max()))

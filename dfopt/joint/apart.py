@@ -135,16 +135,12 @@ def _more(
     """Seconds by option and side: compute and memory beside the least, and communication without conversions."""
     kernel_o, count = menu.tables.kernel_o, int(side_k.max()) + 1
     own_op = (side_k[kernel_o][:, None] == np.arange(count)).astype(float)
-    compute_o = np.zeros(len(kernel_o)) if stage.sharded.menus else menu.beyond(menu.by_option("compute_k"), allowed_o)
-    bytes_op = own_op * menu.beyond(menu.own_bytes_o, allowed_o)[:, None]
-    accessed_o = menu.beyond(menu.own_accessed_o, allowed_o)
-    kernel_e, of_e, _, bytes_oe = menu.ends
-    src_t, share_o, inside = (
-        stage.sharded.src_t,
-        menu.beyond(menu.by_option("output_k"), allowed_o),
-        np.append(members, -1),
-    )
-    moved = [(int(kernel), int(of), bytes_oe[:, e]) for e, (kernel, of) in enumerate(zip(kernel_e, of_e, strict=True))]
+    compute_o = np.zeros(len(kernel_o)) if stage.sharded.menus else menu.beyond(menu.by_option("compute_s"), allowed_o)
+    bytes_op = own_op * menu.beyond(menu.by_option("dram_bytes"), allowed_o)[:, None]
+    accessed_o = menu.beyond(menu.accessed_o, allowed_o)
+    src_t, share_o, inside = stage.sharded.src_t, menu.beyond(menu.output_o, allowed_o), np.append(members, -1)
+    fans = [fan for fan in menu.figures.layer.fan_outs if fan.carried]
+    moved = [(k, fan.source, fan.whole * menu.output_o) for fan in fans for k in (fan.source, *fan.kernels)]
     for k, t in zip(*always_moved(stage, limits), strict=True):
         if src_t[t] < stage.kernels:
             full = stage.sharded.moved_t[t] / stage.sharded.output_k[src_t[t]]
@@ -156,5 +152,5 @@ def _more(
         "compute": own_op * compute_o[:, None],
         "memory": bytes_op / stage.chip.dram_bandwidth,
         "network": own_op * menu.network_o[:, None],
-        "sram": own_op * accessed_o[:, None] / stage.chip.sram_bandwidth,  # of tensors and ends only the least
+        "sram": own_op * accessed_o[:, None] / stage.chip.sram_bandwidth,  # of tensors only the least
     }

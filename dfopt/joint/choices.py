@@ -94,22 +94,19 @@ def choices_of(
     for g, group in enumerate(groups):
         for k in group.kernels():
             of_k[k].append(g)
-    ends_o, ends_k = menu.own_ends(allowed_o, tiles)
     least_k = np.zeros((len(menu.first_k), FIGURES))
     figures_o = np.zeros((len(menu.tables.kernel_o), FIGURES))
     for figure, of in (
-        (COMPUTE, np.zeros(len(figures_o)) if sharded.menus else menu.by_option("compute_k")),
-        (DRAM, menu.own_bytes_o),
-        (ACCESS, menu.own_accessed_o / tables.chip.sram_bandwidth),
+        (COMPUTE, np.zeros(len(figures_o)) if sharded.menus else menu.by_option("compute_s")),
+        (DRAM, menu.by_option("dram_bytes")),
+        (ACCESS, menu.accessed_o / tables.chip.sram_bandwidth),
         (GRADIENT, np.zeros(len(figures_o)) if weighed_o is None else weighed_o),
-        (SRAM, menu.by_option("stationary_k")),
+        (SRAM, menu.by_option("stationary_bytes")),
+        (SRAM, menu.buffer_o(tiles)),
+        (AGAIN, menu.by_option("reread_bytes")),
     ):
-        figures_o[:, figure], least_k[:, figure] = of, menu.least(of, allowed_o)
-    for column, figure in enumerate((DRAM, SRAM, AGAIN)):
-        figures_o[:, figure] += ends_o[:, column]
-        least_k[:, figure] += ends_k[:, column]
-    figures_o[:, ACCESS] += ends_o[:, 0] / tables.chip.sram_bandwidth
-    least_k[:, ACCESS] += ends_k[:, 0] / tables.chip.sram_bandwidth
+        figures_o[:, figure] += of
+        least_k[:, figure] += menu.least(of, allowed_o)
     figures_o[:, NETWORK] = menu.network_o
     least_k[members, NETWORK] = sharded.net_k
     for group in every:
@@ -118,7 +115,7 @@ def choices_of(
     options = [np.flatnonzero((menu.tables.kernel_o == kernel) & allowed_o) for kernel in members.tolist()]
     figures_kz = [figures_o[mine] - least_k[kernel] for kernel, mine in zip(members.tolist(), options, strict=True)]
     relevant = [len(mine) > 1 or bool(of) for mine, of in zip(options, of_k, strict=True)]
-    stationary_o = menu.by_option("stationary_k")
+    stationary_o = menu.by_option("stationary_bytes")
     level, names = menu.instance.graph.levels(), sharded.names
     order = np.argsort(np.argsort([level[name] for name in names], kind="stable"), kind="stable")
     choices = Choices(

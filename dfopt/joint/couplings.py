@@ -132,7 +132,7 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
     tables, graph = menu.tables, menu.instance.graph
     place = {int(kernel): number for number, kernel in enumerate(members)}
     moved = menu.instance.assumptions.operand_traffic is None
-    depth_t, tile_k = menu.sharded[0].depth_t, menu.tile_k(tiles)
+    depth_t, tile_k = menu.layer.plain.depth_t, menu.figures.layer.at(tiles).output_tile_k
     inner = len(graph.tensors)
     every = (*graph.tensors, *graph.carried)
     found = []
@@ -142,9 +142,7 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
         if src not in place:
             continue
         options = np.flatnonzero((tables.kernel_o == src) & allowed_o)
-        looks = list(
-            zip(tables.produced_o[options].tolist(), menu.by_option("output_k")[options].tolist(), strict=True)
-        )
+        looks = list(zip(tables.produced_o[options].tolist(), menu.output_o[options].tolist(), strict=True))
         classes = list(dict.fromkeys(looks))
         layout_c = np.array([layout for layout, _ in classes], dtype=np.int64)
         readers, beyond, late, late_beyond = [], [], [], []

@@ -327,10 +327,7 @@ class LayerSearch:
         found[SRAM] = self._whole(inside)[1][0]
         made = tables.src_g == k
         found[OUTPUTS] = 2.0 * tables.tile_g[made].sum()
-        read = np.unique(sharded.group_t[sharded.dst_t == k])
-        found[AGAIN] = sharded.between_k[k] + tables.bytes_g[read].sum()
-        if tables.chip.weight_tiling == "reread_all":
-            found[AGAIN] += tables.bytes_g[made].sum()
+        found[AGAIN] = sharded.again_k[k]
         return found
 
     # -- schemes of a path

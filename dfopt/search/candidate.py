@@ -32,9 +32,10 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import dram_left, sharded_states
 from dfopt.setting.offload import Layers, backward_shown_s, layers_of, moves, stage_s
 from dfopt.setting.overlap import Exchanges, exchange_seconds, reduced_stages
-from dfopt.setting.tables import ShardedGraph, least_rows, shard, tile_counts, with_tiles
+from dfopt.setting.tables import ShardedGraph, least_rows, tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import shard
 
 Ints = NDArray[np.int64]
 _DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this blocks are generated on demand
@@ -284,9 +285,8 @@ def given_work(
     interrupted: bool = False,
 ) -> ChipWork:
     """What a chip does under a sharding."""
-    shared = instance.shared
-    sharded = shard(shared, sharding)
-    cut = partial(with_tiles, sharded, shared, sharding)
+    sharded = shard(instance.shared, sharding)
+    cut = partial(shard, instance.shared, sharding)
     least = least_rows(instance, [sharding[name] for name in sharded.names])
     counts = tuple(tile_counts(instance.graph, instance.assumptions, least))
     return ChipWork(instance.plan, sharding, stage, record, sharded, cut, counts, only_sharding, interrupted)

@@ -325,7 +325,7 @@ class Nodes:
         sums = {k for pair in menu.tables.partial_kk for k in pair} if not meets(menu, options_k) else set()
         bytes_o, sent_k = self._bytes(menu), np.zeros(menu.tables.kernels)
         if not node.tight and node.plan.stages > 1:  # to the next stage, beside the least
-            graph, share_o = self.setting.graph, menu.beyond(menu.by_option("output_k"), node.allowed_o)
+            graph, share_o = self.setting.graph, menu.beyond(menu.output_o, node.allowed_o)
             for tensor in graph.carried:
                 k = graph.index()[tensor.src]
                 sent_k[k] += graph.bytes_of(tensor) * share_o[options_k[k]]
@@ -364,10 +364,8 @@ class Nodes:
         """Of each option: weight, its gradient, caches and output on a chip."""
         graph = menu.instance.graph
         full = np.array([graph.output_bytes(k) for k in range(menu.tables.kernels)])
-        made_o = full[menu.tables.kernel_o] * menu.by_option("output_k")
-        return np.asarray(
-            menu.by_option("weight_k") + menu.by_option("gradient_k") + menu.by_option("cached_k") + made_o
-        )
+        made_o = full[menu.tables.kernel_o] * menu.output_o
+        return np.asarray(menu.weight_o + menu.gradient_o + menu.by_option("cached_bytes") + made_o)
 
 
 def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> dict[int, Lattice | None]:

@@ -221,7 +221,7 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
     if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact" or of_family:
         return weighed_o
     once, word_k = step_time(ready.plan, instance.assumptions, 1.0).total, instance.setting.weight_word_k
-    weighed_o += optimizer_seconds(instance, menu.tables.kernel_o, menu.by_option("weight_k")) / once
+    weighed_o += optimizer_seconds(instance, menu.tables.kernel_o, menu.weight_o) / once
     if ready.plan.zero and np.ptp(word_k) > 0:
         return weighed_o
     word, layers = float(word_k[0]), 1 if ready.exchanges is None else ready.pipeline[0].runs[0][1]
@@ -238,7 +238,7 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
         return gradients / layers + weights / (layers if hidden else 1)
 
     for dims, share_k in instance.adding:
-        volume_o = menu.by_option("gradient_k") * share_k[menu.tables.kernel_o]
+        volume_o = menu.gradient_o * share_k[menu.tables.kernel_o]
         least, most = menu.least(volume_o, allowed_o).sum(), -menu.least(-volume_o, allowed_o).sum()
         if not 0 < least < most:
             continue

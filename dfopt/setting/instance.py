@@ -6,6 +6,7 @@ that holds nothing else, so it cannot depend on anything else.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +36,7 @@ from dfopt.physics.pipeline import resolve
 from dfopt.physics.tiled import Products, Sent, beside_s, spread_s, usage_of, waves_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
+from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages, stage_places
 from dfopt.setting.working import Beside, beside_of
 
@@ -77,6 +79,11 @@ class Setting:
         routed experts: thousands of plans have a few sizes.
         """
         return {}
+
+    @cached_property
+    def reads(self) -> defaultdict[Hashable, ByReads]:
+        """Questions about plans, by name, with the answers that are known."""
+        return defaultdict(ByReads)
 
     @cached_property
     def spread(self) -> dict[tuple[int, int], float]:
@@ -173,6 +180,11 @@ class Instance:
     def assumptions(self) -> Assumptions:
         """The conventions, resolved."""
         return self.setting.assumptions
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What others work out once of it."""
+        return {}
 
     @property
     def hides_hops(self) -> bool:

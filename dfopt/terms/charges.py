@@ -74,6 +74,14 @@ class Term:
     source: str
     charges: Callable[[Layer], Iterable[Charge]]
 
+    def of(self, layer: Layer) -> tuple[Charge, ...]:
+        """Its charges of a layer, worked out once for all plans that look the same to it."""
+        question = layer.instance.setting.reads[self.name, layer.tiles]
+        found: tuple[Charge, ...] = question.answer(
+            layer.instance.plan, lambda plan: tuple(self.charges(layer.under(plan)))
+        )
+        return found
+
 
 def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:
     """Charges that blocks pay together, as one where that is small enough: its least amount is then attained.

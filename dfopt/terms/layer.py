@@ -18,15 +18,18 @@ from dfopt.arrays import Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
 from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
+from dfopt.physics.network import bytes_sent
 from dfopt.setting.by_kernel import depths, end_share, fanout_groups
 from dfopt.setting.conversions import LAYOUTS, gathered_late
 from dfopt.setting.cycles import compute_menu
 from dfopt.setting.instance import Instance
+from dfopt.setting.reads import by_reads
 
-__all__ = ["End", "FanOut", "Layer", "Reader"]
+__all__ = ["End", "FanOut", "Layer", "Reader", "Wanted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,25 @@ class FanOut:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """Layouts that readers of a tensor want it in.
+
+    Attributes
+    ----------
+    fan : FanOut
+        The tensor.
+    late : bool
+        Whether they are those for which it is converted by itself in the backward pass.
+    layouts_ko : int array, shape (options of the kernel,), by kernel
+        What each reader wants: bit l stands for layout l.
+    """
+
+    fan: FanOut
+    late: bool
+    layouts_ko: dict[int, Ints]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class End:
     """An input or output of the graph, which a kernel reads from DRAM or writes there.
 
@@ -92,12 +114,15 @@ class End:
         Bytes that one chip moves.
     tile : no unit
         Share of them in one tile.
+    elements : no unit
+        Elements of the whole.
     """
 
     kernel: int
     operand: int
     bytes_o: Floats
     tile: float
+    elements: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +139,19 @@ class Layer:
 
     instance: Instance
     tiles: int
+
+    @property
+    def alike(self) -> int:
+        """What it depends on beside its instance."""
+        return self.tiles
+
+    def at(self, tiles: int) -> Layer:
+        """The layer with its streamed axis cut into another number of tiles."""
+        return self if tiles == self.tiles else Layer(self.instance, tiles)
+
+    def under(self, plan: Plan) -> Layer:
+        """The layer under another plan."""
+        return Layer(Instance(self.instance.setting, plan), self.tiles)
 
     @cached_property
     def graph(self) -> Graph:
@@ -140,7 +178,7 @@ class Layer:
         """Which layouts a scheme needs."""
         return self.assumptions.sharding_rules
 
-    @cached_property
+    @by_reads
     def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
         """Schemes that each kernel may take: its options."""
         return tuple(ops.legal_schemes(kernel, self.degree, self.assumptions) for kernel in self.kernels)
@@ -149,7 +187,7 @@ class Layer:
         """A figure of one kernel under each of its options, shape (options,)."""
         return np.array([figure(self.kernels[kernel], scheme) for scheme in self.schemes_k[kernel]], dtype=np.float64)
 
-    @cached_property
+    @by_reads
     def output_share_ko(self) -> tuple[Floats, ...]:
         """Share of every kernel's output that one chip holds, under each of its options."""
         return tuple(
@@ -157,7 +195,7 @@ class Layer:
             for k in range(len(self.kernels))
         )
 
-    @cached_property
+    @by_reads
     def weight_share_ko(self) -> tuple[Floats, ...]:
         """Share of every kernel's weight that one chip has, under each of its options."""
         return tuple(
@@ -165,7 +203,7 @@ class Layer:
             for k in range(len(self.kernels))
         )
 
-    @cached_property
+    @by_reads
     def produced_ko(self) -> tuple[Ints, ...]:
         """Place among :data:`dfopt.setting.conversions.LAYOUTS` of every kernel's output, under each of its options."""
         return tuple(
@@ -173,12 +211,12 @@ class Layer:
             for schemes in self.schemes_k
         )
 
-    @cached_property
+    @by_reads
     def output_tile_k(self) -> Floats:
         """Share of every kernel's output in one tile."""
         return np.array([ops.tile_share(kernel, self.tiles) for kernel in self.kernels])
 
-    @cached_property
+    @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
         """Compute tiles of every kernel under each of its options and its seconds with them: the cycle model."""
         return tuple(
@@ -193,7 +231,7 @@ class Layer:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
 
-    @cached_property
+    @by_reads
     def fan_outs(self) -> tuple[FanOut, ...]:
         """All that kernels of the layer pass on, and what they hand to the next layer where that counts."""
         graph, index = self.graph, self.graph.index()
@@ -221,7 +259,7 @@ class Layer:
     def _is_forward(self, kernel: int) -> bool:
         return self.kernels[kernel].pass_ == "forward"
 
-    @cached_property
+    @by_reads
     def ends(self) -> tuple[End, ...]:
         """Inputs and outputs of the graph, where these pass through DRAM."""
         if self.assumptions.layer_boundary == "free":
@@ -232,14 +270,18 @@ class Layer:
             asked = self.degree, self.rules, elements
             share = np.array([end_share(kernel, operand, scheme, *asked) for scheme in self.schemes_k[k]])
             tile = ops.input_tile_share(kernel, self.tiles, operand) if operand else float(self.output_tile_k[k])
-            found.append(End(k, operand, size * share, tile))
+            found.append(End(k, operand, size * share, tile, elements))
         return tuple(found)
 
-    def wanted_ko(self, fan: FanOut, *, late: bool) -> dict[int, Ints]:
-        """Layouts that readers of a tensor want under each of their options: bit l stands for layout l.
+    @by_reads
+    def wanted(self) -> tuple[Wanted, ...]:
+        """What readers of tensors want of their layouts, those apart for which they are converted later."""
+        if self.degree == 1:
+            return ()
+        every = (Wanted(fan, late, self._wanted_ko(fan, late=late)) for fan in self.fan_outs for late in (False, True))
+        return tuple(one for one in every if one.layouts_ko)
 
-        ``late``: those for which it is converted by itself in the backward pass, or the others.
-        """
+    def _wanted_ko(self, fan: FanOut, *, late: bool) -> dict[int, Ints]:
         found: dict[int, Ints] = {}
         for reader in fan.readers:
             if reader.late == late:
@@ -248,6 +290,19 @@ class Layer:
                 bits = np.array([1 << LAYOUTS.index(layout) for layout in layouts], dtype=np.int64)
                 found[reader.kernel] = found.get(reader.kernel, np.zeros_like(bits)) | bits
         return found
+
+    def conversion_sent(self, fan: FanOut, *, late: bool, behind: tuple[int, ...] = ()) -> Floats:
+        """Bytes that a chip sends in what :meth:`conversion_s` takes the seconds of, shape (3, 8).
+
+        The parameters are the same.
+        """
+        if self.degree == 1:
+            return np.zeros((len(LAYOUTS), 1 << len(LAYOUTS)))
+        sent = np.array([bytes_sent(kind, fan.whole, self.degree) for kind in _KINDS])
+        each_s, gather_s = self._conversions(fan, late=late, behind=behind)
+        gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
+        bytes_ls: Floats = np.where(gathers, sent[_GATHER], _COUNTS @ sent)
+        return bytes_ls
 
     def conversion_s(self, fan: FanOut, *, late: bool, behind: tuple[int, ...] = ()) -> Floats:
         """Seconds to bring a tensor from one layout into all of a set of layouts.
@@ -271,15 +326,19 @@ class Layer:
         """
         if self.degree == 1:
             return np.zeros((len(LAYOUTS), 1 << len(LAYOUTS)))
+        each_s, gather_s = self._conversions(fan, late=late, behind=behind)
+        if not self.assumptions.splits_tokens:
+            return each_s
+        least_s: Floats = np.where(_COUNTS[..., _GATHER] > 0, gather_s, np.minimum(each_s, gather_s))
+        return least_s  # of none each takes none
+
+    def _conversions(self, fan: FanOut, *, late: bool, behind: tuple[int, ...]) -> tuple[Floats, float]:
+        """Seconds of one collective for each layout, from every layout into every set of them; of an all-gather."""
         seconds = np.array(
             [self.instance.between_shards_s(kind, fan.whole, fan.source, late, behind) for kind in _KINDS]
         )
         each_s: Floats = _COUNTS @ seconds
-        if not self.assumptions.splits_tokens:
-            return each_s
-        gather_s = seconds[_GATHER]
-        least_s: Floats = np.where(_COUNTS[..., _GATHER] > 0, gather_s, np.minimum(each_s, gather_s))
-        return least_s  # of none each takes none
+        return each_s, float(seconds[_GATHER])
 
 
 def _collectives(made: ops.Layout, wanted: int) -> list[Collective]:

@@ -54,7 +54,7 @@ class Table:
     @classmethod
     def of(cls, layer: Layer, terms: Iterable[Term]) -> Table:
         """The table of a layer under some rules."""
-        made = (charge for term in terms for charge in term.charges(layer))
+        made = (charge for term in terms for charge in term.of(layer))
         return cls(tuple(map(len, layer.schemes_k)), merged(made, MERGED))
 
     @cached_property

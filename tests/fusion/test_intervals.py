@@ -26,8 +26,9 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
-from dfopt.setting.tables import Ints, shard
+from dfopt.setting.tables import Ints
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import shard
 from dfopt.workloads import load_graph
 
 

@@ -128,8 +128,8 @@ def _zoo_tables(graph):
     from dfopt.physics.pipeline import resolve
     from dfopt.setting.instance import Setting
     from dfopt.setting.plans import plans
-    from dfopt.setting.tables import shard
     from dfopt.terms.chip import chip_of
+    from dfopt.terms.sharded import shard
 
     system = load_system("sn10-8-ring")
     chosen = resolve(Assumptions(), system.chip.execution, system.chip.compute_utilization)

@@ -32,12 +32,12 @@ PAID = {
 
 def layers() -> Iterator[Layer]:
     """Layers in which every rule has something to say."""
-    split = {"sequence_parallelism": "allow", "kernel_overhead": 1e-6}
+    split, alone = {"sequence_parallelism": "allow", "kernel_overhead": 1e-6}, "kernel_by_kernel"
     asked: list[tuple[str, str, dict[str, str], dict[str, object], int]] = [
         ("gpt2-small", "sn10-8-ring", {"phase": "training"}, split, 4),
         ("gpt2-small", "sn10-8-ring", {"phase": "training"}, {"compute_model": "cycle"}, 4),
         ("gpt2-small", "sn10-8-ring", {"phase": "training"}, {"sequence_parallelism": "allow"}, 1 << 20),
-        ("llama-3.2-1b", "h100-8", {"phase": "decode"}, {}, 4),
+        ("llama-3.2-1b", "h100-8", {"phase": "decode"}, {"operand_traffic": "own", "execution": alone}, 4),
         ("jamba-1.5-mini", "gaudi3-8", {"phase": "prefill"}, {}, 4),
         ("dlrm-v2-mlperf", "h100-8", {}, {}, 4),
     ]

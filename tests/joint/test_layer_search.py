@@ -28,9 +28,10 @@ from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
 from dfopt.search.candidate import Stage
 from dfopt.search.shown import meet
-from dfopt.setting.tables import shard, tile_counts, with_tiles
+from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import shard
 
 _MOST = 200  # shardings
 
@@ -49,7 +50,7 @@ class Case:
         instance = self.menu.instance
         names = [kernel.name for kernel in instance.graph.kernels]
         sharding = {name: self.menu.tables.scheme_o[o] for name, o in zip(names, options, strict=True)}
-        sharded = with_tiles(shard(instance, sharding), instance, sharding, self.tiles)
+        sharded = shard(instance, sharding, self.tiles)
         return stage_tables(restrict(sharded, self.members), chip_of(instance.system, instance.assumptions))
 
     def lattice(self, tables: StageTables) -> Lattice:

@@ -17,9 +17,10 @@ from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
 from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
-from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
+from dfopt.setting.tables import ShardedGraph, tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import shard
 
 
 def menu_of(world: World) -> Menu:
@@ -63,7 +64,7 @@ def chosen(draw: st.DrawFn):
 def test_with_nothing_left_to_choose_it_is_the_sharded_layer(case) -> None:
     world, sharding, tiles = case
     menu = menu_of(world)
-    exact = with_tiles(shard(world.instance, sharding), world.instance, sharding, tiles)
+    exact = shard(world.instance, sharding, tiles)
     same(menu.stage(options_of(menu, sharding), tiles), exact)
 
 
@@ -87,7 +88,7 @@ def test_no_block_is_cheaper_under_any_sharding(case, data) -> None:
     allowed = options_of(menu, sharding)
     for o in range(len(allowed)):
         allowed[o] |= data.draw(st.booleans())
-    exact = with_tiles(shard(world.instance, sharding), world.instance, sharding, tiles)
+    exact = shard(world.instance, sharding, tiles)
     chip = chip_of(world.system, world.assumptions)
     try:
         tables = stage_tables(exact, chip)

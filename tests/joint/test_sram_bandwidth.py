@@ -26,7 +26,7 @@ from dfopt.judge import case, traffic
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
-from dfopt.setting.tables import shard
+from dfopt.terms.sharded import shard
 
 
 def with_bandwidth(system: System, bandwidth: float | None) -> System:

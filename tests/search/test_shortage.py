@@ -25,7 +25,7 @@ from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.ledger import sharded_states
 from dfopt.setting.plans import asked_plans
-from dfopt.setting.tables import shard
+from dfopt.terms.sharded import shard
 from dfopt.workloads import load_graph
 
 JOINT = Assumptions(

@@ -24,8 +24,9 @@ from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import tiles_of
 from dfopt.physics.ops import streamed_rows
 from dfopt.setting.bounds import PlanBounds
-from dfopt.setting.tables import shard, tile_counts, with_tiles
+from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
+from dfopt.terms.sharded import shard
 
 
 def with_table(world: World, rows: tuple[EfficiencyRow, ...]) -> World:
@@ -79,8 +80,8 @@ def test_tile_counts_and_tiles(case, tiles: int) -> None:
     """The number of tiles changes no time; compute tiles are shared out in proportion to the times."""
     world, sharding, _ = case
     sharded = shard(world.instance, sharding)
-    other = with_tiles(sharded, world.instance, sharding, tiles)
-    assert other.compute_k is sharded.compute_k and other.menus == sharded.menus == ()
+    other = shard(world.instance, sharding, tiles)
+    assert np.array_equal(other.compute_k, sharded.compute_k) and other.menus == sharded.menus == ()
     assert tile_counts(world.graph, world.assumptions.with_(tile_rows=None)) == [streamed_rows(world.graph)]
     try:
         tables = tables_of(world, sharding)

@@ -13,8 +13,8 @@ from strategies import World, shardings, share, worlds
 from dfopt.documents.request import Request
 from dfopt.setting.instance import Instance
 from dfopt.setting.plans import asked_plans
-from dfopt.setting.tables import shard
 from dfopt.sharding.tables import build
+from dfopt.terms.sharded import shard
 
 
 def same(a: Any, b: Any) -> bool:

@@ -32,8 +32,8 @@ from dfopt.setting import ledger
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.setting.tables import shard
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import shard
 
 PLAIN = Assumptions(execution="dataflow", overlap="perfect", compute_utilization=0.5)
 SCHEDULES = ("one_f_one_b", "gpipe")

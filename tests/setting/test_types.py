@@ -23,7 +23,7 @@ from dfopt.errors import Infeasible, SystemSpecError
 from dfopt.judge import evaluate, types
 from dfopt.physics.dtypes import arithmetic_of, rate
 from dfopt.search import solve
-from dfopt.setting.tables import shard
+from dfopt.terms.sharded import shard
 
 NAMES: tuple[Arithmetic, ...] = get_args(Arithmetic)
 

@@ -5,19 +5,34 @@ from __future__ import annotations
 from typing import Final
 
 from dfopt.terms.charges import Resource
-from dfopt.terms.rules.held import CACHES, HANDED_ON, KEPT, PARAMETERS, PARTIAL_SUMS, REDUCED, TILE_ROWS, WAITING
-from dfopt.terms.rules.network import COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS, STARTS
-from dfopt.terms.rules.tensors import ENDS, OWN_DATA, TENSORS
-from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
-from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC
-
-__all__ = ["RESOURCES", "TERMS"]
-
-TERMS: Final = (
-    COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, TENSORS, ENDS, OWN_DATA, COLLECTIVES, CONVERSIONS,
-    OWN_COMMUNICATIONS, STARTS, PARAMETERS, REDUCED, CACHES, KEPT, WAITING, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
+from dfopt.terms.rules.held import (
+    CACHES,
+    HANDED_ON,
+    KEPT,
+    PARAMETERS,
+    PARTIAL_SUMS,
+    REDUCED,
+    SAVED,
+    TILE_ROWS,
+    WAITING,
 )  # fmt: skip
+from dfopt.terms.rules.network import COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS, STARTS
+from dfopt.terms.rules.tensors import CARRIED, ENDS, OPERANDS, OWN_DATA, TENSORS
+from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
+from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
+__all__ = ["OF_KERNELS", "OF_LAYER", "RESOURCES", "TERMS"]
+
+OF_KERNELS: Final = (
+    COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, OPERANDS, ENDS, OWN_DATA, COLLECTIVES, OWN_COMMUNICATIONS, CACHES, KEPT,
+)  # fmt: skip
+"""Rules of single kernels: each charge is paid once, by the block of a kernel, and decided by its option alone."""
+OF_LAYER: Final = (
+    COMPUTE_TILES, TENSOR_TRAFFIC, TENSORS, CARRIED, CONVERSIONS, STARTS, PARAMETERS, REDUCED, SAVED, WAITING,
+    PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
+)  # fmt: skip
+"""Rules of several kernels, and of what a layer holds."""
+TERMS: Final = (*OF_KERNELS, *OF_LAYER)
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
     Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),

@@ -14,7 +14,7 @@ from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.weights import gradient_bytes, weight_bytes
 
-__all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "TILE_ROWS", "WAITING"]
+__all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "SAVED", "TILE_ROWS", "WAITING"]
 
 
 def parameters(layer: Layer) -> Iterator[Charge]:
@@ -60,19 +60,26 @@ CACHES = Term("caches", "stated by the kernels of the graph", caches)
 
 
 def kept(layer: Layer) -> Iterator[Charge]:
-    """Bytes that the forward pass leaves for the backward pass, and those that are there while a layer runs."""
+    """Bytes that kernels leave for the backward pass beside tensors, and those that are there while a layer runs."""
     beside = layer.instance.setting.beside
-    for fan in layer.fan_outs:
-        if fan.saved:
-            size = fan.whole * layer.output_share_ko[fan.source]
-            yield Charge("saved_bytes", Has(fan.source), (fan.source,), size)
     for k in range(len(layer.kernels) if beside else 0):
         sizes = [beside.on_chip(layer.kernels[k], scheme, layer.degree) for scheme in layer.schemes_k[k]]
         for resource, size in zip(("saved_bytes", "working_bytes"), np.array(sizes).T, strict=True):
             yield Charge(resource, Has(k), (k,), size)
 
 
-KEPT = Term("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", kept)
+KEPT = Term("activations beside tensors", "Korthikanti et al., 2022, section 4: masks and statistics", kept)
+
+
+def saved(layer: Layer) -> Iterator[Charge]:
+    """Tensors that the forward pass leaves for the backward pass."""
+    for fan in layer.fan_outs:
+        if fan.saved:
+            size = fan.whole * layer.output_share_ko[fan.source]
+            yield Charge("saved_bytes", Has(fan.source), (fan.source,), size)
+
+
+SAVED = Term("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", saved)
 
 
 def waiting(layer: Layer) -> Iterator[Charge]:

@@ -9,21 +9,27 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
 from dfopt.setting.conversions import LAYOUTS, readers_pay
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import AnyOf, Exactly, Has
 from dfopt.terms.layer import FanOut, Layer
 
-__all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "STARTS"]
+__all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "STARTS", "inherent"]
 
 WHOLE = 1 << LAYOUTS.index("RR")
+
+
+def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
+    """The collective on its output that each option of a kernel needs, if any."""
+    of, schemes = layer.kernels[kernel], layer.schemes_k[kernel]
+    return [ops.inherent(of, scheme, layer.degree, layer.rules) for scheme in schemes] if layer.degree > 1 else []
 
 
 def collectives(layer: Layer) -> Iterator[Charge]:
     """A scheme that splits a contraction leaves partial sums, which are added up behind the kernel."""
     for k in range(len(layer.kernels) if layer.degree > 1 else 0):
-        size = layer.graph.output_bytes(k)
-        kinds = [ops.inherent(layer.kernels[k], scheme, layer.degree, layer.rules) for scheme in layer.schemes_k[k]]
+        size, kinds = layer.graph.output_bytes(k), inherent(layer, k)
         seconds = [layer.instance.between_shards_s(kind, size, k, behind=(k,)) if kind else 0.0 for kind in kinds]
         yield Charge("network_s", Has(k), (k,), np.array(seconds))
 
@@ -37,16 +43,13 @@ def conversions(layer: Layer) -> Iterator[Charge]:
     With sequence parallelism what the forward pass saved stays as it lies: every block of the backward pass that reads
     it converts it again (Korthikanti et al., 2022, section 4.2.2), unless it is assumed that its source does.
     """
-    for fan in layer.fan_outs if layer.degree > 1 else ():
-        for late in (False, True):
-            wanted_ko = layer.wanted_ko(fan, late=late)
-            if not wanted_ko:
-                continue
-            if late and readers_pay(layer.assumptions):
-                yield from _by_readers(layer, fan, wanted_ko)
-                continue
-            seconds = layer.conversion_s(fan, late=late, behind=tuple(wanted_ko))
-            yield _charge(layer, fan, wanted_ko, seconds, Has(fan.source))
+    for wanted in layer.wanted:
+        fan, late, wanted_ko = wanted.fan, wanted.late, wanted.layouts_ko
+        if late and readers_pay(layer.assumptions):
+            yield from _by_readers(layer, fan, wanted_ko)
+            continue
+        seconds = layer.conversion_s(fan, late=late, behind=tuple(wanted_ko))
+        yield _charge(layer, fan, wanted_ko, seconds, Has(fan.source))
 
 
 def _by_readers(layer: Layer, fan: FanOut, wanted_ko: Mapping[int, Ints]) -> Iterator[Charge]:

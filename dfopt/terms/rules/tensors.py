@@ -16,7 +16,7 @@ from dfopt.terms.incidence import Crosses, Has, Inside
 from dfopt.terms.layer import FanOut, Layer
 from dfopt.terms.rules.weights import stays
 
-__all__ = ["ENDS", "OWN_DATA", "TENSORS"]
+__all__ = ["CARRIED", "ENDS", "OPERANDS", "OWN_DATA", "TENSORS"]
 
 
 def tensors(layer: Layer) -> Iterator[Charge]:
@@ -40,21 +40,33 @@ def tensors(layer: Layer) -> Iterator[Charge]:
         if stays(layer, fan.source):
             yield Charge("cut_buffer_bytes", Has(fan.source), scope, CROSSING_TILES * tile)
         yield from _read_again(layer, fan, size)
-        if not moves:
-            yield from _of_its_kernels(layer, fan)
+
+
+TENSORS = Term("tensors", "DFModel, section V.A and V.B: matrices B, D, L and H", tensors)
 
 
 def _read_again(layer: Layer, fan: FanOut, size: Floats) -> Iterator[Charge]:
     """What a kernel in parts moves once more of a tensor for each part after the first."""
-    if layer.assumptions.weight_tiling not in ("reread", "reread_all"):
-        return
-    written = (fan.source,) if layer.assumptions.weight_tiling == "reread_all" and not fan.carried else ()
-    for k in (*fan.kernels, *written):
+    for k in moves_again(layer, fan):
         yield Charge("reread_bytes", Has(k), (fan.source,), size)
 
 
+def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
+    """Kernels that move a tensor once more for each part of their weight after the first."""
+    if layer.assumptions.weight_tiling not in ("reread", "reread_all"):
+        return ()
+    written = (fan.source,) if layer.assumptions.weight_tiling == "reread_all" and not fan.carried else ()
+    return (*fan.kernels, *written)
+
+
+def operands(layer: Layer) -> Iterator[Charge]:
+    """What kernels move of the tensors between them where each runs alone: as it is written, and as each takes it."""
+    for fan in () if layer.assumptions.operand_traffic is None else layer.fan_outs:
+        if not fan.carried:
+            yield from _of_its_kernels(layer, fan)
+
+
 def _of_its_kernels(layer: Layer, fan: FanOut) -> Iterator[Charge]:
-    """What a tensor moves where every kernel runs alone: as its source writes it, and as each reader takes it."""
     chosen, sums = layer.assumptions, layer.instance.setting.sums
     tiled = chosen.operand_traffic == "own_tiled"
 
@@ -74,11 +86,11 @@ def _of_its_kernels(layer: Layer, fan: FanOut) -> Iterator[Charge]:
         yield moved(k, np.max([layer.by_option(k, read(operand)) for operand in operands], axis=0))
 
 
-TENSORS = Term("tensors", "DFModel, section V.A and V.B: matrices B, D, L and H", tensors)
+OPERANDS = Term("operands", "operand_traffic of the assumptions", operands)
 
 
-def ends(layer: Layer) -> Iterator[Charge]:
-    """Inputs and outputs of the layer and of the graph pass through DRAM wherever their kernels run."""
+def carried(layer: Layer) -> Iterator[Charge]:
+    """What layers hand on passes through DRAM wherever its kernels run."""
     for fan in layer.fan_outs:
         if not fan.carried:
             continue
@@ -88,6 +100,13 @@ def ends(layer: Layer) -> Iterator[Charge]:
             yield Charge("dram_bytes", Has(k), (fan.source,), size)
             yield Charge("buffer_bytes", Has(k), (fan.source,), buffer)
         yield from _read_again(layer, fan, size)
+
+
+CARRIED = Term("carried tensors", "DFModel, section V.A: a partition starts and ends in DRAM", carried)
+
+
+def ends(layer: Layer) -> Iterator[Charge]:
+    """Inputs and outputs of the graph pass through DRAM wherever their kernels run."""
     for end in layer.ends:
         yield Charge("dram_bytes", Has(end.kernel), (end.kernel,), end.bytes_o)
         yield Charge("buffer_bytes", Has(end.kernel), (end.kernel,), CROSSING_TILES * end.bytes_o * end.tile)

@@ -15,7 +15,7 @@ from dfopt.terms.incidence import Has
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.weights import accumulated, weight_bytes
 
-__all__ = ["COMPUTE", "COMPUTE_TILES", "SRAM_TRAFFIC"]
+__all__ = ["COMPUTE", "COMPUTE_TILES", "SRAM_TRAFFIC", "TENSOR_TRAFFIC"]
 
 
 def compute(layer: Layer) -> Iterator[Charge]:
@@ -50,24 +50,33 @@ COMPUTE_TILES = Term("compute tiles", "DFModel, section V.C: cycles of a systoli
 COMPUTE = Term("compute", "DFModel, section IV.D: FLOP over the rate of a chip", compute)
 
 
-def sram_traffic(layer: Layer) -> Iterator[Charge]:
-    """Bytes that every kernel reads from SRAM and writes there, whatever else its block holds.
-
-    A tensor is written by its source and read by each kernel that takes it, on the chip or on its way to DRAM.
-    """
-    if layer.instance.system.chip.sram.bandwidth is None:
-        return
+def accessed(layer: Layer) -> Iterator[Charge]:
+    """Bytes of its own that every kernel reads from SRAM and writes there, whatever else its block holds."""
     passes = layer.assumptions.gradient_passes
     for k in range(len(layer.kernels)):
         own = layer.by_option(k, lambda kernel, scheme: own_traffic(kernel, scheme, layer.degree))
         read = weight_bytes(layer, k, ops.weights_read) + passes * accumulated(layer, k)
         yield Charge("sram_traffic_bytes", Has(k), (k,), own + read)
-    for fan in layer.fan_outs:
-        size = fan.whole * layer.output_share_ko[fan.source]
-        for k in (fan.source, *fan.kernels):
-            yield Charge("sram_traffic_bytes", Has(k), (fan.source,), size)
     for end in layer.ends:
         yield Charge("sram_traffic_bytes", Has(end.kernel), (end.kernel,), end.bytes_o)
 
 
+def sram_traffic(layer: Layer) -> Iterator[Charge]:
+    """Bytes of its own that every kernel reads from SRAM and writes there, where the SRAM has a bandwidth."""
+    if layer.instance.system.chip.sram.bandwidth is not None:
+        yield from accessed(layer)
+
+
 SRAM_TRAFFIC = Term("SRAM traffic", "every operand of a kernel passes through SRAM once", sram_traffic)
+
+
+def tensor_traffic(layer: Layer) -> Iterator[Charge]:
+    """A tensor is written by its source and read by each kernel that takes it, on the chip or on its way to DRAM."""
+    limited = layer.instance.system.chip.sram.bandwidth is not None
+    for fan in layer.fan_outs if limited else ():
+        size = fan.whole * layer.output_share_ko[fan.source]
+        for k in (fan.source, *fan.kernels):
+            yield Charge("sram_traffic_bytes", Has(k), (fan.source,), size)
+
+
+TENSOR_TRAFFIC = Term("SRAM traffic of tensors", "every operand of a kernel passes through SRAM once", tensor_traffic)

@@ -1,0 +1,127 @@
+"""Answers about plans, remembered by what was read of a plan: thousands of plans look the same to most questions.
+
+Nobody says what an answer depends on. The first time it is worked out a recorder stands for the plan and notes what is
+read. What is read next depends only on what was read before, so all that is known forms a tree: at each node something
+that is read, for each of its values a subtree or an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, overload
+
+from dfopt.documents.plan import Plan
+
+__all__ = ["ByReads", "by_reads"]
+
+_OPEN: Final = object()
+_Read = tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
+"""A field or property by its name, or a method with what it is given."""
+
+
+class Recorder:
+    """Stands for a plan: hands on what is read of it, and notes that with its values in order.
+
+    It is no key: whoever keeps answers by whole plans would miss what they read.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.reads: dict[_Read, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.plan, name)
+        if not callable(value):
+            return self.reads.setdefault((name, (), ()), value)
+
+        def called(*given: Any, **named: Any) -> Any:
+            read = name, given, tuple(sorted(named.items()))
+            return self.reads.setdefault(read, value(*given, **named))
+
+        return called
+
+
+class ByReads:
+    """One question about plans, and the answers that are known.
+
+    Examples
+    --------
+    >>> question = ByReads()
+    >>> [question.answer(Plan(tp=2, dp=dp), lambda plan: 10 * plan.tp) for dp in (1, 2)], question.worked_out
+    ([20, 20], 1)
+    """
+
+    def __init__(self) -> None:
+        self.worked_out = 0
+        self._root: list[Any] = [_OPEN]  # [not known], [answer], or [what is read, {value: node}]
+
+    def answer(self, plan: Plan, work: Callable[[Plan], Any]) -> Any:
+        """The answer for a plan, worked out once for all plans that look the same to it.
+
+        Parameters
+        ----------
+        plan
+            A plan, or what stands for one.
+        work
+            Works the answer out of a plan, and of nothing else that differs from call to call.
+        """
+        node = self._root
+        while len(node) == 2:
+            node = node[1].setdefault(_value(plan, node[0]), [_OPEN])
+        if node[0] is _OPEN:
+            self.worked_out += 1
+            recorder = Recorder(plan)
+            found = work(recorder)  # type: ignore[arg-type]
+            node = self._root
+            for read, value in recorder.reads.items():
+                if node[0] is _OPEN:
+                    node[:] = [read, {}]
+                assert len(node) == 2 and node[0] == read, "what is read depends on more than what was read before"
+                node = node[1].setdefault(value, [_OPEN])
+            node[:] = [found]
+        return node[0]
+
+
+def _value(plan: Plan, read: _Read) -> Any:
+    name, given, named = read
+    value = getattr(plan, name)
+    return value(*given, **dict(named)) if callable(value) else value
+
+
+class _OfPlan(Protocol):
+    """What is worked out of an instance: it can be made again for another plan."""
+
+    @property
+    def instance(self) -> Any:
+        """A :class:`dfopt.setting.instance.Instance`: setting and plan."""
+
+    def under(self, plan: Plan) -> Self:
+        """The same of another plan."""
+
+
+Owner = TypeVar("Owner", bound=_OfPlan)
+Answer = TypeVar("Answer")
+
+
+class by_reads(Generic[Owner, Answer]):
+    """A cached property that all owners share whose plans look the same to it.
+
+    An owner has an ``instance``, and ``under`` makes it for another plan; whatever else it has is in its ``alike``.
+    """
+
+    def __init__(self, work: Callable[[Owner], Answer]) -> None:
+        self.work, self.__doc__ = work, work.__doc__
+
+    @overload
+    def __get__(self, owner: None, of: type[Owner]) -> Self: ...
+    @overload
+    def __get__(self, owner: Owner, of: type[Owner]) -> Answer: ...
+    def __get__(self, owner: Owner | None, of: type[Owner]) -> Self | Answer:
+        if owner is None:
+            return self
+        question = owner.instance.setting.reads[self.work, getattr(owner, "alike", None)]
+        found: Answer = question.answer(owner.instance.plan, lambda plan: self.work(owner.under(plan)))
+        owner.__dict__[self.work.__name__] = found  # from now on without asking: this class has no __set__
+        return found

@@ -1,0 +1,194 @@
+"""One layer on one chip as its partitions are priced: figures of kernels and tensors under options that are left.
+
+Every figure is the least over those options, each by itself: no block costs less under any of them, and with one option
+of each kernel all of them are exact. What a figure is made of is said by the rules.
+
+Suffixes: k kernel, o option (a kernel with one of its schemes), t tensor, x toll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.physics.library import sets_of
+from dfopt.setting.by_kernel import depths, fanout_groups
+from dfopt.setting.instance import Instance
+from dfopt.setting.reads import by_reads
+from dfopt.setting.tables import ShardedGraph, least_rows, tile_counts
+from dfopt.terms.converted import Conversions
+from dfopt.terms.figures import Figures
+from dfopt.terms.incidence import Has
+from dfopt.terms.rules.tensors import CARRIED, moves_again
+
+__all__ = ["ShardedLayer", "shard"]
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedLayer:
+    """A layer whose kernels have some options left.
+
+    Attributes
+    ----------
+    instance
+        Setting and plan; of the plan only what decides the work of a chip.
+    """
+
+    instance: Instance
+
+    @classmethod
+    def of(cls, instance: Instance) -> ShardedLayer:
+        """The layer of an instance, which is worked out once.
+
+        Parameters
+        ----------
+        instance
+            Its part that plans share is what counts.
+        """
+        shared = instance.shared
+        return shared.memo.setdefault("sharded layer", cls(shared))  # type: ignore[no-any-return]
+
+    def under(self, plan: Plan) -> ShardedLayer:
+        """The layer under another plan."""
+        return ShardedLayer(Instance(self.instance.setting, plan))
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What kernels have under each of their options."""
+        return Figures(self.instance)
+
+    @cached_property
+    def conversions(self) -> Conversions:
+        """Conversions of layouts."""
+        return Conversions(self.figures)
+
+    def least(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
+        """The layer with the least of every figure over some of the options.
+
+        Parameters
+        ----------
+        allowed_o : bool array
+            Options that are left, at least one of every kernel.
+        tiles : int
+            Tiles that the streamed axis is cut into.
+        """
+        figures, layer = self.figures, self.figures.layer.at(tiles)
+
+        def lowest(figure_o: Floats) -> Floats:
+            return figures.least(figure_o, allowed_o)
+
+        output_k = lowest(figures.output_o)
+        b_t = self.whole_t * output_k[self.plain.src_t]
+        carried = {name: np.zeros(len(output_k)) for name in ("dram_bytes", "buffer_bytes", "reread_bytes")}
+        for charge in CARRIED.of(layer):
+            left = allowed_o[figures.kernel_o == charge.scope[0]]
+            assert isinstance(charge.incidence, Has)
+            carried[charge.resource][charge.incidence.kernel] += charge.amount[left].min()
+        toll_x, sent_x, payers_xk = self.conversions.tolls(allowed_o)
+        again_k = lowest(figures.by_option("reread_bytes")) + carried["reread_bytes"]
+        for fan in layer.fan_outs:
+            if not fan.carried and (kernels := moves_again(layer, fan)):
+                np.add.at(again_k, list(kernels), fan.whole * output_k[fan.source])
+        return replace(
+            self.plain,
+            compute_k=lowest(figures.by_option("compute_s")),
+            stationary_k=lowest(figures.by_option("stationary_bytes")),
+            weight_k=lowest(figures.weight_o),
+            read_k=lowest(figures.read_o),
+            cached_k=lowest(figures.by_option("cached_bytes")),
+            mem_k=lowest(figures.by_option("dram_bytes")) + carried["dram_bytes"],
+            accessed_k=lowest(figures.accessed_o) + carried["dram_bytes"],
+            fixed_buffer_k=lowest(figures.buffer_o(tiles)) + carried["buffer_bytes"],
+            net_k=self.conversions.network(allowed_o),
+            b_t=b_t,
+            moved_t=b_t * (layer.assumptions.operand_traffic is None),
+            tile_t=b_t * layer.output_tile_k[self.plain.src_t],
+            menus=self._menus(allowed_o, tiles) if layer.assumptions.compute_model == "cycle" else (),
+            tile_count=tiles,
+            output_k=output_k,
+            kept_k=lowest(figures.by_option("saved_bytes")),
+            working_k=lowest(figures.by_option("working_bytes")),
+            gradient_k=lowest(figures.gradient_o),
+            added_k=lowest(figures.added_o),
+            again_k=again_k,
+            toll_x=toll_x,
+            sent_x=sent_x,
+            payers_xk=payers_xk,
+        )
+
+    @by_reads
+    def whole_t(self) -> Floats:
+        """Bytes of every tensor, whole."""
+        graph = self.figures.layer.graph
+        return np.array([graph.bytes_of(tensor) for tensor in graph.tensors], dtype=float)
+
+    @by_reads
+    def plain(self) -> ShardedGraph:
+        """What depends on no option: kernels, and who reads what."""
+        layer = self.figures.layer
+        graph, assumptions, none = layer.graph, layer.assumptions, np.zeros(len(layer.kernels))
+        index, empty_t = graph.index(), np.zeros(len(graph.tensors))
+        forward_k = np.array([kernel.pass_ == "forward" for kernel in graph.kernels])
+        src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)
+        dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
+        kept_t = np.zeros(len(graph.tensors), dtype=bool)
+        group_t = fanout_groups(graph, assumptions)
+        for group, fan in enumerate(fan for fan in layer.fan_outs if not fan.carried):
+            kept_t[group_t == group] = fan.kept
+        return ShardedGraph(
+            names=tuple(kernel.name for kernel in graph.kernels),
+            forward_k=forward_k,
+            compute_k=none, stationary_k=none, weight_k=none, read_k=none, cached_k=none, mem_k=none, accessed_k=none,
+            fixed_buffer_k=none, net_k=none,
+            src_t=src_t,
+            dst_t=dst_t,
+            b_t=empty_t, moved_t=empty_t, tile_t=empty_t,
+            depth_t=np.array(depths(graph, assumptions), dtype=float),
+            group_t=group_t,
+            saved_t=forward_k[src_t] & ~forward_k[dst_t],
+            kept_t=kept_t,
+            menus=(),
+            tile_count=1,
+            output_k=none, kept_k=none, working_k=none, gradient_k=none, added_k=none, again_k=none,
+            toll_x=np.zeros(0),
+            sent_x=np.zeros(0),
+            payers_xk=np.zeros((0, len(none)), dtype=bool),
+            sets_k=np.array([sets_of(kernel) for kernel in graph.kernels]),
+        )  # fmt: skip
+
+    def _menus(self, allowed_o: Bools, tiles: int) -> tuple[tuple[Ints, Floats], ...]:
+        """Compute tiles and seconds that some option that is left reaches, without those that another one beats."""
+        found = []
+        for k, menus in enumerate(self.figures.layer.at(tiles).menus_ko):
+            mine = [menu for menu, left in zip(menus, allowed_o[self.figures.kernel_o == k], strict=True) if left]
+            used, seconds = (np.concatenate([menu[i] for menu in mine]) for i in (0, 1))
+            order = np.lexsort((seconds, used))
+            used, seconds = used[order], seconds[order]
+            better = seconds < np.minimum.accumulate(np.append(np.inf, seconds))[:-1]
+            found.append((used[better].astype(np.int64), seconds[better]))
+        return tuple(found)
+
+
+def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | None = None) -> ShardedGraph:
+    """One layer under the shardings chosen by kernel name.
+
+    Parameters
+    ----------
+    instance
+        Setting and plan.
+    sharding
+        Scheme of every kernel.
+    tiles
+        Tiles that the streamed axis is cut into; the first of :func:`dfopt.setting.tables.tile_counts` if not given.
+    """
+    layer = ShardedLayer.of(instance)
+    if tiles is None:
+        schemes = [sharding[kernel.name] for kernel in instance.graph.kernels]
+        tiles = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))[0]
+    return layer.least(layer.figures.options(sharding), tiles)
