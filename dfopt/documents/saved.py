@@ -141,12 +141,12 @@ def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
 
 def read_later(graph: Graph) -> set[str]:
     """Kernels that are kept of which a tensor brings the whole output to a later pass, and so is kept itself."""
-    passes, later = {kernel.name: kernel.pass_ for kernel in graph.kernels}, ("backward", "update")
+    passes = {kernel.name: kernel.pass_ for kernel in graph.kernels}
+    later = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
     return {
         tensor.src
         for tensor in graph.tensors
-        if passes[tensor.dst] in (later if passes[tensor.src] == "recompute" else (*later, "recompute"))
-        and is_kept(graph, tensor)
+        if passes[tensor.dst] in later.get(passes[tensor.src], ()) and is_kept(graph, tensor)
     }
 
 

@@ -13,7 +13,9 @@ from test_ledger import mapped, optimisers
 
 import dfopt as df
 from dfopt.documents.dtypes import FORMATS, Dtype, Dtypes
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.saved import kept_beside
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.judge import case as judged
 from dfopt.judge import ledger as judge
@@ -76,3 +78,11 @@ def test_a_layer_keeps_what_its_products_take_in_that_type(saved: Dtype, tp: int
     at_work = (2 - word) * (1 + 1 + 4)  # the layer at work has them as it makes them
     # as many microbatches are at the first stage as there are stages
     assert whole - some == pytest.approx((less * LAYERS - at_work) * element)
+
+
+def test_what_a_backward_kernel_keeps_is_brought_to_no_later_pass() -> None:
+    """Another kernel of the backward pass reads it: both books count it while the layer runs."""
+    kernels = tuple(Kernel(name=name, op="gemm", m=2, k=2, n=2, pass_="backward", output_saved=True) for name in "ab")
+    graph = Graph(name="g", kernels=kernels, tensors=(Tensor(src="a", dst="b"),))
+    kept, working = kept_beside(graph)
+    assert (kept, working) == ({}, {"a": graph.output_bytes("a"), "b": graph.output_bytes("b")})
