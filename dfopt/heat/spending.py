@@ -20,7 +20,7 @@ from dfopt.physics.states import cache_traffic
 from dfopt.setting.hops import over_hops
 from dfopt.setting.tables import Floats
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
-from dfopt.terms.sharded import ShardedLayer
+from dfopt.terms.sharded import LayerOptions
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def spending(ready: PricedPlan) -> Spending:
         run = contiguous_bytes(held, held * share, row, rows, shards)
         return Flow(held, run, write=True), Flow(held, run, write=False)
 
-    figures = ShardedLayer.of(ready.instance).figures
+    figures = LayerOptions.of(ready.instance).figures
     layer, number_k = figures.layer.at(sharded.tile_count), figures.numbers(ready.sharding)
 
     def made(k: int, held: float) -> tuple[Flow, Flow]:
@@ -136,7 +136,7 @@ def _sent(ready: PricedPlan) -> Floats:
         return system.dim(dim).size
 
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
-    layer = ShardedLayer.of(ready.instance)
+    layer = LayerOptions.of(ready.instance)
     sent_k += layer.conversions.sent(layer.figures.options(ready.sharding))
     for dims, share_k in ready.instance.adding if assumptions.gradients == "dfmodel" else ():
         group = math.prod(chips(dim) for dim in dims)

@@ -24,7 +24,7 @@ from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.rules.held import SAVED
-from dfopt.terms.sharded import ShardedLayer
+from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.table import Domain, Table
 
 __all__ = ["Menu"]
@@ -84,9 +84,9 @@ class Menu:
         return np.searchsorted(self.tables.kernel_o, np.arange(self.tables.kernels)).astype(np.int64)
 
     @cached_property
-    def layer(self) -> ShardedLayer:
+    def layer(self) -> LayerOptions:
         """The layer under all options, those that pins have taken included."""
-        return ShardedLayer.of(self.instance)
+        return LayerOptions.of(self.instance)
 
     @cached_property
     def figures(self) -> Figures:

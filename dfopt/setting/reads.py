@@ -15,8 +15,8 @@ from dfopt.documents.plan import Plan
 __all__ = ["ByReads", "by_reads"]
 
 _OPEN: Final = object()
-_Read = tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
-"""A field or property by its name, or a method with what it is given."""
+_Read = str | tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
+"""A field or property by its name, or a method by its name with what it is given."""
 
 
 class Recorder:
@@ -34,7 +34,7 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.plan, name)
         if not callable(value):
-            return self.reads.setdefault((name, (), ()), value)
+            return self.reads.setdefault(name, value)
 
         def called(*given: Any, **named: Any) -> Any:
             read = name, given, tuple(sorted(named.items()))
@@ -69,7 +69,9 @@ class ByReads:
         """
         node = self._root
         while len(node) == 2:
-            node = node[1].setdefault(_value(plan, node[0]), [_OPEN])
+            read = node[0]
+            value = getattr(plan, read) if type(read) is str else _called(plan, *read)
+            node = node[1].setdefault(value, [_OPEN])
         if node[0] is _OPEN:
             self.worked_out += 1
             recorder = Recorder(plan)
@@ -84,10 +86,8 @@ class ByReads:
         return node[0]
 
 
-def _value(plan: Plan, read: _Read) -> Any:
-    name, given, named = read
-    value = getattr(plan, name)
-    return value(*given, **dict(named)) if callable(value) else value
+def _called(plan: Plan, name: str, given: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
+    return getattr(plan, name)(*given, **dict(named))
 
 
 class _OfPlan(Protocol):

@@ -27,11 +27,11 @@ from dfopt.terms.figures import Figures
 from dfopt.terms.incidence import Has
 from dfopt.terms.rules.tensors import CARRIED, moves_again
 
-__all__ = ["ShardedLayer", "shard"]
+__all__ = ["LayerOptions", "shard"]
 
 
 @dataclass(frozen=True, eq=False)
-class ShardedLayer:
+class LayerOptions:
     """A layer whose kernels have some options left.
 
     Attributes
@@ -43,7 +43,7 @@ class ShardedLayer:
     instance: Instance
 
     @classmethod
-    def of(cls, instance: Instance) -> ShardedLayer:
+    def of(cls, instance: Instance) -> LayerOptions:
         """The layer of an instance, which is worked out once.
 
         Parameters
@@ -52,11 +52,11 @@ class ShardedLayer:
             Its part that plans share is what counts.
         """
         shared = instance.shared
-        return shared.memo.setdefault("sharded layer", cls(shared))  # type: ignore[no-any-return]
+        return shared.memo.setdefault("layer options", cls(shared))  # type: ignore[no-any-return]
 
-    def under(self, plan: Plan) -> ShardedLayer:
+    def under(self, plan: Plan) -> LayerOptions:
         """The layer under another plan."""
-        return ShardedLayer(Instance(self.instance.setting, plan))
+        return LayerOptions(Instance(self.instance.setting, plan))
 
     @cached_property
     def figures(self) -> Figures:
@@ -187,7 +187,7 @@ def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | Non
     tiles
         Tiles that the streamed axis is cut into; the first of :func:`dfopt.setting.tables.tile_counts` if not given.
     """
-    layer = ShardedLayer.of(instance)
+    layer = LayerOptions.of(instance)
     if tiles is None:
         schemes = [sharding[kernel.name] for kernel in instance.graph.kernels]
         tiles = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))[0]

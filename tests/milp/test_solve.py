@@ -99,8 +99,8 @@ def test_a_cutoff_that_is_the_optimum_keeps_it() -> None:
 def test_the_second_attempt_turns_presolve_around(presolve: bool) -> None:
     """HiGHS with presolve gave a mapping without a partition for one kernel, where nothing fits."""
     asked = Settings(presolve=presolve)
-    for settings, expected in ((asked, presolve), (replace(asked, again=True), not presolve)):
-        run = HighsRun(cover().arrays(), settings, None)
+    for one, expected in ((asked, presolve), (replace(asked, again=True), not presolve)):
+        run = HighsRun(cover().arrays(), one, None)
         assert run._options()["presolve"] == ("on" if expected else "off")
 
 

@@ -33,7 +33,7 @@ from dfopt.setting.conversions import LAYOUTS
 from dfopt.setting.instance import Setting
 from dfopt.setting.ledger import sharded_states
 from dfopt.sharding import interchip
-from dfopt.terms.sharded import ShardedLayer, shard
+from dfopt.terms.sharded import LayerOptions, shard
 from dfopt.workloads import load_graph
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.transformer import TransformerParameters, build
@@ -231,7 +231,7 @@ def test_one_gather_serves_all_readers(readers: tuple[Sharding, ...], kinds: lis
     for value, expected in (("allow", kinds), ("none", split_by_features)):
         chosen = resolve(ALLOW.with_(sequence_parallelism=value), "dataflow", 0.9)
         instance = Setting(graph, machine(), chosen).under(Plan(tp=4, tp_dims=("x",)))
-        layer = ShardedLayer.of(instance)
+        layer = LayerOptions.of(instance)
         if value == "none":
             schemes = {name: {"n": "m", "k>n": "k"}.get(z, z) for name, z in schemes.items()}  # type: ignore[misc]
         found = layer.conversions.sent(layer.figures.options(schemes))[0]

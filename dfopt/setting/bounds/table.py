@@ -24,7 +24,7 @@ from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import by_window
 from dfopt.setting.bounds.hidden import Stages, behind_layers, in_windows
 from dfopt.setting.bounds.memory import Held, held_at_least
-from dfopt.setting.bounds.work import LeastWork, exchanging
+from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import hides_any
@@ -253,14 +253,7 @@ class PlanTable:
         count, trains = len(self.work.kinds), self.work.setting.graph.trains
         if self.assumptions.gradients != "exact" or not trains:
             return np.zeros((len(self.instances), count))
-        known: dict[Hashable, Floats] = {}
-        found = []
-        for instance in self.instances:
-            key = exchanging(instance)
-            if key not in known:
-                known[key] = self._gradients(instance)
-            found.append(known[key])
-        return np.array(found)
+        return np.array([self.work.known("gradients", one, self._gradients) for one in self.instances])
 
     def _gradients(self, instance: Instance) -> Floats:
         kind_k, drawn, seconds = self.work.kind_k, self.work.drawn_stages(instance), np.zeros(len(self.work.kinds))

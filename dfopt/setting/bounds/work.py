@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,10 +29,11 @@ from dfopt.setting.offload import least_layers, moves
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import Passes, exchanged_by_kind, roofline_passes
 from dfopt.setting.placements import Counted
+from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, compute_seconds
 
-__all__ = ["Least", "LeastWork", "Parts", "exchanging"]
+__all__ = ["Least", "LeastWork", "Parts"]
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,7 @@ Parts = list[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]]
 """By kind of layer: passes of its kernels; seconds of compute, memory, network and SRAM of each."""
 
 
-def exchanging(instance: Instance) -> Hashable:
-    """What decides what copies hold and exchange of a layer, and so of its optimizer's step."""
-    plan = instance.plan
-    often = plan.microbatches if (plan.zero or 0) > 1 else 1
-    return instance.shared, plan.copies, plan.copy_dims, plan.zero, plan.hybrid, plan.placement, often
+Answer = TypeVar("Answer")
 
 
 class LeastWork:
@@ -100,13 +98,7 @@ class LeastWork:
 
     def __init__(self, setting: Setting) -> None:
         self.setting, graph = setting, setting.graph
-        self._least: dict[tuple[int, Counted], tuple[Least, ...]] = {}
-        self._states: dict[tuple[int, Counted, int], dict[int, Sequence[State]]] = {}
-        self._layers: dict[tuple[Instance, int], tuple[Floats, Floats]] = {}
-        self._passes: dict[Instance, Passes] = {}
-        self._exchanged: dict[Hashable, tuple[Floats, Floats, Floats]] = {}
-        self._steps: dict[Hashable, Floats] = {}
-        self._moved: dict[Hashable, Floats] = {}
+        self._questions: defaultdict[str, ByReads] = defaultdict(ByReads)
         self._ends = ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self.kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self.kinds = kernels_by_kind(graph)
@@ -124,23 +116,30 @@ class LeastWork:
         """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
         return 1 if instance.graph.folded else instance.plan.stages
 
+    def known(self, question: str, instance: Instance, work: Callable[[Instance], Answer]) -> Answer:
+        """The answer to a question about an instance, worked out once for all plans that look the same to it."""
+        setting = instance.setting
+        found: Answer = self._questions[question].answer(instance.plan, lambda plan: work(Instance(setting, plan)))
+        return found
+
     def of(self, instance: Instance) -> tuple[Least, ...]:
         """The least of every kind of layer."""
-        key = instance.plan.shards, instance.counted
-        if key not in self._least:
-            self._least[key] = tuple(self._worked_out(*key, kind) for kind in range(len(self.kinds)))
-        return self._least[key]
+        return self.known("least", instance, self._least)
+
+    def _least(self, instance: Instance) -> tuple[Least, ...]:
+        shards, counted = instance.plan.shards, instance.counted
+        return tuple(self._worked_out(shards, counted, kind) for kind in range(len(self.kinds)))
 
     def states(self, instance: Instance) -> dict[int, Sequence[State]]:
         """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
+        return self.known("states", instance, self._states)
+
+    def _states(self, instance: Instance) -> dict[int, Sequence[State]]:
         drawn = self.drawn_stages(instance)
-        key = instance.plan.shards, instance.counted, drawn
-        if key not in self._states:
-            self._states[key] = {
-                kind: [replace(one, bytes=one.bytes / drawn) for one in least.states]
-                for kind, least in enumerate(self.of(instance))
-            }
-        return self._states[key]
+        return {
+            kind: [replace(one, bytes=one.bytes / drawn) for one in least.states]
+            for kind, least in enumerate(self.of(instance))
+        }
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""
@@ -156,37 +155,29 @@ class LeastWork:
 
     def passes(self, instance: Instance) -> Passes:
         """What both passes of every kind of layer take at least."""
-        if instance.shared not in self._passes:
-            self._passes[instance.shared] = roofline_passes(self.parts(instance), instance.assumptions)
-        return self._passes[instance.shared]
+        return self.known("passes", instance, lambda one: roofline_passes(self.parts(one), one.assumptions))
 
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
         """What copies exchange at least of every kind of layer, where it may be hidden: as ``Exchanges`` has it."""
-        if (key := exchanging(instance)) not in self._exchanged:
-            gradient_k, weight_k = np.zeros((2, len(self.kind_k)))
-            for kind, one in enumerate(self.of(instance)):
-                gradient_k[mine := self.kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
-            step_k = self._step(instance, weight_k)
-            self._exchanged[key] = exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
-        return self._exchanged[key]
+        return self.known("exchanged", instance, self._exchanged)
 
-    def _step(self, instance: Instance, weight_k: Floats) -> Floats:
-        """Seconds of the optimizer's step for each kernel at least: chips that share a layer, and copies, decide."""
-        plan = instance.plan
-        key = plan.shards, instance.counted, plan.members, plan.copies, plan.held_by(1), plan.placement
-        if key not in self._steps:
-            self._steps[key] = optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
-        return self._steps[key]
+    def _exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
+        gradient_k, weight_k = np.zeros((2, len(self.kind_k)))
+        for kind, one in enumerate(self.of(instance)):
+            gradient_k[mine := self.kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
+        every_k = np.arange(len(weight_k))
+        step_k = self.known("step", instance, lambda other: optimizer_seconds(other, every_k, weight_k))
+        return exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
 
     def moved(self, instance: Instance) -> Floats:
         """Least figures of :class:`dfopt.physics.offload.Layer` by kind of layer; 0 where nothing is moved."""
         if not moves(instance):
             return np.zeros((len(self.kinds), len(Layer._fields)))
-        if (key := exchanging(instance)) not in self._moved:
-            given = self.parts(instance), self.states(instance), self.passes(instance)
-            layers = least_layers(instance, *given)
-            self._moved[key] = np.array([layers[kind] for kind in range(len(self.kinds))])
-        return self._moved[key]
+        return self.known("moved", instance, self._moved)
+
+    def _moved(self, instance: Instance) -> Floats:
+        layers = least_layers(instance, self.parts(instance), self.states(instance), self.passes(instance))
+        return np.array([layers[kind] for kind in range(len(self.kinds))])
 
     def _own_seconds(self, instance: Instance) -> Floats:
         """Seconds of each kernel's own communications, as a part of its block's."""
@@ -194,10 +185,7 @@ class LeastWork:
 
     def layers(self, instance: Instance) -> tuple[Floats, Floats]:
         """Least seconds of each kind of layer: a microbatch, and what it sends beside that."""
-        key = instance.shared, self.drawn_stages(instance)
-        if key not in self._layers:
-            self._layers[key] = self._of_layers(instance)
-        return self._layers[key]
+        return self.known("layers", instance, self._of_layers)
 
     def _of_layers(self, instance: Instance) -> tuple[Floats, Floats]:
         assumptions = instance.assumptions
