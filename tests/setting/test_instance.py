@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from dfopt.documents.request import Request
 from dfopt.setting.instance import Instance
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
-from dfopt.terms.sharded import shard
+from dfopt.terms.sharded import LayerOptions, shard
 
 
 def same(a: Any, b: Any) -> bool:
@@ -25,8 +25,10 @@ def same(a: Any, b: Any) -> bool:
 
 
 def work(instance: Instance, sharding: Any) -> tuple[Any, Any]:
-    """What a chip's kernels cost, worked out from the whole plan."""
-    return build(instance), shard(instance, sharding)
+    """What a chip's kernels cost, worked out from the whole plan and nothing that is known of others."""
+    alone = Instance(replace(instance.setting), instance.plan)
+    layer = LayerOptions(alone)
+    return build(alone), layer.least(layer.figures.options(sharding), shard(instance, sharding).tile_count)
 
 
 @share(0.5)
@@ -46,5 +48,6 @@ def test_what_is_shared_is_the_same_work(world: World, data: st.DataObject) -> N
     names = [f.name for f in fields(whole[0]) if f.name != "hop_tl"]  # between stages: not of a folded layer's own work
     assert all(np.array_equal(getattr(whole[0], name), getattr(part[0], name)) for name in names)
     assert one == other or (mine.shared is theirs.shared) == (mine.shared.plan == theirs.shared.plan)
+    assert same(whole[1], shard(mine, sharding))
     if mine.shared is theirs.shared:
         assert same(whole[1], work(theirs, sharding)[1])
