@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
+from dfopt.setting.reads import ByReads
 
 __all__ = ["forbidden_pins", "pin_reasons"]
 
@@ -24,9 +25,6 @@ def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) 
 
 def pin_reasons(setting: Setting, pins: Mapping[str, Sharding], plans: list[Plan]) -> Iterator[str]:
     """The same of every plan, whose second axis may leave a chip less of a kernel to share out."""
-    reasons: dict[Hashable, str] = {}
+    question = ByReads()
     for plan in plans:
-        key = plan.shards, plan.modules, plan.member_dims, plan.tensor_overlap
-        if key not in reasons:
-            reasons[key] = forbidden_pins(setting.seen(plan), pins, plan.shards)
-        yield reasons[key]
+        yield question.answer(plan, lambda one: forbidden_pins(setting.seen(one), pins, one.shards))

@@ -5,8 +5,10 @@ Suffixes: r pipeline stage of a plan, g plans that differ in how stages hold lay
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -18,6 +20,7 @@ from dfopt.physics.states import capacities
 from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved
+from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -153,12 +156,12 @@ def _by_state(of_instances: Sequence[Sequence[int]]) -> Ints:
 
 def _waiting(work: LeastWork, plans: Sequence[Plan], stages: Sequence[PipelineStage], runs_rk: Floats) -> Floats:
     """Microbatches whose saved activations each stage holds of each kind of layer."""
-    known: dict[tuple[int, int, int, int], list[float]] = {}
-    found = []
-    for plan, stage in zip(plans, stages, strict=True):
-        key = plan.stages, plan.microbatches, plan.interleave, stage.number
-        if key not in known:
-            instance = Instance(work.setting, plan)
-            known[key] = [in_flight(instance, stage, kind) for kind in range(runs_rk.shape[1])]
-        found.append(known[key])
+    kinds, questions = range(runs_rk.shape[1]), defaultdict[int, ByReads](ByReads)
+
+    def waiting(plan: Plan, stage: PipelineStage) -> list[float]:
+        return [in_flight(Instance(work.setting, plan), stage, kind) for kind in kinds]
+
+    # of a stage its number is all that counts
+    pairs = zip(plans, stages, strict=True)
+    found = [questions[stage.number].answer(plan, partial(waiting, stage=stage)) for plan, stage in pairs]
     return np.array(found).reshape(runs_rk.shape)

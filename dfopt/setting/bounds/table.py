@@ -11,8 +11,10 @@ plan, k kind of layer.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import hides_any
+from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage, in_order, stage_places
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -47,7 +50,7 @@ class PlanTable:
 
     def __init__(self, work: LeastWork, plans: Iterable[Plan]) -> None:
         self.work, self.plans, self.assumptions = work, tuple(plans), work.setting.assumptions
-        setting, groups, group_i = work.setting, dict[Hashable, int](), list[int]()
+        setting, groups, group_i = work.setting, dict[Any, int](), list[int]()
         self.instances: list[Instance] = []
         for plan in self.plans:
             key = plan.apart_from_stages
@@ -59,7 +62,7 @@ class PlanTable:
         self.shared: dict[Instance, int] = {}
         numbers = [self.shared.setdefault(one.shared, len(self.shared)) for one in self.instances]
         self.shared_g = np.array(numbers, dtype=np.int64)
-        self._held_layers: dict[Hashable, tuple[tuple[PipelineStage, ...], Floats]] = {}
+        self._held_layers = ByReads()
         held = [self._stages(plan) for plan in self.plans]
         counts = [len(runs_rk) for _, runs_rk in held]
         self.stages: list[PipelineStage] = [stage for stages, _ in held for stage in stages]
@@ -69,15 +72,15 @@ class PlanTable:
 
     def _stages(self, plan: Plan) -> tuple[tuple[PipelineStage, ...], Floats]:
         """The distinct pipeline stages of a plan, and how often each runs each kind of layer."""
-        key = plan.stages, plan.stage_layers, plan.recomputed
-        if key not in self._held_layers:
-            stages = self.work.stages(Instance(self.work.setting, plan))
-            runs_rk = np.zeros((len(stages), len(self.work.kinds)))
-            for row, stage in enumerate(stages):
-                for kind, times in stage.runs:
-                    runs_rk[row, kind] += times
-            self._held_layers[key] = stages, runs_rk
-        return self._held_layers[key]
+        return self._held_layers.answer(plan, self._held_by)  # type: ignore[no-any-return]
+
+    def _held_by(self, plan: Plan) -> tuple[tuple[PipelineStage, ...], Floats]:
+        stages = self.work.stages(Instance(self.work.setting, plan))
+        runs_rk = np.zeros((len(stages), len(self.work.kinds)))
+        for row, stage in enumerate(stages):
+            for kind, times in stage.runs:
+                runs_rk[row, kind] += times
+        return stages, runs_rk
 
     def of_shared(self, shared: Instance) -> Ints:
         """Places of the plans that give a chip the same work, see :attr:`dfopt.setting.instance.Instance.shared`."""
@@ -330,14 +333,16 @@ class PlanTable:
     @cached_property
     def _order_rp(self) -> tuple[Ints, Ints]:
         """What every stage runs, one after the other: kinds, and how often in a row; 0 times behind the end."""
-        model, known = self.work.setting.model, dict[Hashable, list[tuple[int, int]]]()
-        orders = []
-        for i, stage in zip(self.plan_r.tolist(), self.stages, strict=True):
-            plan = self.plans[i]
-            key = plan.stages, plan.stage_layers, plan.recomputed, stage.number
-            if key not in known:
-                known[key] = [(kind, times) for kind, times in in_order(model, plan, stage.number) if times]
-            orders.append(known[key])
+        model, questions = self.work.setting.model, defaultdict[int, ByReads](ByReads)
+
+        def one_by_one(plan: Plan, number: int) -> list[tuple[int, int]]:
+            return [(kind, times) for kind, times in in_order(model, plan, number) if times]
+
+        pairs = zip(self.plan_r.tolist(), self.stages, strict=True)
+        orders = [
+            questions[stage.number].answer(self.plans[i], partial(one_by_one, number=stage.number))
+            for i, stage in pairs
+        ]
         found = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
         for r, order in enumerate(orders):
             for p, one in enumerate(order):
