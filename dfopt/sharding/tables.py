@@ -16,22 +16,20 @@ from numpy.typing import NDArray
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
-from dfopt.physics.collectives import Collective
 from dfopt.physics.states import cached_bytes
-from dfopt.setting.conversions import LAYOUTS, gathered_late, overhead_of_kernels, readers_pay
+from dfopt.setting.by_kernel import fanout_groups
+from dfopt.setting.conversions import LAYOUTS, gathered_late, readers_pay
 from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden_pins
 from dfopt.setting.tables import compute_seconds
+from dfopt.terms.figures import Figures
+from dfopt.terms.rules.network import inherent
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_KINDS = {  # of conversions that cost something, by produced and required layout
-    (i, j): kind
-    for i, produced in enumerate(LAYOUTS)
-    for j, required in enumerate(LAYOUTS)
-    if (kind := ops.conversion(produced, required)) is not None
-}
+_COSTS = np.array([[ops.conversion(made, asked) is not None for asked in LAYOUTS] for made in LAYOUTS], dtype=float)
+"""Which conversions cost something, by produced and required layout."""
 
 
 @dataclass(frozen=True)
@@ -107,59 +105,40 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     rules, degree = assumptions.sharding_rules, plan.shards
-    index = graph.index()
-    options = _options(instance, pins or {})
-    kernel_o = np.array([k for k, _ in options], dtype=np.int64)
-    scheme_o = tuple(z for _, z in options)
-    network_o = instance.own_communication_s[kernel_o] + overhead_of_kernels(assumptions)
-    bytes_o = np.zeros(len(options))
-    for o, (k, z) in enumerate(options):
-        kind = ops.inherent(graph.kernels[k], z, degree, rules)
-        if kind is not None:
-            bytes_o[o] = graph.output_bytes(k)
-            network_o[o] += instance.between_shards_s(kind, float(bytes_o[o]), k, behind=(k,))
+    if reason := forbidden_pins(instance.setting, pins or {}, degree):
+        raise PlanError(reason)
+    index, figures = graph.index(), Figures(instance)
+    layer, left_o = figures.layer, _left(figures, pins or {})
+    kernel_o = figures.kernel_o[left_o]
+    scheme_o = tuple(figures.scheme_o[o] for o in left_o.tolist())
+    collectives_o = np.array([kind is not None for k in range(len(graph.kernels)) for kind in inherent(layer, k)])
+    bytes_o = np.where(collectives_o, [graph.output_bytes(k) for k in figures.kernel_o.tolist()], 0.0)[left_o]
 
     carried = graph.carried if assumptions.layer_boundary == "dram" else ()
     tensors = (*graph.tensors, *carried)
     operand_t = [*ops.operands(graph), *([1] * len(carried))]
-    required_to = np.full((len(tensors), len(options)), -1, dtype=np.int64)
-    by_kernel: dict[int, list[int]] = {}
-    for o, (k, _) in enumerate(options):
-        by_kernel.setdefault(k, []).append(o)
-    conversion, conversion_bytes = np.zeros((len(tensors), 3, 3)), np.zeros((len(tensors), 3, 3))
-    hop = np.zeros((len(tensors), 3))
+    required_to = np.full((len(tensors), len(left_o)), -1, dtype=np.int64)
     late_t = np.append(gathered_late(graph, assumptions), np.zeros(len(carried), dtype=bool))
     again_t = late_t & readers_pay(assumptions)
-    groups: dict[tuple[object, ...], int] = {}
-    group_t, bill_t = np.zeros((2, len(tensors)), dtype=np.int64)
+    group_t = fanout_groups(graph, assumptions)
+    group_t = np.append(group_t, np.arange(len(carried)) + group_t.max(initial=-1) + 1)
+    conversion, conversion_bytes = np.zeros((2, len(tensors), len(LAYOUTS), len(LAYOUTS)))
+    for one in layer.wanted:
+        mine = (group_t == one.group) & (late_t == one.late)
+        conversion[mine] = layer.each_conversion_s(one)[0][:, [1 << place for place in range(len(LAYOUTS))]]
+        conversion_bytes[mine] = one.fan.whole * _COSTS
+    hop, share_o = np.zeros((len(tensors), 3)), figures.output_o[left_o].tolist()
+    produced_o = figures.produced_o[left_o]
     for t, tensor in enumerate(tensors):
-        shared = assumptions.fanout == "shared" and t < len(graph.tensors)
-        group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
-    together: dict[tuple[int, bool], dict[int, None]] = {}  # readers of what is converted for all of them
-    for t, key in enumerate(zip(group_t.tolist(), late_t.tolist(), strict=True)):
-        together.setdefault(key, {})[index[tensors[t].dst]] = None
-    hides = [
-        () if again else tuple(together[group, late])
-        for group, late, again in zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)
-    ]
-    for t, tensor in enumerate(tensors):
-        volume = graph.bytes_of(tensor)
-        consumer = graph.kernels[index[tensor.dst]]
-        for o in by_kernel[index[tensor.dst]]:
-            layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], rules, graph.elements_of(tensor))
+        consumer, elements = graph.kernels[index[tensor.dst]], graph.elements_of(tensor)
+        for o in np.flatnonzero(kernel_o == index[tensor.dst]).tolist():
+            layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], rules, elements)
             required_to[t, o] = LAYOUTS.index(layout)
-        priced = dict[Collective, float]()
-        for (i, j), kind in _KINDS.items() if degree > 1 else ():
-            if kind not in priced:
-                source, late = index[tensor.src], bool(late_t[t])
-                priced[kind] = instance.between_shards_s(kind, volume, source, late, hides[t])
-            conversion[t, i, j], conversion_bytes[t, i, j] = priced[kind], volume
-        for o in by_kernel[index[tensor.src]]:
-            share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
-            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = sent_s(instance, volume, share)
+        for o in np.flatnonzero(kernel_o == index[tensor.src]).tolist():
+            hop[t, produced_o[o]] = sent_s(instance, graph.bytes_of(tensor), share_o[o])
 
     alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
-    bills: dict[tuple[object, ...], int] = {}
+    bills, bill_t = dict[tuple[object, ...], int](), np.zeros(len(tensors), dtype=np.int64)
     for t, (group, late, again) in enumerate(zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)):
         bill_t[t] = bills.setdefault((group, late, tensors[t].dst if again and alone else None), len(bills))
     passes = [kernel.pass_ for kernel in graph.kernels]
@@ -170,10 +149,10 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         kernel_o=kernel_o,
         scheme_o=scheme_o,
         compute_o=compute_seconds(instance.setting, [graph.kernels[k] for k in kernel_o], scheme_o, degree),
-        network_o=network_o,
+        network_o=figures.sent_o[left_o],
         bytes_o=bytes_o,
         held_o=_held(instance, kernel_o, scheme_o),
-        produced_o=np.array([LAYOUTS.index(ops.PRODUCED[z]) for z in scheme_o], dtype=np.int64),
+        produced_o=produced_o,
         src_t=src_t,
         dst_t=dst_t,
         group_t=group_t,
@@ -218,14 +197,9 @@ def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> F
     return np.array(found)
 
 
-def _options(instance: Instance, pins: dict[str, Sharding]) -> list[tuple[int, Sharding]]:
-    degree = instance.plan.shards
-    if reason := forbidden_pins(instance.setting, pins, degree):
-        raise PlanError(reason)
-    found: list[tuple[int, Sharding]] = []
-    for k, kernel in enumerate(instance.graph.kernels):
-        legal = ops.legal_schemes(kernel, degree, instance.assumptions)
-        if kernel.name in pins and degree > 1:
-            legal = (pins[kernel.name],)
-        found.extend((k, scheme) for scheme in legal)
-    return found
+def _left(figures: Figures, pins: dict[str, Sharding]) -> Ints:
+    """The options that pins leave."""
+    names = [kernel.name for kernel in figures.layer.kernels]
+    pinned = pins if figures.layer.degree > 1 else {}
+    pairs = zip(figures.kernel_o.tolist(), figures.scheme_o, strict=True)
+    return np.flatnonzero([pinned.get(names[k], scheme) == scheme for k, scheme in pairs])

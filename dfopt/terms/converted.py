@@ -8,40 +8,17 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.physics.network import bytes_sent
-from dfopt.setting.conversions import overhead_of_kernels, readers_pay
+from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.terms.figures import Figures
-from dfopt.terms.layer import Layer, Wanted
+from dfopt.terms.layer import Wanted
 from dfopt.terms.rules.network import inherent
 
 __all__ = ["Conversions"]
-
-
-class _Conversion(NamedTuple):
-    """A tensor that is brought into layouts that its readers want.
-
-    ``tolls``: every block of readers does it; ``behind``: kernels that may hide it; seconds by layout that is there and
-    set that is wanted.
-    """
-
-    wanted: Wanted
-    tolls: bool
-    behind: tuple[int, ...]
-    seconds_ls: Floats
-
-    @property
-    def source(self) -> int:
-        """Kernel that makes it."""
-        return self.wanted.fan.source
-
-    def sent_ls(self, layer: Layer) -> Floats:
-        """Bytes that a chip sends in it, of the same shape."""
-        return layer.conversion_sent(self.wanted.fan, late=self.wanted.late, behind=self.behind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,19 +34,14 @@ class Conversions:
     figures: Figures
 
     @cached_property
-    def listed(self) -> tuple[_Conversion, ...]:
-        """Tensors that are converted, for all readers together or for each block of readers."""
-        found, layer = [], self.figures.layer
-        for one in layer.wanted:
-            tolls = one.late and readers_pay(layer.assumptions)
-            behind = () if tolls else tuple(one.layouts_ko)
-            seconds_ls = layer.conversion_s(one.fan, late=one.late, behind=behind)
-            found.append(_Conversion(one, tolls, behind, seconds_ls))
-        return tuple(found)
+    def listed(self) -> tuple[tuple[Wanted, Floats], ...]:
+        """Tensors that are converted, and seconds by layout that is there and set that is wanted."""
+        layer = self.figures.layer
+        return tuple((one, layer.conversion_s(one)) for one in layer.wanted)
 
-    def _asked(self, one: _Conversion, allowed_o: Bools) -> dict[int, Ints]:
+    def _asked(self, one: Wanted, allowed_o: Bools) -> dict[int, Ints]:
         """Sets of layouts that each reader may want under the options that are left."""
-        kernel_o, wanted_ko = self.figures.kernel_o, one.wanted.layouts_ko
+        kernel_o, wanted_ko = self.figures.kernel_o, one.layouts_ko
         return {k: np.unique(bits_o[allowed_o[kernel_o == k]]) for k, bits_o in wanted_ko.items()}
 
     def network(self, allowed_o: Bools) -> Floats:
@@ -78,14 +50,14 @@ class Conversions:
         Of a conversion what readers whose options all want the same have together, or with one of the others more.
         """
         seconds_o = self.figures.network_o.copy()
-        for one in self.listed:
+        for one, seconds_ls in self.listed:
             if one.tolls:
                 continue
             asked = self._asked(one, allowed_o).values()
             sure = int(np.bitwise_or.reduce([int(asks[0]) for asks in asked if len(asks) == 1] or [0]))
-            more = [one.seconds_ls[:, sure | asks].min(axis=1) for asks in asked if len(asks) > 1]
-            least_l = np.max([one.seconds_ls[:, sure], *more], axis=0)
-            mine = self.figures.kernel_o == one.source
+            more = [seconds_ls[:, sure | asks].min(axis=1) for asks in asked if len(asks) > 1]
+            least_l = np.max([seconds_ls[:, sure], *more], axis=0)
+            mine = self.figures.kernel_o == one.fan.source
             seconds_o[mine] += least_l[self.figures.produced_o[mine]]
         return self.figures.least(seconds_o, allowed_o)
 
@@ -98,14 +70,15 @@ class Conversions:
             One option of each kernel.
         """
         layer, option_k = self.figures.layer, np.flatnonzero(allowed_o)
+        made_k = self.figures.produced_o[option_k]
         sent_k = np.zeros(len(option_k))
         for k, number in enumerate((option_k - self.figures.first_k).tolist()):
-            if (kind := (inherent(layer, k) or [None] * (number + 1))[number]) is not None:
+            if (kind := inherent(layer, k)[number]) is not None:
                 sent_k[k] += bytes_sent(kind, layer.graph.output_bytes(k), layer.degree)
-        for one in self.listed:
+        for one, _ in self.listed:
             if not one.tolls:
                 wanted = int(np.bitwise_or.reduce([int(asks[0]) for asks in self._asked(one, allowed_o).values()]))
-                sent_k[one.source] += one.sent_ls(layer)[self.figures.produced_o[option_k[one.source]], wanted]
+                sent_k[one.fan.source] += layer.conversion_sent(one)[made_k[one.fan.source], wanted]
         return sent_k
 
     def tolls(self, allowed_o: Bools) -> tuple[Floats, Floats, Bools]:
@@ -115,14 +88,14 @@ class Conversions:
         """
         count = len(self.figures.layer.kernels)
         found: list[tuple[float, float, Bools]] = []
-        for one in self.listed:
+        for one, seconds_ls in self.listed:
             if not one.tolls:
                 continue
-            makes = np.unique(self.figures.produced_o[(self.figures.kernel_o == one.source) & allowed_o])
-            sent_ls, (least_k, sent_k) = one.sent_ls(self.figures.layer), np.zeros((2, count))
+            makes = np.unique(self.figures.produced_o[(self.figures.kernel_o == one.fan.source) & allowed_o])
+            sent_ls, (least_k, sent_k) = self.figures.layer.conversion_sent(one), np.zeros((2, count))
             for kernel, asks in self._asked(one, allowed_o).items():
                 ways = np.ix_(makes, asks)
-                least_k[kernel], sent_k[kernel] = one.seconds_ls[ways].min(), sent_ls[ways].min()
+                least_k[kernel], sent_k[kernel] = seconds_ls[ways].min(), sent_ls[ways].min()
             levels = np.unique(np.append(least_k, 0.0)).tolist()
             for low, high in itertools.pairwise(levels):
                 sent = sent_k[least_k == high].min() - (sent_k[least_k == low].max() if low else 0.0)

@@ -24,6 +24,7 @@ from dfopt.terms.charges import Charge
 from dfopt.terms.incidence import Has
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import OF_KERNELS
+from dfopt.terms.rules.network import COLLECTIVES, OWN_COMMUNICATIONS
 from dfopt.terms.rules.tensors import ENDS
 from dfopt.terms.rules.weights import accumulated, gradient_bytes, weight_bytes
 from dfopt.terms.rules.work import accessed
@@ -159,8 +160,16 @@ class Figures:
         return np.concatenate(self.layer.produced_ko)
 
     @cached_property
+    def sent_o(self) -> Floats:
+        """Seconds of communication in every evaluation, without conversions of layouts."""
+        seconds_o = np.full(len(self.kernel_o), overhead_of_kernels(self.layer.assumptions))
+        for term in (COLLECTIVES, OWN_COMMUNICATIONS):
+            seconds_o = seconds_o + self._figures(term.name, term.of, 1).get("network_s", 0.0)
+        return seconds_o
+
+    @cached_property
     def network_o(self) -> Floats:
-        """Seconds of communication, without conversions of layouts."""
+        """The same with gradients, where these are added up in every evaluation."""
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 
     def buffer_o(self, tiles: int) -> Floats:

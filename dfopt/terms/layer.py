@@ -8,6 +8,7 @@ Suffixes: k kernel, o option of a kernel (a sharding scheme), l layout.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import bytes_sent
 from dfopt.setting.by_kernel import depths, end_share, fanout_groups
-from dfopt.setting.conversions import LAYOUTS, gathered_late
+from dfopt.setting.conversions import LAYOUTS, gathered_late, readers_pay
 from dfopt.setting.cycles import compute_menu
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
@@ -87,17 +88,28 @@ class Wanted:
 
     Attributes
     ----------
+    group : int
+        Place of the tensor among the fan-outs of the layer.
     fan : FanOut
         The tensor.
     late : bool
         Whether they are those for which it is converted by itself in the backward pass.
+    tolls : bool
+        Whether every block of readers converts it; else the block that makes it does, for all of them.
     layouts_ko : int array, shape (options of the kernel,), by kernel
         What each reader wants: bit l stands for layout l.
     """
 
+    group: int
     fan: FanOut
     late: bool
+    tolls: bool
     layouts_ko: dict[int, Ints]
+
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Kernels behind which the conversion may be hidden."""
+        return () if self.tolls else tuple(self.layouts_ko)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,8 +290,11 @@ class Layer:
         """What readers of tensors want of their layouts, those apart for which they are converted later."""
         if self.degree == 1:
             return ()
-        every = (Wanted(fan, late, self._wanted_ko(fan, late=late)) for fan in self.fan_outs for late in (False, True))
-        return tuple(one for one in every if one.layouts_ko)
+        pay, found = readers_pay(self.assumptions), []
+        for (group, fan), late in itertools.product(enumerate(self.fan_outs), (False, True)):
+            if layouts_ko := self._wanted_ko(fan, late=late):
+                found.append(Wanted(group, fan, late, late and pay, layouts_ko))
+        return tuple(found)
 
     def _wanted_ko(self, fan: FanOut, *, late: bool) -> dict[int, Ints]:
         found: dict[int, Ints] = {}
@@ -291,20 +306,7 @@ class Layer:
                 found[reader.kernel] = found.get(reader.kernel, np.zeros_like(bits)) | bits
         return found
 
-    def conversion_sent(self, fan: FanOut, *, late: bool, behind: tuple[int, ...] = ()) -> Floats:
-        """Bytes that a chip sends in what :meth:`conversion_s` takes the seconds of, shape (3, 8).
-
-        The parameters are the same.
-        """
-        if self.degree == 1:
-            return np.zeros((len(LAYOUTS), 1 << len(LAYOUTS)))
-        sent = np.array([bytes_sent(kind, fan.whole, self.degree) for kind in _KINDS])
-        each_s, gather_s = self._conversions(fan, late=late, behind=behind)
-        gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
-        bytes_ls: Floats = np.where(gathers, sent[_GATHER], _COUNTS @ sent)
-        return bytes_ls
-
-    def conversion_s(self, fan: FanOut, *, late: bool, behind: tuple[int, ...] = ()) -> Floats:
+    def conversion_s(self, one: Wanted) -> Floats:
         """Seconds to bring a tensor from one layout into all of a set of layouts.
 
         With sequence parallelism one all-gather serves all readers, who cut what they want from it: where one of them
@@ -312,31 +314,32 @@ class Layer:
 
         Parameters
         ----------
-        fan
-            The tensor.
-        late
-            Whether the backward pass does it with what the forward pass saved.
-        behind
-            Kernels behind which it may be hidden.
+        one
+            Of :attr:`wanted`.
 
         Returns
         -------
         float array, shape (3, 8)
             By layout that is there, and by the set of those that are wanted: bit l for layout l.
         """
-        if self.degree == 1:
-            return np.zeros((len(LAYOUTS), 1 << len(LAYOUTS)))
-        each_s, gather_s = self._conversions(fan, late=late, behind=behind)
+        each_s, gather_s = self.each_conversion_s(one)
         if not self.assumptions.splits_tokens:
             return each_s
         least_s: Floats = np.where(_COUNTS[..., _GATHER] > 0, gather_s, np.minimum(each_s, gather_s))
         return least_s  # of none each takes none
 
-    def _conversions(self, fan: FanOut, *, late: bool, behind: tuple[int, ...]) -> tuple[Floats, float]:
+    def conversion_sent(self, one: Wanted) -> Floats:
+        """Bytes that a chip sends in what :meth:`conversion_s` takes the seconds of, shape (3, 8)."""
+        sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
+        each_s, gather_s = self.each_conversion_s(one)
+        gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
+        bytes_ls: Floats = np.where(gathers, sent[_GATHER], _COUNTS @ sent)
+        return bytes_ls
+
+    def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
         """Seconds of one collective for each layout, from every layout into every set of them; of an all-gather."""
-        seconds = np.array(
-            [self.instance.between_shards_s(kind, fan.whole, fan.source, late, behind) for kind in _KINDS]
-        )
+        ask, fan = self.instance.between_shards_s, one.fan
+        seconds = np.array([ask(kind, fan.whole, fan.source, one.late, one.behind) for kind in _KINDS])
         each_s: Floats = _COUNTS @ seconds
         return each_s, float(seconds[_GATHER])
 

@@ -10,10 +10,10 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
-from dfopt.setting.conversions import LAYOUTS, readers_pay
+from dfopt.setting.conversions import LAYOUTS
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import AnyOf, Exactly, Has
-from dfopt.terms.layer import FanOut, Layer
+from dfopt.terms.layer import Layer, Wanted
 
 __all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "STARTS", "inherent"]
 
@@ -23,7 +23,9 @@ WHOLE = 1 << LAYOUTS.index("RR")
 def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
     """The collective on its output that each option of a kernel needs, if any."""
     of, schemes = layer.kernels[kernel], layer.schemes_k[kernel]
-    return [ops.inherent(of, scheme, layer.degree, layer.rules) for scheme in schemes] if layer.degree > 1 else []
+    if layer.degree == 1:
+        return [None] * len(schemes)
+    return [ops.inherent(of, scheme, layer.degree, layer.rules) for scheme in schemes]
 
 
 def collectives(layer: Layer) -> Iterator[Charge]:
@@ -43,29 +45,28 @@ def conversions(layer: Layer) -> Iterator[Charge]:
     With sequence parallelism what the forward pass saved stays as it lies: every block of the backward pass that reads
     it converts it again (Korthikanti et al., 2022, section 4.2.2), unless it is assumed that its source does.
     """
-    for wanted in layer.wanted:
-        fan, late, wanted_ko = wanted.fan, wanted.late, wanted.layouts_ko
-        if late and readers_pay(layer.assumptions):
-            yield from _by_readers(layer, fan, wanted_ko)
-            continue
-        seconds = layer.conversion_s(fan, late=late, behind=tuple(wanted_ko))
-        yield _charge(layer, fan, wanted_ko, seconds, Has(fan.source))
+    for one in layer.wanted:
+        if one.tolls:
+            yield from _by_readers(layer, one)
+        else:
+            yield _charge(layer, one, one.layouts_ko, layer.conversion_s(one), Has(one.fan.source))
 
 
-def _by_readers(layer: Layer, fan: FanOut, wanted_ko: Mapping[int, Ints]) -> Iterator[Charge]:
+def _by_readers(layer: Layer, one: Wanted) -> Iterator[Charge]:
     """A conversion that every block pays for the readers that it holds, by which of them these are."""
-    seconds, readers = layer.conversion_s(fan, late=True), tuple(sorted(wanted_ko))
+    seconds, readers = layer.conversion_s(one), tuple(sorted(one.layouts_ko))
     for held in itertools.product((False, True), repeat=len(readers)):
-        here = {kernel: wanted_ko[kernel] for kernel, inside in zip(readers, held, strict=True) if inside}
+        here = {kernel: one.layouts_ko[kernel] for kernel, inside in zip(readers, held, strict=True) if inside}
         if here:
-            yield _charge(layer, fan, here, seconds, Exactly(readers, held))
+            yield _charge(layer, one, here, seconds, Exactly(readers, held))
 
 
 def _charge(
-    layer: Layer, fan: FanOut, wanted_ko: Mapping[int, Ints], seconds: Floats, incidence: Has | Exactly
+    layer: Layer, one: Wanted, wanted_ko: Mapping[int, Ints], seconds: Floats, incidence: Has | Exactly
 ) -> Charge:
-    """Seconds of a conversion by the options of the source and of its readers; a source may read its own output."""
-    scope = tuple(sorted({fan.source, *wanted_ko}))
+    """Seconds of a conversion by the options of the source and of some readers; a source may read its own output."""
+    source = one.fan.source
+    scope = tuple(sorted({source, *wanted_ko}))
     shape = [len(layer.schemes_k[k]) for k in scope]
 
     def along(kernel: int, of_options: Ints) -> Ints:
@@ -74,7 +75,7 @@ def _charge(
     wanted = np.zeros(shape, dtype=np.int64)
     for kernel, bits in wanted_ko.items():
         wanted |= along(kernel, bits)
-    made = np.broadcast_to(along(fan.source, layer.produced_ko[fan.source]), shape)
+    made = np.broadcast_to(along(source, layer.produced_ko[source]), shape)
     return Charge("network_s", incidence, scope, seconds[made, wanted])
 
 
