@@ -17,17 +17,13 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import AMOUNTS, at_once, buffers, by_layers, chips_of, lying, offloaded, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.terms.layer import Layer
+from dfopt.terms.rules import HELD
 from dfopt.terms.table import Table
 
-__all__ = ["AT_WORK", "HELD", "Held"]
+__all__ = ["AT_WORK", "Held"]
 
 AT_WORK: Final = ("activations", "gradients", "weights", "brought")
 """What the layer at work holds more of: states by their names, and what was brought of what lies elsewhere."""
-HELD: Final = (
-    "weights", "weights_copied", "experts", "experts_copied", "parameters", "parameters_copied",
-    "saved_bytes", "cached_bytes", "working_bytes",
-)  # fmt: skip
-"""Resources in the order of :data:`dfopt.setting.ledger.AMOUNTS`."""
 
 
 class Held:

@@ -23,7 +23,6 @@ from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
-from dfopt.terms.rules.held import SAVED
 from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.table import Domain, Table
 
@@ -131,15 +130,6 @@ class Menu:
     def network_o(self) -> Floats:
         """Seconds of communication of each option, without the conversions of its output."""
         return np.asarray(self.figures.network_o[self.place_o])
-
-    @cached_property
-    def saved_o(self) -> Floats:
-        """Bytes on a chip of what the backward pass needs of each option's output."""
-        saved_o = self.by_option("saved_bytes")
-        for charge in SAVED.charges(self.figures.layer):
-            mine = self.tables.kernel_o == charge.scope[0]
-            saved_o[mine] += charge.amount[list(self.domain[charge.scope[0]])]
-        return saved_o
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
         """The least of a figure over the options that are left, by kernel."""

@@ -248,7 +248,7 @@ class Families:
     def _ample(self, node: Node, room: float) -> bool:
         """Whether all schemes keep no more than there is room."""
         menu = self.nodes.menu(node.ready.instance)
-        return bool(-menu.least(-menu.saved_o, node.allowed_o).sum() <= room)
+        return bool(-menu.least(-menu.by_option("saved_bytes"), node.allowed_o).sum() <= room)
 
     def _kept(self, family: Family, node: Node, room: float, apart: bool) -> _Kept:
         curve, shown = family.curve.setdefault((node, apart), []), self.nodes.shown
@@ -257,7 +257,7 @@ class Families:
                 return one
         menu = self.nodes.menu(node.ready.instance)
         seconds, options_k = (shown.apart_within if apart else shown.within)(node, room)
-        held = room if options_k is None else min(float(menu.saved_o[options_k].sum()), room)
+        held = room if options_k is None else min(float(menu.by_option("saved_bytes")[options_k].sum()), room)
         curve.append(_Kept(room, held, seconds, options_k))
         return curve[-1]
 

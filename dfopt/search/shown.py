@@ -76,7 +76,7 @@ class Shown:
             tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
         left = self.options.left() * _PART
         try:
-            return interchip.least_seconds(tables, node.allowed_o, left, way, menu.saved_o, room)
+            return interchip.least_seconds(tables, node.allowed_o, left, way, menu.by_option("saved_bytes"), room)
         except Infeasible:
             if np.isfinite(room):
                 return np.inf, None
@@ -90,7 +90,10 @@ class Shown:
         [stage], menu = node.ready.stages, self.menu(node.ready.instance)
         assert stage.tables is not None and stage.limits is not None
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits
-        left, held = self.options.left() * _PART, [Holding(menu.saved_o, room)] if np.isfinite(room) else []
+        left, held = (
+            self.options.left() * _PART,
+            [Holding(menu.by_option("saved_bytes"), room)] if np.isfinite(room) else [],
+        )
         found = optimize_apart(*given, time_limit=left, holdings=held)
         if found.option_k is not None:
             nothing_o, until = np.zeros(len(menu.tables.kernel_o)), time.perf_counter() + left
@@ -192,7 +195,7 @@ class Shown:
 
 
 def _fits(menu: Menu, option_k: Ints | None, room: float) -> bool:
-    return option_k is not None and bool(menu.saved_o[option_k].sum() <= room)
+    return option_k is not None and bool(menu.by_option("saved_bytes")[option_k].sum() <= room)
 
 
 def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:

@@ -324,15 +324,4 @@ def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     graph = setting.graph
     index = graph.index()
     kernels = [graph.kernels[index[name]] for name in stage.names]
-    beside = saved_bytes(stage), stage.cached_k, stage.working_k
-    weights = (weight_factors(setting, kernels) @ stage.weight_k).tolist()
-    return states_of(setting, kernels, (*weights, *(float(size_k.sum()) for size_k in beside)))
-
-
-def saved_bytes(stage: ShardedGraph) -> Floats:
-    """Bytes on one chip of what the backward pass needs of each kernel's output, under their shardings."""
-    padded = np.concatenate([stage.forward_k, [False]])
-    own = np.flatnonzero((stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t])
-    once = own[np.unique(stage.group_t[own], return_index=True)[1]]
-    found: Floats = np.bincount(stage.src_t[once], stage.b_t[once], len(stage.names)) + stage.kept_k
-    return found
+    return states_of(setting, kernels, stage.held_k.sum(axis=0).tolist())

@@ -42,8 +42,6 @@ class ShardedGraph:
         Bytes that stay in SRAM while the kernel's partition runs: weights, gradient accumulators.
     weight_k, read_k : float
         Bytes of weights that are held, and that an evaluation reads: of experts not those of all.
-    cached_k : float
-        Bytes that are kept for the sequences of one evaluation.
     mem_k : float
         DRAM bytes whatever the partition: weight reads, gradients, carried tensors, inputs and outputs, KV caches; as
         the fastest memory counts them, see :mod:`dfopt.setting.placements`.
@@ -61,18 +59,16 @@ class ShardedGraph:
         tiles buffered between the two kernels when fused.
     group_t : int
         Fan-out group: tensors of one group are stored once. Each its own under ``per_consumer``.
-    saved_t : bool
-        Whether the backward pass needs it: kept in DRAM whatever the partitions are.
     kept_t : bool
-        The same, or that its source keeps it.
+        Whether the backward pass needs it, or its source keeps it: in DRAM whatever the partitions are.
     menus : tuple of (tiles, seconds)
         Per kernel, compute-tile options under the cycle model; empty under the others.
     tile_count : int
         Tiles that the streamed axis is cut into.
     output_k : float
         Share of its output that one chip holds.
-    kept_k, working_k : float
-        Bytes that the kernel keeps beside tensors, until the backward pass and while its layer runs.
+    held_k : float, shape (kernels, amounts)
+        What the kernel has a chip hold, in the order of :data:`dfopt.setting.ledger.AMOUNTS`.
     gradient_k, added_k : float
         Bytes of weight gradient that the kernel produces, as copies add it up, and that an evaluation adds to: of
         experts not those of all.
@@ -91,7 +87,6 @@ class ShardedGraph:
     stationary_k: Floats
     weight_k: Floats
     read_k: Floats
-    cached_k: Floats
     mem_k: Floats
     accessed_k: Floats
     fixed_buffer_k: Floats
@@ -103,13 +98,11 @@ class ShardedGraph:
     tile_t: Floats
     depth_t: Floats
     group_t: Ints
-    saved_t: Bools
     kept_t: Bools
     menus: tuple[tuple[Ints, Floats], ...]
     tile_count: int
     output_k: Floats
-    kept_k: Floats
-    working_k: Floats
+    held_k: Floats
     gradient_k: Floats
     added_k: Floats
     again_k: Floats

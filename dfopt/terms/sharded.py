@@ -25,6 +25,7 @@ from dfopt.setting.tables import ShardedGraph, least_rows, tile_counts
 from dfopt.terms.converted import Conversions
 from dfopt.terms.figures import Figures
 from dfopt.terms.incidence import Has
+from dfopt.terms.rules import HELD
 from dfopt.terms.rules.tensors import CARRIED, moves_again
 
 __all__ = ["LayerOptions", "shard"]
@@ -101,7 +102,6 @@ class LayerOptions:
             stationary_k=lowest(figures.by_option("stationary_bytes")),
             weight_k=lowest(figures.weight_o),
             read_k=lowest(figures.read_o),
-            cached_k=lowest(figures.by_option("cached_bytes")),
             mem_k=lowest(figures.by_option("dram_bytes")) + carried["dram_bytes"],
             accessed_k=lowest(figures.accessed_o) + carried["dram_bytes"],
             fixed_buffer_k=lowest(figures.buffer_o(tiles)) + carried["buffer_bytes"],
@@ -112,8 +112,7 @@ class LayerOptions:
             menus=self._menus(allowed_o, tiles) if layer.assumptions.compute_model == "cycle" else (),
             tile_count=tiles,
             output_k=output_k,
-            kept_k=lowest(figures.by_option("saved_bytes")),
-            working_k=lowest(figures.by_option("working_bytes")),
+            held_k=np.stack([lowest(figures.by_option(resource)) for resource in HELD], axis=1),
             gradient_k=lowest(figures.gradient_o),
             added_k=lowest(figures.added_o),
             again_k=again_k,
@@ -144,18 +143,17 @@ class LayerOptions:
         return ShardedGraph(
             names=tuple(kernel.name for kernel in graph.kernels),
             forward_k=forward_k,
-            compute_k=none, stationary_k=none, weight_k=none, read_k=none, cached_k=none, mem_k=none, accessed_k=none,
+            compute_k=none, stationary_k=none, weight_k=none, read_k=none, mem_k=none, accessed_k=none,
             fixed_buffer_k=none, net_k=none,
             src_t=src_t,
             dst_t=dst_t,
             b_t=empty_t, moved_t=empty_t, tile_t=empty_t,
             depth_t=np.array(depths(graph, assumptions), dtype=float),
             group_t=group_t,
-            saved_t=forward_k[src_t] & ~forward_k[dst_t],
             kept_t=kept_t,
             menus=(),
             tile_count=1,
-            output_k=none, kept_k=none, working_k=none, gradient_k=none, added_k=none, again_k=none,
+            output_k=none, held_k=none, gradient_k=none, added_k=none, again_k=none,
             toll_x=np.zeros(0),
             sent_x=np.zeros(0),
             payers_xk=np.zeros((0, len(none)), dtype=bool),

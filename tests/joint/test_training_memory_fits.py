@@ -17,8 +17,10 @@ fits_by_brute_force = fits.hypothesis.inner_test
 @st.composite
 def tight(draw: st.DrawFn) -> tuple[World, dict[str, object]]:
     """Worlds whose best mapping without limits is a little too large for the DRAM."""
-    execution = ["dataflow", "library", "kernel_by_kernel"]
-    world = draw(keeping(worlds(most=4, least=2, trains=True, roomy=True, execution=execution, tile_rows=ROWS)))
+    fixed: dict[str, object] = {"execution": [draw(st.sampled_from(["dataflow", "library", "kernel_by_kernel"]))]}
+    if fixed["execution"] == ["dataflow"]:  # rows state what listed partitions hide
+        fixed["gradient_overlap"] = None
+    world = draw(keeping(worlds(most=4, least=2, trains=True, roomy=True, tile_rows=ROWS, **fixed)))
     asked = {"p_max": draw(st.integers(1, 4))} if world.assumptions.execution != "kernel_by_kernel" else {}
     free = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked), [world.plan])
     assume(free is not None and max(one.dram_bytes for one in free.score.stages) > 0)

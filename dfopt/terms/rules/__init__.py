@@ -21,17 +21,17 @@ from dfopt.terms.rules.tensors import CARRIED, ENDS, OPERANDS, OWN_DATA, TENSORS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
-__all__ = ["OF_KERNELS", "OF_LAYER", "RESOURCES", "TERMS"]
+__all__ = ["HELD", "OF_KERNELS", "OF_LAYER", "RESOURCES", "TERMS"]
 
 OF_KERNELS: Final = (
-    COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, OPERANDS, ENDS, OWN_DATA, COLLECTIVES, OWN_COMMUNICATIONS, CACHES, KEPT,
+    COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, OPERANDS, ENDS, OWN_DATA, COLLECTIVES, OWN_COMMUNICATIONS, PARAMETERS,
+    REDUCED, CACHES, SAVED, KEPT,
 )  # fmt: skip
 """Rules of single kernels: each charge is paid once, by the block of a kernel, and decided by its option alone."""
 OF_LAYER: Final = (
-    COMPUTE_TILES, TENSOR_TRAFFIC, TENSORS, CARRIED, CONVERSIONS, STARTS, PARAMETERS, REDUCED, SAVED, WAITING,
-    PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
+    COMPUTE_TILES, TENSOR_TRAFFIC, TENSORS, CARRIED, CONVERSIONS, STARTS, WAITING, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
 )  # fmt: skip
-"""Rules of several kernels, and of what a layer holds."""
+"""Rules of several kernels, and of levels."""
 TERMS: Final = (*OF_KERNELS, *OF_LAYER)
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
@@ -59,3 +59,8 @@ RESOURCES: Final = (
     Resource("legal", "1", "layer", "infinite where options cannot be together"),
 )
 """All that charges add up to."""
+HELD: Final = (
+    "weights", "weights_copied", "experts", "experts_copied", "parameters", "parameters_copied",
+    "saved_bytes", "cached_bytes", "working_bytes",
+)  # fmt: skip
+"""What chips hold for as long as they are asked to, in the order of :data:`dfopt.setting.ledger.AMOUNTS`."""
