@@ -35,7 +35,7 @@ from dfopt.setting.overlap import Exchanges, exchange_seconds, reduced_stages
 from dfopt.setting.tables import ShardedGraph, least_rows, tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
-from dfopt.terms.sharded import shard
+from dfopt.terms.sharded import LayerOptions
 
 Ints = NDArray[np.int64]
 _DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this blocks are generated on demand
@@ -285,10 +285,11 @@ def given_work(
     interrupted: bool = False,
 ) -> ChipWork:
     """What a chip does under a sharding."""
-    sharded = shard(instance.shared, sharding)
-    cut = partial(shard, instance.shared, sharding)
-    least = least_rows(instance, [sharding[name] for name in sharded.names])
-    counts = tuple(tile_counts(instance.graph, instance.assumptions, least))
+    layer = LayerOptions.of(instance)
+    least = least_rows(instance, [sharding[kernel.name] for kernel in instance.graph.kernels])
+    counts, taken_o = tuple(tile_counts(instance.graph, instance.assumptions, least)), layer.figures.options(sharding)
+    sharded = layer.least(taken_o, counts[0])
+    cut = partial(layer.cut, sharded, taken_o)
     return ChipWork(instance.plan, sharding, stage, record, sharded, cut, counts, only_sharding, interrupted)
 
 

@@ -53,10 +53,25 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
 def keeps_chip(
     chip: Chip, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
 ) -> Bools:
-    """Whether blocks keep the limits of the chip.
+    """Whether blocks keep the limits of the chip: its SRAM, its compute tiles, and how many kernels it fuses.
 
-    ``count``: kernels of each block; ``tiled``: how many of them have a weight in parts, as such a kernel is alone;
-    ``sram``: bytes that it holds; ``ahead``: forward kernels of each block, where none may mix the passes.
+    Parameters
+    ----------
+    chip
+        The limits.
+    count : int array, shape (blocks,)
+        Kernels of each block.
+    tiled : array, shape (blocks,) or (vectors, blocks)
+        How many of them load their weight in parts. Such a kernel must be alone.
+    sram : float array, B
+        What each block holds at a time, of that shape.
+    ahead : array, shape (blocks,), optional
+        Forward kernels of each block. If given, no block mixes forward kernels with others.
+
+    Returns
+    -------
+    bool array
+        Of the shape of ``sram``.
     """
     legal: Bools = (sram <= chip.sram * (1 + FITS)) & (count <= chip.tiles) & ((tiled == 0) | (count <= 1))
     if not chip.fused:

@@ -61,10 +61,29 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
 
 @dataclass(frozen=True)
 class Chip:
-    """Limits and rates of one chip, how terms combine, and whether blocks are ``fused``, by a ``library`` only.
+    """Limits and rates of one chip, and how the seconds of its resources make up the time of a block.
 
-    ``dram_bandwidth`` is the most that any block sustains; with ``memory_rows`` that depends on its bytes, and more
-    bytes may take less time: what is said of blocks by their kernels is then a bound, see :meth:`bounding`.
+    Attributes
+    ----------
+    dram_bandwidth : B/s
+        The most that any block sustains.
+    sram : B
+        Its capacity.
+    tiles : no unit
+        Compute tiles; a block has no more kernels.
+    overlap : e.g. perfect
+        Which resources hide behind each other, see :func:`rule_of`.
+    weight_tiling : e.g. reread
+        Whether a kernel alone may load its weight in parts, and what it then moves again.
+    fused
+        Whether a block may hold several kernels.
+    library
+        Whether it may hold only those that a library has one kernel for.
+    sram_bandwidth : B/s
+        Infinite where it is no limit.
+    memory_rows
+        Shares of the DRAM bandwidth by bytes of a block. With them more bytes may take less time: what is said of a
+        block by its kernels is then a bound, see :meth:`bounding`.
     """
 
     dram_bandwidth: float
@@ -79,7 +98,7 @@ class Chip:
 
     @property
     def bounding(self) -> Chip:
-        """The chip on which no block takes longer, and none with more of everything less than one with less."""
+        """The chip without :attr:`memory_rows`: no block takes longer, and more bytes never take less time."""
         return replace(self, memory_rows=())
 
     def dram_seconds(self, moved: Floats) -> Floats:

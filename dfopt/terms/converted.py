@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Bools, Floats
 from dfopt.physics.network import bytes_sent
 from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.terms.figures import Figures
@@ -23,7 +24,9 @@ __all__ = ["Conversions"]
 
 @dataclass(frozen=True, eq=False)
 class Conversions:
-    """Conversions of layouts in a layer.
+    """Tensors that readers want in other layouts than their sources leave them in, and what bringing them there costs.
+
+    Seconds of kernels that pay for all readers, tolls of blocks that read, and bytes that chips send.
 
     Attributes
     ----------
@@ -39,10 +42,17 @@ class Conversions:
         layer = self.figures.layer
         return tuple((one, layer.conversion_s(one)) for one in layer.wanted)
 
-    def _asked(self, one: Wanted, allowed_o: Bools) -> dict[int, Ints]:
+    @cached_property
+    def _sent_by_readers(self) -> tuple[Floats, ...]:
+        """Bytes that a chip sends in those that blocks of readers do, of the same shape as seconds."""
+        return tuple(self.figures.layer.conversion_sent(one) for one, _ in self.listed if one.tolls)
+
+    def _asked(self, one: Wanted, allowed_o: Bools) -> dict[int, list[int]]:
         """Sets of layouts that each reader may want under the options that are left."""
-        kernel_o, wanted_ko = self.figures.kernel_o, one.layouts_ko
-        return {k: np.unique(bits_o[allowed_o[kernel_o == k]]) for k, bits_o in wanted_ko.items()}
+        first_k, found = self.figures.first_k, {}
+        for k, bits_o in one.layouts_ko.items():
+            found[k] = sorted({*bits_o[allowed_o[first_k[k] : first_k[k] + len(bits_o)]].tolist()})
+        return found
 
     def network(self, allowed_o: Bools) -> Floats:
         """Seconds of communication of each kernel at least, with the conversions of its outputs.
@@ -54,9 +64,9 @@ class Conversions:
             if one.tolls:
                 continue
             asked = self._asked(one, allowed_o).values()
-            sure = int(np.bitwise_or.reduce([int(asks[0]) for asks in asked if len(asks) == 1] or [0]))
-            more = [seconds_ls[:, sure | asks].min(axis=1) for asks in asked if len(asks) > 1]
-            least_l = np.max([seconds_ls[:, sure], *more], axis=0)
+            sure = reduce(or_, (asks[0] for asks in asked if len(asks) == 1), 0)
+            more = [seconds_ls[:, [sure | each for each in asks]].min(axis=1) for asks in asked if len(asks) > 1]
+            least_l = np.max([seconds_ls[:, sure], *more], axis=0) if more else seconds_ls[:, sure]
             mine = self.figures.kernel_o == one.fan.source
             seconds_o[mine] += least_l[self.figures.produced_o[mine]]
         return self.figures.least(seconds_o, allowed_o)
@@ -77,7 +87,7 @@ class Conversions:
                 sent_k[k] += bytes_sent(kind, layer.graph.output_bytes(k), layer.degree)
         for one, _ in self.listed:
             if not one.tolls:
-                wanted = int(np.bitwise_or.reduce([int(asks[0]) for asks in self._asked(one, allowed_o).values()]))
+                wanted = reduce(or_, (asks[0] for asks in self._asked(one, allowed_o).values()))
                 sent_k[one.fan.source] += layer.conversion_sent(one)[made_k[one.fan.source], wanted]
         return sent_k
 
@@ -88,13 +98,12 @@ class Conversions:
         """
         count = len(self.figures.layer.kernels)
         found: list[tuple[float, float, Bools]] = []
-        for one, seconds_ls in self.listed:
-            if not one.tolls:
-                continue
+        by_readers = ((one, seconds_ls) for one, seconds_ls in self.listed if one.tolls)
+        for (one, seconds_ls), sent_ls in zip(by_readers, self._sent_by_readers, strict=True):
             makes = np.unique(self.figures.produced_o[(self.figures.kernel_o == one.fan.source) & allowed_o])
-            sent_ls, (least_k, sent_k) = self.figures.layer.conversion_sent(one), np.zeros((2, count))
+            least_k, sent_k = np.zeros((2, count))
             for kernel, asks in self._asked(one, allowed_o).items():
-                ways = np.ix_(makes, asks)
+                ways = np.ix_(makes, np.array(asks))
                 least_k[kernel], sent_k[kernel] = seconds_ls[ways].min(), sent_ls[ways].min()
             levels = np.unique(np.append(least_k, 0.0)).tolist()
             for low, high in itertools.pairwise(levels):

@@ -73,8 +73,10 @@ class Figures:
 
         Raises
         ------
+        KeyError
+            If a kernel has no scheme.
         PlanError
-            If a kernel does not have its scheme among its options.
+            If its scheme is none of its options.
         """
         wanted = [schemes[kernel.name] for kernel in self.layer.kernels]
         every = enumerate(zip(wanted, self.layer.schemes_k, strict=True))
@@ -88,7 +90,20 @@ class Figures:
         return np.array([scheme == wanted[k] for k, scheme in pairs], dtype=bool)
 
     def numbers(self, schemes: Mapping[str, Sharding]) -> Ints:
-        """The option of every kernel with these schemes by its name, as a place among its options."""
+        """The option of every kernel that has the scheme given for its name.
+
+        Returns
+        -------
+        int array, shape (kernels,)
+            Places among the options of each kernel.
+
+        Raises
+        ------
+        KeyError
+            If a kernel has no scheme.
+        PlanError
+            If its scheme is none of its options.
+        """
         return np.flatnonzero(self.options(schemes)) - self.first_k
 
     @cached_property
@@ -136,7 +151,7 @@ class Figures:
 
     @by_reads
     def read_o(self) -> Floats:
-        """Bytes of it that an evaluation reads."""
+        """Bytes of weight that one chip reads in an evaluation; of routed experts only of those that it uses."""
         return self._of_layer(lambda k: weight_bytes(self.layer, k, ops.weights_read))
 
     @by_reads
@@ -151,7 +166,10 @@ class Figures:
 
     @cached_property
     def accessed_o(self) -> Floats:
-        """Bytes of its own that it reads from SRAM and writes there."""
+        """Bytes of one evaluation that a kernel reads from SRAM and writes there, but for tensors between kernels.
+
+        Weights, gradients, data of its own, inputs and outputs of the graph.
+        """
         return self._figures("accessed", accessed, 1)["sram_traffic_bytes"]
 
     @by_reads

@@ -172,7 +172,7 @@ class Layer:
 
     @cached_property
     def assumptions(self) -> Assumptions:
-        """The conventions, resolved."""
+        """The conventions of the setting, without any ``auto``: what the chip decides is filled in."""
         return self.instance.assumptions
 
     @cached_property
@@ -230,7 +230,11 @@ class Layer:
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Compute tiles of every kernel under each of its options and its seconds with them: the cycle model."""
+        """Ways to run every kernel under each of its options by the cycle model.
+
+        Each is a pair of arrays of shape (ways,): compute tiles that it takes, ascending, and the seconds of one
+        evaluation that the kernel then takes.
+        """
         return tuple(
             tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
             for kernel, schemes in zip(self.kernels, self.schemes_k, strict=True)

@@ -79,38 +79,34 @@ class LayerOptions:
         tiles : int
             Tiles that the streamed axis is cut into.
         """
-        figures, layer = self.figures, self.figures.layer.at(tiles)
+        return self.cut(self._untiled(allowed_o), allowed_o, tiles)
+
+    def _untiled(self, allowed_o: Bools) -> ShardedGraph:
+        """What does not depend on tiles; the rest as in one tile that takes no room."""
+        figures, layer = self.figures, self.figures.layer
 
         def lowest(figure_o: Floats) -> Floats:
             return figures.least(figure_o, allowed_o)
 
         output_k = lowest(figures.output_o)
         b_t = self.whole_t * output_k[self.plain.src_t]
-        carried = {name: np.zeros(len(output_k)) for name in ("dram_bytes", "buffer_bytes", "reread_bytes")}
-        for charge in CARRIED.of(layer):
-            left = allowed_o[figures.kernel_o == charge.scope[0]]
-            assert isinstance(charge.incidence, Has)
-            carried[charge.resource][charge.incidence.kernel] += charge.amount[left].min()
-        toll_x, sent_x, payers_xk = self.conversions.tolls(allowed_o)
-        again_k = lowest(figures.by_option("reread_bytes")) + carried["reread_bytes"]
+        moved_k, again_k = self._carried("dram_bytes", allowed_o, 1), self._carried("reread_bytes", allowed_o, 1)
+        again_k += lowest(figures.by_option("reread_bytes"))
         for fan in layer.fan_outs:
             if not fan.carried and (kernels := moves_again(layer, fan)):
                 np.add.at(again_k, list(kernels), fan.whole * output_k[fan.source])
+        toll_x, sent_x, payers_xk = self.conversions.tolls(allowed_o)
         return replace(
             self.plain,
             compute_k=lowest(figures.by_option("compute_s")),
             stationary_k=lowest(figures.by_option("stationary_bytes")),
             weight_k=lowest(figures.weight_o),
             read_k=lowest(figures.read_o),
-            mem_k=lowest(figures.by_option("dram_bytes")) + carried["dram_bytes"],
-            accessed_k=lowest(figures.accessed_o) + carried["dram_bytes"],
-            fixed_buffer_k=lowest(figures.buffer_o(tiles)) + carried["buffer_bytes"],
+            mem_k=lowest(figures.by_option("dram_bytes")) + moved_k,
+            accessed_k=lowest(figures.accessed_o) + moved_k,
             net_k=self.conversions.network(allowed_o),
             b_t=b_t,
             moved_t=b_t * (layer.assumptions.operand_traffic is None),
-            tile_t=b_t * layer.output_tile_k[self.plain.src_t],
-            menus=self._menus(allowed_o, tiles) if layer.assumptions.compute_model == "cycle" else (),
-            tile_count=tiles,
             output_k=output_k,
             held_k=np.stack([lowest(figures.by_option(resource)) for resource in HELD], axis=1),
             gradient_k=lowest(figures.gradient_o),
@@ -120,6 +116,36 @@ class LayerOptions:
             sent_x=sent_x,
             payers_xk=payers_xk,
         )
+
+    def cut(self, sharded: ShardedGraph, allowed_o: Bools, tiles: int) -> ShardedGraph:
+        """A layer under the same options with its streamed axis cut into another number of tiles.
+
+        Parameters
+        ----------
+        sharded
+            Of :meth:`least` for these options.
+        allowed_o, tiles
+            See there.
+        """
+        layer, least = self.figures.layer.at(tiles), self.figures.least
+        buffers_k = self._carried("buffer_bytes", allowed_o, tiles)
+        return replace(
+            sharded,
+            fixed_buffer_k=least(self.figures.buffer_o(tiles), allowed_o) + buffers_k,
+            tile_t=sharded.b_t * layer.output_tile_k[sharded.src_t],
+            menus=self._menus(allowed_o, tiles) if layer.assumptions.compute_model == "cycle" else (),
+            tile_count=tiles,
+        )
+
+    def _carried(self, resource: str, allowed_o: Bools, tiles: int) -> Floats:
+        """What kernels have at least of what layers hand on, in so many tiles."""
+        found_k = np.zeros(len(self.figures.layer.kernels))
+        for charge in CARRIED.of(self.figures.layer.at(tiles)):
+            if charge.resource == resource:
+                assert isinstance(charge.incidence, Has)
+                left = allowed_o[self.figures.kernel_o == charge.scope[0]]
+                found_k[charge.incidence.kernel] += charge.amount[left].min()
+        return found_k
 
     @by_reads
     def whole_t(self) -> Floats:
@@ -174,16 +200,23 @@ class LayerOptions:
 
 
 def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | None = None) -> ShardedGraph:
-    """One layer under the shardings chosen by kernel name.
+    """One layer on one chip under the shardings chosen by kernel name: all its figures are exact.
 
     Parameters
     ----------
     instance
         Setting and plan.
     sharding
-        Scheme of every kernel.
+        Scheme of every kernel, by its name.
     tiles
         Tiles that the streamed axis is cut into; the first of :func:`dfopt.setting.tables.tile_counts` if not given.
+
+    Raises
+    ------
+    KeyError
+        If a kernel has no scheme.
+    PlanError
+        If its scheme is none of its options.
     """
     layer = LayerOptions.of(instance)
     if tiles is None:

@@ -18,10 +18,11 @@ __all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED
 
 
 def parameters(layer: Layer) -> Iterator[Charge]:
-    """Weights of a chip in bytes, those of routed experts apart, and the number of its parameters.
+    """Bytes of weights that a kernel has a chip hold (of routed experts: ``experts``), and its number of parameters.
 
-    While it trains, only forward kernels hold weights: the backward pass reads the same ones again. ``copied``: what
-    all chips of a second axis have alike, and so share out among more of them.
+    While it trains, only forward kernels hold weights: the backward pass reads the same ones again. Of each there is a
+    part that all chips of the second axis have alike, under the same name with ``_copied``: more chips may share out
+    its optimizer state.
     """
     only_forward = layer.instance.setting.only_forward
     for k, kernel in enumerate(layer.kernels):
@@ -39,7 +40,11 @@ PARAMETERS = Term("parameters", "every chip holds its shard of a weight", parame
 
 
 def reduced(layer: Layer) -> Iterator[Charge]:
-    """Bytes of weight gradients that copies of the batch add up after a step, and those that the second axis does."""
+    """Bytes of the weight gradient that a kernel adds up with other chips, once for each of its weights.
+
+    ``gradient_bytes`` are added up by copies of the batch, ``gradient_bytes_copied`` by these and by all chips of the
+    second axis, which have that part of the weight alike.
+    """
     for k, kernel in enumerate(layer.kernels):
         size, copied = gradient_bytes(layer, k), kernel.copied or 0.0
         yield Charge("gradient_bytes", Has(k), (k,), (1.0 - copied) * size)
@@ -60,7 +65,10 @@ CACHES = Term("caches", "stated by the kernels of the graph", caches)
 
 
 def kept(layer: Layer) -> Iterator[Charge]:
-    """Bytes that kernels leave for the backward pass beside tensors, and those that are there while a layer runs."""
+    """Bytes that kernels keep beside tensors, such as dropout masks: ``saved_bytes`` until the backward pass.
+
+    What is there only while the layer runs, such as outputs that are computed again, is ``working_bytes``.
+    """
     beside = layer.instance.setting.beside
     for k in range(len(layer.kernels) if beside else 0):
         sizes = [beside.on_chip(layer.kernels[k], scheme, layer.degree) for scheme in layer.schemes_k[k]]
@@ -72,7 +80,7 @@ KEPT = Term("activations beside tensors", "Korthikanti et al., 2022, section 4: 
 
 
 def saved(layer: Layer) -> Iterator[Charge]:
-    """Tensors that the forward pass leaves for the backward pass."""
+    """Bytes of every tensor that the forward pass leaves for the backward pass: ``saved_bytes`` of its source, once."""
     for fan in layer.fan_outs:
         if fan.saved:
             size = fan.whole * layer.output_share_ko[fan.source]

@@ -29,7 +29,7 @@ def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
 
 
 def collectives(layer: Layer) -> Iterator[Charge]:
-    """A scheme that splits a contraction leaves partial sums, which are added up behind the kernel."""
+    """A scheme that splits a contraction leaves partial sums: the block of the kernel pays seconds to add them up."""
     for k in range(len(layer.kernels) if layer.degree > 1 else 0):
         size, kinds = layer.graph.output_bytes(k), inherent(layer, k)
         seconds = [layer.instance.between_shards_s(kind, size, k, behind=(k,)) if kind else 0.0 for kind in kinds]
