@@ -19,7 +19,6 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Dims, Splits, groups
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import Modules
-from dfopt.documents.placement import Placement
 from dfopt.documents.plan import Plan
 from dfopt.documents.saved import reduced_bytes
 from dfopt.documents.system import System
@@ -71,13 +70,6 @@ class Setting:
     @cached_property
     def shared(self) -> dict[Hashable, Instance]:
         """One instance for every part of a plan that plans share, see :attr:`Instance.shared`."""
-        return {}
-
-    @cached_property
-    def steps(self) -> dict[tuple[float, float, Placement | None, bool], float]:
-        """Seconds of the optimizer's step by parameters, bytes of a weight, where all of it lies, and whether it is of
-        routed experts: thousands of plans have a few sizes.
-        """
         return {}
 
     @cached_property

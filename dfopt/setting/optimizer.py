@@ -8,6 +8,7 @@ import numpy as np
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.placement import item_of_weight
+from dfopt.documents.plan import Plan
 from dfopt.documents.saved import optimizer_bytes, reduced_bytes, updates_weights
 from dfopt.physics.beside import optimizer_s
 from dfopt.setting.instance import Instance
@@ -36,14 +37,17 @@ def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> F
 
 
 def _step(instance: Instance, parameters: float, word: float, routed: bool = False) -> float:
-    setting, plan = instance.setting, instance.plan
-    key = parameters, word, plan.placement, routed
-    if key not in setting.steps:
+    setting = instance.setting
+
+    def seconds(plan: Plan) -> float:
         graph, assumptions, chip = setting.graph, setting.assumptions, setting.system.chip
         state = optimizer_bytes(graph, assumptions.optimizer_bytes_per_parameter)
         moved = word * (1 + updates_weights(graph))  # read too
-        setting.steps[key] = optimizer_s(key[0], reduced_bytes(graph), moved, chip, assumptions, plan, routed, state)
-    return setting.steps[key]
+        return optimizer_s(parameters, reduced_bytes(graph), moved, chip, assumptions, plan, routed, state)
+
+    # thousands of plans have a few sizes
+    question = setting.reads["optimizer step", parameters, word, routed]
+    return question.answer(instance.plan, seconds)  # type: ignore[no-any-return]
 
 
 def _of_table(instance: Instance, kernel: Kernel) -> float:
