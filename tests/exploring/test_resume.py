@@ -36,7 +36,7 @@ def test_an_exploration_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pyt
     asked = ["explore", str(graph), str(design), "--gap", "0", "--no-sensitivity", "--store", str(store)]
     running = subprocess.Popen([sys.executable, "-m", "dfopt", *asked], stdout=subprocess.DEVNULL)
     until = time.monotonic() + 120
-    while not (store.exists() and store.stat().st_size) and running.poll() is None and time.monotonic() < until:
+    while not (store.exists() and read_records(store)) and running.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     running.kill()
     running.wait()
