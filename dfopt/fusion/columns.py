@@ -29,11 +29,9 @@ class Columns:
         limits, lattice = search.limits, search.lattice
         self.before, self.after, self.seconds = near_blocks(search)
         self.unit_s = max(float(self.seconds.max(initial=0.0)), 1e-30)
-        # pins and halves give the number of a partition a meaning: then a node is a down-set and a count
-        self.numbered = bool(limits.pins) or (limits.forward_backward == "halves" and search.counted)
         self.model = Model("columns")
         last = len(lattice.size) - 1
-        if self.numbered:
+        if search.numbered:  # then a node is a down-set and a count
             self._layers(last)
         else:
             self.block, self.number = np.arange(len(self.seconds)), np.zeros(len(self.seconds), dtype=np.int64)
@@ -83,7 +81,7 @@ class Columns:
         if len(self.x) > len(self.block):
             chosen[len(self.block) :] = np.nan
         for before, after, number in path:
-            at = place.get((before, after, number if self.numbered else 0))
+            at = place.get((before, after, number if self.search.numbered else 0))
             if at is None:
                 raise ValueError("the path uses a block that the model does not have")
             chosen[at] = 1.0
@@ -96,7 +94,7 @@ class Columns:
             (int(self.before[self.block[at]]), int(self.after[self.block[at]]), int(self.number[at]))
             for at in taken[np.argsort(self.before[self.block[taken]], kind="stable")]
         ]
-        if self.search.counted and not self.numbered:
+        if self.search.counted and not self.search.numbered:
             path = [(a, b, number) for number, (a, b, _) in enumerate(path)]
         return self.search.partition_of(path)
 

@@ -74,6 +74,8 @@ class ShortestPath:
             or bool(limits.pins)
             or (limits.forward_backward == "halves" and sharded.forward_k.any() and not sharded.forward_k.all())
         )
+        # a partition's number has a meaning of its own: fewer partitions before it are not as good
+        self.numbered = bool(limits.pins) or (limits.forward_backward == "halves" and self.counted)
         self.layers = limits.p_max if self.counted else 0
         # under `halves` the number of a partition has a meaning, so one may stay empty between two others
         self.may_skip = self.counted and limits.forward_backward == "halves" and not limits.exactly

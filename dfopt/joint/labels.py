@@ -275,10 +275,8 @@ class Labels:
 
     def _beaten(self, ahead: Ints, state: Ints) -> bool:
         """Whether one of some states that cost no more leaves at least as much."""
-        count, limits = ahead[:, -1], self.search.limits
-        # fewer partitions are as good, unless the number of one has a meaning
-        numbered = limits.exactly or self.search.may_skip or bool(limits.pins)
-        good = count == state[-1] if numbered else count <= state[-1]
+        search, count = self.search, ahead[:, -1]
+        good = count == state[-1] if search.limits.exactly or search.numbered else count <= state[-1]
         for place, meeting in enumerate(self.meetings):
             good &= meeting.better_xy[ahead[:, place], state[place]]
         return bool(good.any())
