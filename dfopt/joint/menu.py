@@ -74,8 +74,8 @@ class Menu:
     @cached_property
     def domain(self) -> Domain:
         """Options, from which pins have taken some, as places among those that kernels have in a layer."""
-        options = zip(self.figures.layer.schemes_k, self.tables.of_kernel, strict=True)
-        return tuple(tuple(schemes.index(self.tables.scheme_o[o]) for o in left) for schemes, left in options)
+        places_ko = (self.tables.place_o[of] for of in self.tables.of_kernel)
+        return tuple(tuple((o - first).tolist()) for o, first in zip(places_ko, self.figures.first_k, strict=True))
 
     @cached_property
     def first_k(self) -> Ints:
@@ -92,44 +92,38 @@ class Menu:
         """Figures of all options, those that pins have taken included."""
         return self.layer.figures
 
-    @cached_property
-    def place_o(self) -> Ints:
-        """Place of each option among all of them."""
-        left = (first + np.array(options) for first, options in zip(self.figures.first_k, self.domain, strict=True))
-        return np.concatenate(list(left)).astype(np.int64)
-
     def by_option(self, resource: str) -> Floats:
         """What each option has of a resource by rules of single kernels, see :meth:`Figures.by_option`."""
-        return np.asarray(self.figures.by_option(resource)[self.place_o])
+        return np.asarray(self.figures.by_option(resource)[self.tables.place_o])
 
     @cached_property
     def output_o(self) -> Floats:
         """Share of its output that one chip holds, of each option."""
-        return np.asarray(self.figures.output_o[self.place_o])
+        return np.asarray(self.figures.output_o[self.tables.place_o])
 
     @cached_property
     def weight_o(self) -> Floats:
         """Bytes of its weight that one chip has, of each option."""
-        return np.asarray(self.figures.weight_o[self.place_o])
+        return np.asarray(self.figures.weight_o[self.tables.place_o])
 
     @cached_property
     def gradient_o(self) -> Floats:
         """Bytes of its weight gradient as copies add it up, of each option."""
-        return np.asarray(self.figures.gradient_o[self.place_o])
+        return np.asarray(self.figures.gradient_o[self.tables.place_o])
 
     @cached_property
     def accessed_o(self) -> Floats:
         """Bytes of its own that it reads from SRAM and writes there, of each option."""
-        return np.asarray(self.figures.accessed_o[self.place_o])
+        return np.asarray(self.figures.accessed_o[self.tables.place_o])
 
     def buffer_o(self, tiles: int) -> Floats:
         """Bytes in SRAM of inputs and outputs of the graph in so many tiles, of each option."""
-        return np.asarray(self.figures.buffer_o(tiles)[self.place_o])
+        return np.asarray(self.figures.buffer_o(tiles)[self.tables.place_o])
 
     @cached_property
     def network_o(self) -> Floats:
         """Seconds of communication of each option, without the conversions of its output."""
-        return np.asarray(self.figures.network_o[self.place_o])
+        return np.asarray(self.figures.network_o[self.tables.place_o])
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
         """The least of a figure over the options that are left, by kernel."""
@@ -150,7 +144,7 @@ class Menu:
             Tiles that the streamed axis is cut into.
         """
         every_o = np.zeros(len(self.figures.kernel_o), dtype=bool)
-        every_o[self.place_o[allowed_o]] = True
+        every_o[self.tables.place_o[allowed_o]] = True
         return self.layer.least(every_o, tiles)
 
     @cached_property

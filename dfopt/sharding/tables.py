@@ -43,6 +43,7 @@ class InterChipTables:
 
     stages: int
     kernel_o: Ints
+    place_o: Ints  # among all options, those that pins have taken included: see `dfopt.terms.figures.Figures`
     scheme_o: tuple[Sharding, ...]
     compute_o: Floats
     network_o: Floats
@@ -147,6 +148,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     return InterChipTables(
         stages=1 if graph.folded else plan.stages,
         kernel_o=kernel_o,
+        place_o=left_o,
         scheme_o=scheme_o,
         compute_o=compute_seconds(instance.setting, [graph.kernels[k] for k in kernel_o], scheme_o, degree),
         network_o=figures.sent_o[left_o],
