@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
 from dfopt.setting.reads import ByReads
 
-__all__ = ["forbidden_pins", "pin_reasons"]
+__all__ = ["forbidden", "forbidden_pins", "pin_reasons"]
 
 
 def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) -> str:
     """Why the kernels of a graph cannot all have the schemes fixed for them over so many chips; empty if they can."""
     for kernel in setting.graph.kernels if degree > 1 else ():
         legal = ops.legal_schemes(kernel, degree, setting.assumptions)
-        if (pinned := pins.get(kernel.name, legal[0])) not in legal:
-            allowed = f"it allows {', '.join(legal)}"
-            return f"kernel {kernel.name!r} cannot be sharded by {pinned!r} over {degree} chips; {allowed}"
+        if reason := forbidden(kernel, pins.get(kernel.name, legal[0]), legal, degree):
+            return reason
     return ""
+
+
+def forbidden(kernel: Kernel, scheme: Sharding, legal: Sequence[Sharding], degree: int) -> str:
+    """Why a kernel cannot have a scheme over so many chips, from those that it can have; empty if it can."""
+    if scheme in legal:
+        return ""
+    return f"kernel {kernel.name!r} cannot be sharded by {scheme!r} over {degree} chips; it allows {', '.join(legal)}"
 
 
 def pin_reasons(setting: Setting, pins: Mapping[str, Sharding], plans: list[Plan]) -> Iterator[str]:

@@ -8,11 +8,12 @@ that is read, for each of its values a subtree or an answer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, Self, TypeVar, overload
+from dataclasses import Field, fields, replace
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, overload
 
 from dfopt.documents.plan import Plan
 
-__all__ = ["ByReads", "by_reads"]
+__all__ = ["ByReads", "by_reads", "under"]
 
 _OPEN: Final = object()
 _Read = str | tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
@@ -91,24 +92,28 @@ def _called(plan: Plan, name: str, given: tuple[Any, ...], named: tuple[tuple[st
 
 
 class _OfPlan(Protocol):
-    """What is worked out of an instance: it can be made again for another plan."""
+    """A dataclass of an instance: what is worked out of it depends on the plan, and on its other fields."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def instance(self) -> Any:
         """A :class:`dfopt.setting.instance.Instance`: setting and plan."""
-
-    def under(self, plan: Plan) -> Self:
-        """The same of another plan."""
 
 
 Owner = TypeVar("Owner", bound=_OfPlan)
 Answer = TypeVar("Answer")
 
 
-class by_reads(Generic[Owner, Answer]):
-    """A cached property that all owners share whose plans look the same to it.
+def under(owner: Owner, plan: Plan) -> Owner:
+    """The same dataclass of an instance under another plan, with nothing that was worked out."""
+    return replace(owner, instance=replace(owner.instance, plan=plan))
 
-    An owner has an ``instance``, and ``under`` makes it for another plan; whatever else it has is in its ``alike``.
+
+class by_reads(Generic[Owner, Answer]):
+    """A cached property of a dataclass that all its instances share whose plans look the same to it.
+
+    Its other fields are part of the question.
     """
 
     def __init__(self, work: Callable[[Owner], Answer]) -> None:
@@ -121,7 +126,8 @@ class by_reads(Generic[Owner, Answer]):
     def __get__(self, owner: Owner | None, of: type[Owner]) -> Self | Answer:
         if owner is None:
             return self
-        question = owner.instance.setting.reads[self.work, getattr(owner, "alike", None)]
-        found: Answer = question.answer(owner.instance.plan, lambda plan: self.work(owner.under(plan)))
+        others = (getattr(owner, field.name) for field in fields(owner) if field.name != "instance")
+        question = owner.instance.setting.reads[self.work, *others]
+        found: Answer = question.answer(owner.instance.plan, lambda plan: self.work(under(owner, plan)))
         owner.__dict__[self.work.__name__] = found  # from now on without asking: this class has no __set__
         return found

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dfopt.arrays import Floats
+from dfopt.setting.reads import under
 from dfopt.terms.incidence import Incidence
 from dfopt.terms.layer import Layer
 
@@ -78,7 +79,7 @@ class Term:
         """Its charges of a layer, worked out once for all plans that look the same to it."""
         question = layer.instance.setting.reads[self.name, layer.tiles]
         found: tuple[Charge, ...] = question.answer(
-            layer.instance.plan, lambda plan: tuple(self.charges(layer.under(plan)))
+            layer.instance.plan, lambda plan: tuple(self.charges(under(layer, plan)))
         )
         return found
 

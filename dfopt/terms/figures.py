@@ -14,12 +14,12 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance
-from dfopt.setting.reads import by_reads
+from dfopt.setting.pinned import forbidden
+from dfopt.setting.reads import by_reads, under
 from dfopt.terms.charges import Charge
 from dfopt.terms.incidence import Has
 from dfopt.terms.layer import Layer
@@ -43,10 +43,6 @@ class Figures:
     """
 
     instance: Instance
-
-    def under(self, plan: Plan) -> Figures:
-        """The figures of another plan."""
-        return Figures(Instance(self.instance.setting, plan))
 
     @cached_property
     def layer(self) -> Layer:
@@ -79,13 +75,9 @@ class Figures:
             If its scheme is none of its options.
         """
         wanted = [schemes[kernel.name] for kernel in self.layer.kernels]
-        every = enumerate(zip(wanted, self.layer.schemes_k, strict=True))
-        for k, (scheme, legal) in every:
-            if scheme not in legal:
-                raise PlanError(
-                    f"kernel {self.layer.kernels[k].name!r} over {self.layer.degree} chips: found sharding {scheme!r},"
-                    f" expected {' or '.join(map(repr, legal))}"
-                )
+        for kernel, scheme, legal in zip(self.layer.kernels, wanted, self.layer.schemes_k, strict=True):
+            if reason := forbidden(kernel, scheme, legal, self.layer.degree):
+                raise PlanError(reason)
         pairs = zip(self.kernel_o.tolist(), self.scheme_o, strict=True)
         return np.array([scheme == wanted[k] for k, scheme in pairs], dtype=bool)
 
@@ -118,7 +110,7 @@ class Figures:
         """What options have by one rule, by resource: worked out once for all plans that look the same to it."""
         question = self.instance.setting.reads["figures", name, tiles]
         found: dict[str, Floats] = question.answer(
-            self.instance.plan, lambda plan: self.under(plan)._added(charges, tiles)
+            self.instance.plan, lambda plan: under(self, plan)._added(charges, tiles)
         )
         return found
 

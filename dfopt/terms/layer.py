@@ -19,7 +19,6 @@ from dfopt.arrays import Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
 from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
@@ -152,18 +151,9 @@ class Layer:
     instance: Instance
     tiles: int
 
-    @property
-    def alike(self) -> int:
-        """What it depends on beside its instance."""
-        return self.tiles
-
     def at(self, tiles: int) -> Layer:
         """The layer with its streamed axis cut into another number of tiles."""
         return self if tiles == self.tiles else Layer(self.instance, tiles)
-
-    def under(self, plan: Plan) -> Layer:
-        """The layer under another plan."""
-        return Layer(Instance(self.instance.setting, plan), self.tiles)
 
     @cached_property
     def graph(self) -> Graph:

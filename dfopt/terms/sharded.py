@@ -16,7 +16,6 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
 from dfopt.physics.library import sets_of
 from dfopt.setting.by_kernel import depths, fanout_groups
 from dfopt.setting.instance import Instance
@@ -54,10 +53,6 @@ class LayerOptions:
         """
         shared = instance.shared
         return shared.memo.setdefault("layer options", cls(shared))  # type: ignore[no-any-return]
-
-    def under(self, plan: Plan) -> LayerOptions:
-        """The layer under another plan."""
-        return LayerOptions(Instance(self.instance.setting, plan))
 
     @cached_property
     def figures(self) -> Figures:
