@@ -27,8 +27,8 @@ from dfopt.setting.ledger import limited
 from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.stages import PipelineStage
 from dfopt.terms.incidence import Open
+from dfopt.terms.kernel import LayerKernel, weight_bytes
 from dfopt.terms.layer import FanOut, Layer
-from dfopt.terms.rules.weights import weight_bytes
 
 __all__ = ["StageRows"]
 
@@ -259,8 +259,8 @@ class StageRows:
     def _optimizer_ko(self) -> list[Floats]:
         """Seconds of the optimizer's step of each kernel, by option."""
         found = list[Floats]()
-        for k in range(len(self.layer.kernels)):
-            weight_o = weight_bytes(self.layer, k, ops.weight_elements)
+        for k, kernel in enumerate(LayerKernel.all_of(self.layer)):
+            weight_o = weight_bytes(kernel, ops.weight_elements)
             found.append(optimizer_seconds(self.instance, np.full(len(weight_o), k), weight_o))
         return found
 

@@ -20,6 +20,8 @@ from dfopt.physics.states import cache_traffic
 from dfopt.setting.hops import over_hops
 from dfopt.setting.tables import Floats
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
+from dfopt.terms.kernel import LayerKernel, end_bytes
+from dfopt.terms.rules.tensors import end_tile
 from dfopt.terms.sharded import LayerOptions
 
 
@@ -85,15 +87,17 @@ def spending(ready: PricedPlan) -> Spending:
         if fan.carried:
             store, load = made(fan.source, fan.whole * float(sharded.output_k[fan.source]))
             ends += [(fan.source, True, store), *((k, False, load) for k in fan.kernels)]
-    for end in layer.ends:
-        of, held = kernels[end.kernel], float(end.bytes_o[number_k[end.kernel]])
-        if not end.operand:
-            ends.append((end.kernel, True, made(end.kernel, held)[0]))
+    for of, operand, whole in ((kernel, *end) for kernel in LayerKernel.all_of(layer) for end in kernel.ends):
+        k = of.number
+        held = float(end_bytes(of, operand, whole)[number_k[k]])
+        if not operand:
+            ends.append((k, True, made(k, held)[0]))
             continue
-        layout = ops.required_layout(of, end.operand, schemes[end.kernel], rules, end.elements)
-        split = layout == "SR" and schemes[end.kernel] != "outer"
-        _, load = lying(held, end.tile, *ops.operand_shape(of, end.operand), split, words.activations)
-        ends.append((end.kernel, False, load))
+        layout = ops.required_layout(kernels[k], operand, schemes[k], rules, whole / words.activations)
+        split = layout == "SR" and schemes[k] != "outer"
+        shape = ops.operand_shape(kernels[k], operand)
+        _, load = lying(held, end_tile(of, operand), *shape, split, words.activations)
+        ends.append((k, False, load))
 
     noc_k = np.zeros(count)
     own: list[list[Flow]] = [[] for _ in kernels]

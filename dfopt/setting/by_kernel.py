@@ -14,34 +14,11 @@ __all__ = [
     "again_by_kernel",
     "depths",
     "end_share",
-    "ends_by_kernel",
     "fanout_groups",
-    "passed_by_kernel",
     "saved_by_kernel",
 ]
 
 Ints = NDArray[np.int64]
-
-
-def ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
-    """By kernel, the operands that it reads from DRAM as inputs of the graph, and the outputs as operand 0."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
-        found.setdefault(graph.kernels[position].name, []).append((operand, size))
-    return found
-
-
-def passed_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, list[tuple[Kernel, float]]]:
-    """What every kernel writes and reads of the tensors between kernels, by its name: their sources, whole bytes."""
-    index = graph.index()
-    found: dict[str, list[tuple[Kernel, float]]] = {kernel.name: [] for kernel in graph.kernels}
-    groups = fanout_groups(graph, assumptions).tolist()
-    ends = {
-        (g, end): tensor for g, tensor in zip(groups, graph.tensors, strict=True) for end in (tensor.src, tensor.dst)
-    }
-    for (_, end), tensor in ends.items():  # a group is written once, and read once by each of its readers
-        found[end].append((graph.kernels[index[tensor.src]], graph.bytes_of(tensor)))
-    return found
 
 
 def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:

@@ -7,7 +7,7 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.system import System
+from dfopt.documents.system import Chip
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import slowdown
@@ -34,9 +34,8 @@ def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: in
     return used, cycles.astype(np.float64) * seconds
 
 
-def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:
+def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, rules: ops.Rules) -> float:
     """Time of a kernel's largest shard under the cycle model, when it wastes no unit of any tile."""
-    chip = system.chip
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
     rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
     # an elementwise kernel uses the lanes only, one element each per cycle

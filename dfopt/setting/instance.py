@@ -77,6 +77,12 @@ class Setting:
         """Questions about plans, by name, with the answers that are known."""
         return defaultdict(ByReads)
 
+    @property
+    def of_kernels(self) -> defaultdict[Hashable, ByReads]:
+        """Questions about kernels, with answers that all graphs which chips see of a model share."""
+        found: defaultdict[Hashable, ByReads] = self.model.memo.setdefault("kernels", defaultdict(ByReads))
+        return found
+
     @cached_property
     def spread(self) -> dict[tuple[int, int], float]:
         """Seconds of each kernel spread evenly over so many chips, see :mod:`dfopt.physics.tiled`."""
@@ -102,6 +108,11 @@ class Setting:
     def beside(self) -> Beside:
         """What kernels keep beside tensors."""
         return beside_of(self.graph, self.assumptions)
+
+    @cached_property
+    def rate_k(self) -> tuple[float, ...]:
+        """Peak rate of the chip in the type that each kernel computes in, FLOP/s."""
+        return tuple(rate(self.graph, kernel, self.system.chip) for kernel in self.graph.kernels)
 
     @cached_property
     def sums(self) -> frozenset[str]:

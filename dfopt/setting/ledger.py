@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
-import numpy as np
-
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.placement import TRAINED, Item, item_of_weight
+from dfopt.documents.placement import TRAINED, Item
 from dfopt.documents.saved import gradient_bytes, optimizer_bytes, reduced_bytes
 from dfopt.errors import Infeasible
 from dfopt.physics.offload import LAYERS, buffered
@@ -22,7 +20,7 @@ from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capaciti
 from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Floats, ShardedGraph
+from dfopt.setting.tables import ShardedGraph
 
 OF_LAYERS: Final = ("layer", "others", "exchange")
 """Lifetimes of what one layer has more of than the others."""
@@ -54,16 +52,6 @@ AMOUNTS: Final[tuple[tuple[Amount, bool], ...]] = (
 )
 """What kernels keep on one chip, and whether all chips of the second axis have the same: bytes, but of parameters their
 number, which gradients and the optimizer go by. Weights are without those of experts."""
-
-
-def weight_factors(setting: Setting, kernels: Sequence[Kernel]) -> Floats:
-    """Of a byte of each kernel's weight what is in each of the first :data:`AMOUNTS`, shape (6, kernels)."""
-    words, forward = setting.graph.words, setting.only_forward
-    held_k = np.array([not forward or kernel.pass_ == "forward" for kernel in kernels], dtype=float)
-    routed_k = held_k * [item_of_weight(kernel) == "experts" for kernel in kernels]
-    parts = held_k - routed_k, routed_k, held_k / [words.of_weight(kernel) for kernel in kernels]
-    copied_k = np.array([kernel.copied or 0.0 for kernel in kernels])
-    return np.array([part_k * share_k for part_k in parts for share_k in (1.0 - copied_k, copied_k)])
 
 
 def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float] = ()) -> tuple[State, ...]:

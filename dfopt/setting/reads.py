@@ -9,33 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field, fields, replace
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast, overload
 
 from dfopt.documents.plan import Plan
 
 __all__ = ["ByReads", "by_reads", "under"]
 
+Asked = TypeVar("Asked")
 _OPEN: Final = object()
 _Read = str | tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
 """A field or property by its name, or a method by its name with what it is given."""
 
 
 class Recorder:
-    """Stands for a plan: hands on what is read of it, and notes that with its values in order.
+    """Stands for a plan, or for what else is asked about: hands on what is read of it, and notes the values in order.
 
     It is no key: whoever keeps answers by whole plans would miss what they read.
     """
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Any) -> None:
+        self._read_of = plan
         self.reads: dict[_Read, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self.plan, name)
+        value = getattr(self._read_of, name)
         if not callable(value):
-            return self.reads.setdefault(name, value)
+            self.reads[name] = self.__dict__[name] = value  # from now on without coming here
+            return value
 
         def called(*given: Any, **named: Any) -> Any:
             read = name, given, tuple(sorted(named.items()))
@@ -58,13 +60,13 @@ class ByReads:
         self.worked_out = 0
         self._root: list[Any] = [_OPEN]  # [not known], [answer], or [what is read, {value: node}]
 
-    def answer(self, plan: Plan, work: Callable[[Plan], Any]) -> Any:
+    def answer(self, plan: Asked, work: Callable[[Asked], Any]) -> Any:
         """The answer for a plan, worked out once for all plans that look the same to it.
 
         Parameters
         ----------
         plan
-            A plan, or what stands for one.
+            A plan, or what stands for one; or anything else, if all questions are about such.
         work
             Works the answer out of a plan, and of nothing else that differs from call to call.
         """
@@ -76,7 +78,7 @@ class ByReads:
         if node[0] is _OPEN:
             self.worked_out += 1
             recorder = Recorder(plan)
-            found = work(recorder)  # type: ignore[arg-type]
+            found = work(cast("Asked", recorder))
             node = self._root
             for read, value in recorder.reads.items():
                 if node[0] is _OPEN:
@@ -87,7 +89,7 @@ class ByReads:
         return node[0]
 
 
-def _called(plan: Plan, name: str, given: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
+def _called(plan: Any, name: str, given: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
     return getattr(plan, name)(*given, **dict(named))
 
 

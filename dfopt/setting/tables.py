@@ -13,13 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
-from dfopt.physics.dtypes import rate
-from dfopt.physics.efficiency import efficiency_share, row_op
-from dfopt.physics.operands import shard_flop
-from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.instance import Instance
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -143,30 +140,3 @@ def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[
         return [-(-rows // least)]
     sizes = np.arange(least, rows + 1)
     return sorted({int(count) for count in -(-rows // sizes)}, reverse=True)
-
-
-def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int) -> Floats:
-    """Seconds of each kernel's largest shard on the whole chip, at the share that it sustains of its type's peak.
-
-    Under the cycle model there is no such share: that is the time with every unit of every tile busy.
-
-    Parameters
-    ----------
-    setting : Setting
-        The chip, and the compute model.
-    kernels, schemes : sequences of equal length
-        Pairs of a kernel and one of its shardings.
-    degree : int
-        Tensor-parallel chips.
-    """
-    chip, assumptions = setting.system.chip, setting.assumptions
-    pairs = list(zip(kernels, schemes, strict=True))
-    flop = np.array([shard_flop(k, z, degree, setting.sums, assumptions) for k, z in pairs])
-    peak = np.array([rate(setting.graph, kernel, chip) for kernel in kernels])
-    if assumptions.compute_model != "efficiency":
-        return flop / (peak * (assumptions.compute_utilization or 1.0))
-    assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
-    simd = np.array([kernel.op == "elementwise" for kernel in kernels])
-    op = np.array([row_op(kernel, assumptions) for kernel in kernels])
-    extents = [ops.shard_extents(k, z, degree, assumptions.sharding_rules) for k, z in pairs]
-    return flop / (peak * efficiency_share(chip.efficiency, simd, flop, np.array(extents, dtype=np.float64), op))

@@ -6,7 +6,6 @@ included), l layout (RR, SR, RS).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,13 +15,11 @@ from numpy.typing import NDArray
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
-from dfopt.physics.states import cached_bytes
 from dfopt.setting.by_kernel import fanout_groups
 from dfopt.setting.conversions import LAYOUTS, gathered_late, readers_pay
 from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden_pins
-from dfopt.setting.tables import compute_seconds
 from dfopt.terms.figures import Figures
 from dfopt.terms.rules.network import inherent
 
@@ -150,10 +147,10 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         kernel_o=kernel_o,
         place_o=left_o,
         scheme_o=scheme_o,
-        compute_o=compute_seconds(instance.setting, [graph.kernels[k] for k in kernel_o], scheme_o, degree),
+        compute_o=figures.at_rate_o[left_o],
         network_o=figures.sent_o[left_o],
         bytes_o=bytes_o,
-        held_o=_held(instance, kernel_o, scheme_o),
+        held_o=_held(figures)[left_o],
         produced_o=produced_o,
         src_t=src_t,
         dst_t=dst_t,
@@ -186,17 +183,12 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     )
 
 
-def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> Floats:
+def _held(figures: Figures) -> Floats:
     """Bytes of DRAM that a kernel costs a chip under a scheme: they break ties between shardings that are as fast."""
-    graph, degree, rules = instance.graph, instance.plan.shards, instance.assumptions.sharding_rules
-    found, words = [], graph.words
-    for k, z in zip(kernel_o, scheme_o, strict=True):
-        kernel = graph.kernels[k]
-        weights = ops.weight_elements(kernel) * ops.weight_share(kernel, z, degree, rules)
-        made = graph.output_bytes(int(k)) + words.activations * ops.gradient_elements(kernel)
-        kept = cached_bytes(kernel, z, degree)
-        found.append(words.of_weight(kernel) * weights + made * ops.output_share(kernel, z, degree, rules) + kept)
-    return np.array(found)
+    graph = figures.layer.graph
+    made_k = np.array([graph.output_bytes(k) for k in range(len(graph.kernels))])
+    made_k += graph.words.activations * np.array([ops.gradient_elements(kernel) for kernel in graph.kernels])
+    return figures.weight_o + made_k[figures.kernel_o] * figures.output_o + figures.by_option("cached_bytes")
 
 
 def _left(figures: Figures, pins: dict[str, Sharding]) -> Ints:

@@ -1,7 +1,8 @@
 """Accounting rules as one table: a cost is an incidence, which kernels a block holds, times an amount, their options.
 
-`incidence` says how often a block pays. `charges` says what a charge and a term are, `layer` what rules read, and
-`rules` has the rules. `table` adds them up without knowing any, and `blocks` makes times of the sums.
+`incidence` says how often a block pays. `charges` says what a charge and a term are, `layer` and `kernel` what rules
+read, and `rules` has the rules. `table` adds them up without knowing any, `blocks` makes times of the sums, and `least`
+has what no option of a kernel avoids.
 
 What is no charge, and why:
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.setting.reads import under
-from dfopt.terms.incidence import Incidence
+from dfopt.terms.incidence import Has, Incidence
+from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer
 
-__all__ = ["Charge", "Resource", "Term", "merged"]
+__all__ = ["Amounts", "Charge", "Resource", "Term", "merged"]
 
 Unit = Literal["s", "B", "1"]
 
@@ -67,13 +68,40 @@ class Charge:
     amount: Floats
 
 
+Amounts = Iterable[tuple[str, Floats]]
+"""Names of resources, and what a kernel adds to each under each of its options, shape (options,)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An accounting rule: the word that people read, where its formula is from, and the charges that it makes."""
+    """An accounting rule: the word that people read, where its formula is from, and the charges that it makes.
+
+    ``amounts``: of a rule of single kernels what it says of one, see :meth:`of_kernel`.
+    """
 
     name: str
     source: str
     charges: Callable[[Layer], Iterable[Charge]]
+    amounts: Callable[[LayerKernel], Amounts] | None = None
+
+    @classmethod
+    def of_kernel(cls, name: str, source: str, amounts: Callable[[LayerKernel], Amounts]) -> Term:
+        """A rule of single kernels: what it says of one is paid once, by its block, and decided by its option alone.
+
+        Parameters
+        ----------
+        name, source
+            As of any rule.
+        amounts
+            What it says of a kernel: worked out once for all that look the same to it.
+        """
+
+        def charges(layer: Layer) -> Iterator[Charge]:
+            for k, kernel in enumerate(LayerKernel.all_of(layer)):
+                for resource, amount_o in kernel.answer(name, lambda of: tuple(amounts(of))):
+                    yield Charge(resource, Has(k), (k,), amount_o)
+
+        return cls(name, source, charges, amounts)
 
     def of(self, layer: Layer) -> tuple[Charge, ...]:
         """Its charges of a layer, worked out once for all plans that look the same to it."""

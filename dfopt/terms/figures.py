@@ -22,12 +22,13 @@ from dfopt.setting.pinned import forbidden
 from dfopt.setting.reads import by_reads, under
 from dfopt.terms.charges import Charge
 from dfopt.terms.incidence import Has
+from dfopt.terms.kernel import LayerKernel, weight_bytes
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules import OF_KERNELS
+from dfopt.terms.rules import OF_KERNELS, SENT
 from dfopt.terms.rules.network import COLLECTIVES, OWN_COMMUNICATIONS
-from dfopt.terms.rules.tensors import ENDS
-from dfopt.terms.rules.weights import accumulated, gradient_bytes, weight_bytes
-from dfopt.terms.rules.work import accessed
+from dfopt.terms.rules.tensors import END_BUFFERS
+from dfopt.terms.rules.weights import accumulated, gradient_bytes
+from dfopt.terms.rules.work import accessed, at_rate
 
 __all__ = ["Figures"]
 
@@ -101,7 +102,7 @@ class Figures:
     @cached_property
     def _by_resource(self) -> dict[str, Floats]:
         found: dict[str, Floats] = {}
-        for term in OF_KERNELS:
+        for term in (*OF_KERNELS, *SENT):
             for resource, figure_o in self._figures(term.name, term.of, 1).items():
                 found[resource] = found.get(resource, 0.0) + figure_o
         return found
@@ -128,8 +129,8 @@ class Figures:
         """What each option has of a resource by rules of single kernels, whatever block its kernel is in."""
         return self._by_resource.get(resource, np.zeros(len(self.kernel_o)))
 
-    def _of_layer(self, figure: Callable[[int], Floats]) -> Floats:
-        return np.concatenate([figure(k) for k in range(len(self.layer.kernels))])
+    def _of_kernels(self, name: str, figure: Callable[[LayerKernel], Floats]) -> Floats:
+        return np.concatenate([of.answer(name, figure) for of in LayerKernel.all_of(self.layer)])
 
     @by_reads
     def output_o(self) -> Floats:
@@ -139,30 +140,35 @@ class Figures:
     @by_reads
     def weight_o(self) -> Floats:
         """Bytes of its weight that one chip has."""
-        return self._of_layer(lambda k: weight_bytes(self.layer, k, ops.weight_elements))
+        return self._of_kernels("weight", lambda of: weight_bytes(of, ops.weight_elements))
 
     @by_reads
     def read_o(self) -> Floats:
         """Bytes of weight that one chip reads in an evaluation; of routed experts only of those that it uses."""
-        return self._of_layer(lambda k: weight_bytes(self.layer, k, ops.weights_read))
+        return self._of_kernels("read", lambda of: weight_bytes(of, ops.weights_read))
 
     @by_reads
     def gradient_o(self) -> Floats:
         """Bytes of weight gradient as copies add it up."""
-        return self._of_layer(lambda k: gradient_bytes(self.layer, k))
+        return self._of_kernels("gradient", gradient_bytes)
 
     @by_reads
     def added_o(self) -> Floats:
         """Bytes of weight gradient that an evaluation adds to."""
-        return self._of_layer(lambda k: accumulated(self.layer, k))
+        return self._of_kernels("accumulated", accumulated)
 
-    @cached_property
+    @by_reads
     def accessed_o(self) -> Floats:
         """Bytes of one evaluation that a kernel reads from SRAM and writes there, but for tensors between kernels.
 
         Weights, gradients, data of its own, inputs and outputs of the graph.
         """
-        return self._figures("accessed", accessed, 1)["sram_traffic_bytes"]
+        return self._of_kernels("accessed", accessed)
+
+    @by_reads
+    def at_rate_o(self) -> Floats:
+        """Seconds of compute; under the cycle model with every unit of every tile busy."""
+        return self._of_kernels("at rate", at_rate)
 
     @by_reads
     def produced_o(self) -> Ints:
@@ -184,7 +190,7 @@ class Figures:
 
     def buffer_o(self, tiles: int) -> Floats:
         """Bytes in SRAM of inputs and outputs of the graph, in so many tiles."""
-        return self._figures(ENDS.name, ENDS.of, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
+        return self._figures(END_BUFFERS.name, END_BUFFERS.of, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
         """The least of a figure over the options that are left, by kernel."""

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +24,13 @@ from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import bytes_sent
-from dfopt.setting.by_kernel import depths, end_share, fanout_groups
+from dfopt.setting.by_kernel import depths, fanout_groups
 from dfopt.setting.conversions import LAYOUTS, gathered_late, readers_pay
 from dfopt.setting.cycles import compute_menu
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
 
-__all__ = ["End", "FanOut", "Layer", "Reader", "Wanted"]
+__all__ = ["FanOut", "Layer", "Reader", "Wanted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,31 +112,6 @@ class Wanted:
         return () if self.tolls else tuple(self.layouts_ko)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class End:
-    """An input or output of the graph, which a kernel reads from DRAM or writes there.
-
-    Attributes
-    ----------
-    kernel : int
-        Kernel that moves it.
-    operand : int
-        Which of its operands it is; 0 for its output.
-    bytes_o : float array, shape (options of the kernel,)
-        Bytes that one chip moves.
-    tile : no unit
-        Share of them in one tile.
-    elements : no unit
-        Elements of the whole.
-    """
-
-    kernel: int
-    operand: int
-    bytes_o: Floats
-    tile: float
-    elements: float
-
-
 @dataclass(frozen=True, eq=False)
 class Layer:
     """The kernels of a layer on one chip.
@@ -154,6 +130,11 @@ class Layer:
     def at(self, tiles: int) -> Layer:
         """The layer with its streamed axis cut into another number of tiles."""
         return self if tiles == self.tiles else Layer(self.instance, tiles)
+
+    @cached_property
+    def memo(self) -> dict[str, Any]:
+        """What others work out once of it."""
+        return {}
 
     @cached_property
     def graph(self) -> Graph:
@@ -194,14 +175,6 @@ class Layer:
         """Share of every kernel's output that one chip holds, under each of its options."""
         return tuple(
             self.by_option(k, lambda kernel, scheme: ops.output_share(kernel, scheme, self.degree, self.rules))
-            for k in range(len(self.kernels))
-        )
-
-    @by_reads
-    def weight_share_ko(self) -> tuple[Floats, ...]:
-        """Share of every kernel's weight that one chip has, under each of its options."""
-        return tuple(
-            self.by_option(k, lambda kernel, scheme: ops.weight_share(kernel, scheme, self.degree, self.rules))
             for k in range(len(self.kernels))
         )
 
@@ -256,6 +229,12 @@ class Layer:
             kept = saved or (self.assumptions.fanout == "shared" and kept_t[places[0]])
             size, elements = graph.bytes_of(first), graph.elements_of(first)
             found.append(FanOut(source, readers, size, elements, carried=False, saved=saved, kept=kept))
+        return (*found, *self.carried)
+
+    @by_reads
+    def carried(self) -> tuple[FanOut, ...]:
+        """What kernels hand to the next layer, where that passes through DRAM."""
+        graph, index, found = self.graph, self.graph.index(), []
         for tensor in graph.carried if self.assumptions.layer_boundary == "dram" else ():
             reader = Reader(index[tensor.dst], 1, 2.0, late=False)
             size, elements = graph.bytes_of(tensor), graph.elements_of(tensor)
@@ -266,18 +245,42 @@ class Layer:
         return self.kernels[kernel].pass_ == "forward"
 
     @by_reads
-    def ends(self) -> tuple[End, ...]:
-        """Inputs and outputs of the graph, where these pass through DRAM."""
-        if self.assumptions.layer_boundary == "free":
-            return ()
-        moved, found = [*((k, 0, size) for k, size in self.graph.writes()), *self.graph.reads()], []
-        for k, operand, size in moved:
-            elements, kernel = size / self.graph.words.activations, self.kernels[k]
-            asked = self.degree, self.rules, elements
-            share = np.array([end_share(kernel, operand, scheme, *asked) for scheme in self.schemes_k[k]])
-            tile = ops.input_tile_share(kernel, self.tiles, operand) if operand else float(self.output_tile_k[k])
-            found.append(End(k, operand, size * share, tile, elements))
-        return tuple(found)
+    def ends_k(self) -> tuple[tuple[tuple[int, float], ...], ...]:
+        """By kernel the inputs and outputs of the graph that it reads and writes, where these pass through DRAM.
+
+        Of each which operand it is, 0 for the output, and its whole bytes.
+        """
+        ends: list[list[tuple[int, float]]] = [[] for _ in self.kernels]
+        if self.assumptions.layer_boundary == "dram":
+            for k, size in self.graph.writes():
+                ends[k].append((0, size))
+            for k, operand, size in self.graph.reads():
+                ends[k].append((operand, size))
+        return tuple(map(tuple, ends))
+
+    @by_reads
+    def saved_k(self) -> tuple[tuple[float, ...], ...]:
+        """By kernel the whole bytes of its outputs that the forward pass leaves for a later one."""
+        saved: list[list[float]] = [[] for _ in self.kernels]
+        for fan in self.fan_outs if self.graph.trains else ():  # elsewhere there is no other pass
+            if fan.saved:
+                saved[fan.source].append(fan.whole)
+        return tuple(map(tuple, saved))
+
+    @by_reads
+    def passed_k(self) -> tuple[tuple[tuple[tuple[int, ...], float, float], ...], ...]:
+        """By kernel the tensors between kernels that it writes and reads.
+
+        Of each which operands it is, 0 for the output, its whole bytes, and its elements.
+        """
+        passed: list[list[tuple[tuple[int, ...], float, float]]] = [[] for _ in self.kernels]
+        for fan in self.fan_outs:
+            if not fan.carried:
+                passed[fan.source].append(((0,), fan.whole, fan.elements))
+                for k in fan.kernels:
+                    operands = {reader.operand for reader in fan.readers if reader.kernel == k}
+                    passed[k].append((tuple(sorted(operands)), fan.whole, fan.elements))
+        return tuple(map(tuple, passed))
 
     @by_reads
     def wanted(self) -> tuple[Wanted, ...]:

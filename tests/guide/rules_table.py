@@ -40,6 +40,7 @@ def layers() -> Iterator[Layer]:
         ("llama-3.2-1b", "h100-8", {"phase": "decode"}, {"operand_traffic": "own", "execution": alone}, 4),
         ("jamba-1.5-mini", "gaudi3-8", {"phase": "prefill"}, {}, 4),
         ("dlrm-v2-mlperf", "h100-8", {}, {}, 4),
+        ("gpt2-small", "sn10-8-ring", {"phase": "training"}, {"gradients": "dfmodel"}, 4),
     ]
     for graph, system, parameters, changes, tiles in asked:
         machine = df.load_system(system)
@@ -47,7 +48,9 @@ def layers() -> Iterator[Layer]:
         machine = machine.model_copy(update={"chip": machine.chip.model_copy(update={"sram": sram})})
         (dim,) = machine.network
         setting = Setting.resolved(df.load_graph(graph, **parameters), machine, profile("default").with_(**changes))
-        yield Layer(setting.under(Plan(tp=dim.size, tp_dims=(dim.name,))).shared, tiles)
+        copies = changes.get("gradients") == "dfmodel"  # which alone add anything up in every evaluation
+        plan = Plan(dp=dim.size, dp_dims=(dim.name,)) if copies else Plan(tp=dim.size, tp_dims=(dim.name,))
+        yield Layer(setting.under(plan).shared, tiles)
 
 
 def row(term: Term, all_layers: list[Layer]) -> str:

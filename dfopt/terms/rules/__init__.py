@@ -16,23 +16,25 @@ from dfopt.terms.rules.held import (
     TILE_ROWS,
     WAITING,
 )  # fmt: skip
-from dfopt.terms.rules.network import COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS, STARTS
-from dfopt.terms.rules.tensors import CARRIED, ENDS, OPERANDS, OWN_DATA, TENSORS
+from dfopt.terms.rules.network import COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS, REDUCED_EACH, STARTS
+from dfopt.terms.rules.tensors import CARRIED, END_BUFFERS, ENDS, OPERANDS, OWN_DATA, TENSORS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
-__all__ = ["HELD", "OF_KERNELS", "OF_LAYER", "RESOURCES", "TERMS"]
+__all__ = ["HELD", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS"]
 
 OF_KERNELS: Final = (
-    COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, OPERANDS, ENDS, OWN_DATA, COLLECTIVES, OWN_COMMUNICATIONS, PARAMETERS,
-    REDUCED, CACHES, SAVED, KEPT,
+    COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, OPERANDS, ENDS, END_BUFFERS, OWN_DATA, PARAMETERS, REDUCED, CACHES,
+    SAVED, KEPT,
 )  # fmt: skip
-"""Rules of single kernels: each charge is paid once, by the block of a kernel, and decided by its option alone."""
+"""Rules of single kernels, see :meth:`dfopt.terms.charges.Term.of_kernel`."""
+SENT: Final = (COLLECTIVES, OWN_COMMUNICATIONS, REDUCED_EACH)
+"""What single kernels communicate, as a plan has it: the charges are as those of rules of single kernels."""
 OF_LAYER: Final = (
     COMPUTE_TILES, TENSOR_TRAFFIC, TENSORS, CARRIED, CONVERSIONS, STARTS, WAITING, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
 )  # fmt: skip
 """Rules of several kernels, and of levels."""
-TERMS: Final = (*OF_KERNELS, *OF_LAYER)
+TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
     Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),

@@ -6,88 +6,83 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.documents.placement import item_of_weight
 from dfopt.physics import ops
 from dfopt.physics.states import cached_bytes
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import Has, Open
+from dfopt.terms.kernel import LayerKernel, by_option, output_share, weight_bytes
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules.weights import gradient_bytes, weight_bytes
+from dfopt.terms.rules.weights import gradient_bytes
 
 __all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "SAVED", "TILE_ROWS", "WAITING"]
 
 
-def parameters(layer: Layer) -> Iterator[Charge]:
+def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes of weights that a kernel has a chip hold (of routed experts: ``experts``), and its number of parameters.
 
     While it trains, only forward kernels hold weights: the backward pass reads the same ones again. Of each there is a
     part that all chips of the second axis have alike, under the same name with ``_copied``: more chips may share out
     its optimizer state.
     """
-    only_forward = layer.instance.setting.only_forward
-    for k, kernel in enumerate(layer.kernels):
-        if only_forward and kernel.pass_ != "forward":
-            continue
-        size = weight_bytes(layer, k, ops.weight_elements)
-        of_weight = "experts" if item_of_weight(kernel) == "experts" else "weights"
-        copied = kernel.copied or 0.0
-        for name, amount in ((of_weight, size), ("parameters", size / layer.graph.words.of_weight(kernel))):
-            yield Charge(name, Has(k), (k,), (1.0 - copied) * amount)
-            yield Charge(f"{name}_copied", Has(k), (k,), copied * amount)
+    if not of.holds_weight:
+        return
+    size, copied = weight_bytes(of, ops.weight_elements), of.kernel.copied or 0.0
+    of_weight = "experts" if item_of_weight(of.kernel) == "experts" else "weights"
+    for name, amount in ((of_weight, size), ("parameters", size / of.words.of_weight(of.kernel))):
+        yield name, (1.0 - copied) * amount
+        yield f"{name}_copied", copied * amount
 
 
-PARAMETERS = Term("parameters", "every chip holds its shard of a weight", parameters)
+PARAMETERS = Term.of_kernel("parameters", "every chip holds its shard of a weight", parameters)
 
 
-def reduced(layer: Layer) -> Iterator[Charge]:
+def reduced(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes of the weight gradient that a kernel adds up with other chips, once for each of its weights.
 
     ``gradient_bytes`` are added up by copies of the batch, ``gradient_bytes_copied`` by these and by all chips of the
     second axis, which have that part of the weight alike.
     """
-    for k, kernel in enumerate(layer.kernels):
-        size, copied = gradient_bytes(layer, k), kernel.copied or 0.0
-        yield Charge("gradient_bytes", Has(k), (k,), (1.0 - copied) * size)
-        yield Charge("gradient_bytes_copied", Has(k), (k,), copied * size)
+    size, copied = gradient_bytes(of), of.kernel.copied or 0.0
+    yield "gradient_bytes", (1.0 - copied) * size
+    yield "gradient_bytes_copied", copied * size
 
 
-REDUCED = Term("gradients added up", "data parallelism: all copies add up the gradients of their shards", reduced)
+REDUCED = Term.of_kernel(
+    "gradients added up", "data parallelism: all copies add up the gradients of their shards", reduced
+)
 
 
-def caches(layer: Layer) -> Iterator[Charge]:
+def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes kept for the sequences of one evaluation, such as keys and values."""
-    for k in range(len(layer.kernels)):
-        kept = layer.by_option(k, lambda kernel, scheme: cached_bytes(kernel, scheme, layer.degree))
-        yield Charge("cached_bytes", Has(k), (k,), kept)
+    yield "cached_bytes", by_option(of, lambda kernel, scheme: cached_bytes(kernel, scheme, of.degree))
 
 
-CACHES = Term("caches", "stated by the kernels of the graph", caches)
+CACHES = Term.of_kernel("caches", "stated by the kernels of the graph", caches)
 
 
-def kept(layer: Layer) -> Iterator[Charge]:
+def kept(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes that kernels keep beside tensors, such as dropout masks: ``saved_bytes`` until the backward pass.
 
     What is there only while the layer runs, such as outputs that are computed again, is ``working_bytes``.
     """
-    beside = layer.instance.setting.beside
-    for k in range(len(layer.kernels) if beside else 0):
-        sizes = [beside.on_chip(layer.kernels[k], scheme, layer.degree) for scheme in layer.schemes_k[k]]
-        for resource, size in zip(("saved_bytes", "working_bytes"), np.array(sizes).T, strict=True):
-            yield Charge(resource, Has(k), (k,), size)
+    if sizes := of.kept:
+        saved_o, working_o = np.array(sizes).T
+        yield "saved_bytes", saved_o
+        yield "working_bytes", working_o
 
 
-KEPT = Term("activations beside tensors", "Korthikanti et al., 2022, section 4: masks and statistics", kept)
+KEPT = Term.of_kernel("activations beside tensors", "Korthikanti et al., 2022, section 4: masks and statistics", kept)
 
 
-def saved(layer: Layer) -> Iterator[Charge]:
+def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes of every tensor that the forward pass leaves for the backward pass: ``saved_bytes`` of its source, once."""
-    for fan in layer.fan_outs:
-        if fan.saved:
-            size = fan.whole * layer.output_share_ko[fan.source]
-            yield Charge("saved_bytes", Has(fan.source), (fan.source,), size)
+    for whole in of.saved:
+        yield "saved_bytes", whole * output_share(of)
 
 
-SAVED = Term("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", saved)
+SAVED = Term.of_kernel("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", saved)
 
 
 def waiting(layer: Layer) -> Iterator[Charge]:

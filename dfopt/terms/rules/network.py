@@ -13,9 +13,11 @@ from dfopt.physics.collectives import Collective
 from dfopt.setting.conversions import LAYOUTS
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import AnyOf, Exactly, Has
+from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer, Wanted
+from dfopt.terms.rules.weights import gradient_bytes
 
-__all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "STARTS", "inherent"]
+__all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "REDUCED_EACH", "STARTS", "inherent"]
 
 WHOLE = 1 << LAYOUTS.index("RR")
 
@@ -91,6 +93,18 @@ def own_communications(layer: Layer) -> Iterator[Charge]:
 
 
 OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the graph", own_communications)
+
+
+def reduced_each(layer: Layer) -> Iterator[Charge]:
+    """Copies add up the gradients of their weights in every evaluation, spread over the microbatches of a step."""
+    if layer.assumptions.gradients != "dfmodel":
+        return
+    for k, kernel in enumerate(LayerKernel.all_of(layer)):
+        seconds = [layer.instance.amortized_gradient_s(k, size) for size in gradient_bytes(kernel).tolist()]
+        yield Charge("network_s", Has(k), (k,), np.array(seconds))
+
+
+REDUCED_EACH = Term("gradients of every evaluation", "DFModel's program adds gradients up in each", reduced_each)
 
 
 def starts(layer: Layer) -> Iterator[Charge]:

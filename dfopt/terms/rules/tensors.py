@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.physics import ops
 from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.chip import CROSSING_TILES
 from dfopt.terms.incidence import Crosses, Has, Inside
+from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share
 from dfopt.terms.layer import FanOut, Layer
 from dfopt.terms.rules.weights import stays
 
-__all__ = ["CARRIED", "ENDS", "OPERANDS", "OWN_DATA", "TENSORS"]
+__all__ = ["CARRIED", "ENDS", "END_BUFFERS", "OPERANDS", "OWN_DATA", "TENSORS", "end_tile", "moves_again"]
 
 
 def tensors(layer: Layer) -> Iterator[Charge]:
@@ -37,7 +39,7 @@ def tensors(layer: Layer) -> Iterator[Charge]:
         depth_of = {reader.kernel: reader.depth for reader in fan.readers}
         if any(depth_of.values()):
             yield Charge("buffer_bytes", Inside(fan.source, tuple(depth_of), tuple(depth_of.values())), scope, tile)
-        if stays(layer, fan.source):
+        if stays(LayerKernel.all_of(layer)[fan.source]):
             yield Charge("cut_buffer_bytes", Has(fan.source), scope, CROSSING_TILES * tile)
         yield from _read_again(layer, fan, size)
 
@@ -59,43 +61,37 @@ def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
     return (*fan.kernels, *written)
 
 
-def operands(layer: Layer) -> Iterator[Charge]:
+def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """What kernels move of the tensors between them where each runs alone: as it is written, and as each takes it."""
-    for fan in () if layer.assumptions.operand_traffic is None else layer.fan_outs:
-        if not fan.carried:
-            yield from _of_its_kernels(layer, fan)
+    chosen = of.assumptions
+    if chosen.operand_traffic is None:
+        return
+    tiled, degree, rules, sums = (
+        chosen.operand_traffic == "own_tiled",
+        of.degree,
+        of.assumptions.sharding_rules,
+        of.sums,
+    )
+    whole_o = by_option(of, lambda kernel, scheme: float(work_whole(kernel, scheme, sums, chosen)))
+    for places, size, elements in of.passed:
+
+        def moved(kernel: Kernel, z: Sharding, places: tuple[int, ...] = places, elements: float = elements) -> float:
+            if places == (0,):
+                return written_share(kernel, z, degree, rules, tiled)
+            return max(read_share(kernel, operand, z, degree, rules, elements, tiled) for operand in places)
+
+        yield "dram_bytes", size * np.where(whole_o > 0, 1.0, by_option(of, moved))
 
 
-def _of_its_kernels(layer: Layer, fan: FanOut) -> Iterator[Charge]:
-    chosen, sums = layer.assumptions, layer.instance.setting.sums
-    tiled = chosen.operand_traffic == "own_tiled"
-
-    def moved(k: int, share_o: Floats) -> Charge:
-        whole = layer.by_option(k, lambda kernel, scheme: float(work_whole(kernel, scheme, sums, chosen)))
-        return Charge("dram_bytes", Has(k), (k,), fan.whole * np.where(whole > 0, 1.0, share_o))
-
-    def written(kernel: Kernel, scheme: Sharding) -> float:
-        return written_share(kernel, scheme, layer.degree, layer.rules, tiled)
-
-    def read(operand: int) -> Callable[[Kernel, Sharding], float]:
-        return lambda one, z: read_share(one, operand, z, layer.degree, layer.rules, fan.elements, tiled)
-
-    yield moved(fan.source, layer.by_option(fan.source, written))
-    for k in fan.kernels:
-        operands = {reader.operand for reader in fan.readers if reader.kernel == k}
-        yield moved(k, np.max([layer.by_option(k, read(operand)) for operand in operands], axis=0))
-
-
-OPERANDS = Term("operands", "operand_traffic of the assumptions", operands)
+OPERANDS = Term.of_kernel("operands", "operand_traffic of the assumptions", operands)
 
 
 def carried(layer: Layer) -> Iterator[Charge]:
     """What layers hand on passes through DRAM wherever its kernels run."""
-    for fan in layer.fan_outs:
-        if not fan.carried:
-            continue
-        size = fan.whole * layer.output_share_ko[fan.source]
-        buffer = CROSSING_TILES * size * layer.output_tile_k[fan.source]
+    for fan in layer.carried:
+        of = LayerKernel.all_of(layer)[fan.source]
+        size = fan.whole * output_share(of)
+        buffer = CROSSING_TILES * size * ops.tile_share(of.kernel, layer.tiles)
         for k in (fan.source, *(reader.kernel for reader in fan.readers)):
             yield Charge("dram_bytes", Has(k), (fan.source,), size)
             yield Charge("buffer_bytes", Has(k), (fan.source,), buffer)
@@ -105,23 +101,37 @@ def carried(layer: Layer) -> Iterator[Charge]:
 CARRIED = Term("carried tensors", "DFModel, section V.A: a partition starts and ends in DRAM", carried)
 
 
-def ends(layer: Layer) -> Iterator[Charge]:
+def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Inputs and outputs of the graph pass through DRAM wherever their kernels run."""
-    for end in layer.ends:
-        yield Charge("dram_bytes", Has(end.kernel), (end.kernel,), end.bytes_o)
-        yield Charge("buffer_bytes", Has(end.kernel), (end.kernel,), CROSSING_TILES * end.bytes_o * end.tile)
-        if end.operand and layer.assumptions.weight_tiling in ("reread", "reread_all"):
-            yield Charge("reread_bytes", Has(end.kernel), (end.kernel,), end.bytes_o)
+    for operand, whole in of.ends:
+        size_o = end_bytes(of, operand, whole)
+        yield "dram_bytes", size_o
+        if operand and of.assumptions.weight_tiling in ("reread", "reread_all"):
+            yield "reread_bytes", size_o
 
 
-ENDS = Term("ends", "DFModel, section V.A: a partition starts and ends in DRAM", ends)
+ENDS = Term.of_kernel("ends", "DFModel, section V.A: a partition starts and ends in DRAM", ends)
 
 
-def own_data(layer: Layer) -> Iterator[Charge]:
+def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
+    """Two tiles of what passes between DRAM and a kernel as an input or output of the graph wait in SRAM."""
+    for operand, whole in of.ends:
+        yield "buffer_bytes", CROSSING_TILES * end_bytes(of, operand, whole) * end_tile(of, operand)
+
+
+def end_tile(of: LayerKernel, operand: int) -> float:
+    """Share of an input or output of the graph in one tile."""
+    if operand:
+        return ops.input_tile_share(of.kernel, of.tiles, operand)
+    return ops.tile_share(of.kernel, of.tiles)
+
+
+END_BUFFERS = Term.of_kernel("buffers of ends", "DFModel, section V.B: tiles are buffered in pairs", end_buffers)
+
+
+def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """What kernels move because they say so: data of their own, lookups in tables, caches of sequences."""
-    for k in range(len(layer.kernels)):
-        moved = layer.by_option(k, lambda one, scheme: layer.instance.counted.own_traffic(one, scheme, layer.degree))
-        yield Charge("dram_bytes", Has(k), (k,), moved)
+    yield "dram_bytes", by_option(of, lambda kernel, scheme: of.counted.own_traffic(kernel, scheme, of.degree))
 
 
-OWN_DATA = Term("own data", "stated by the kernels of the graph", own_data)
+OWN_DATA = Term.of_kernel("own data", "stated by the kernels of the graph", own_data)

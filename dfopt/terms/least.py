@@ -1,0 +1,82 @@
+"""The least of every kernel of a layer under any of its options, from the rules: the bounding form of its figures.
+
+Suffixes: k kernel, f figure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from dfopt.arrays import Floats
+from dfopt.physics import ops
+from dfopt.terms.incidence import Has
+from dfopt.terms.kernel import LayerKernel, schemes, weight_bytes
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import HELD, OF_KERNELS
+from dfopt.terms.rules.tensors import CARRIED
+from dfopt.terms.rules.work import COMPUTE, TENSOR_TRAFFIC, at_one_rate, flop, least_compute
+
+__all__ = ["FIGURES", "least_compute_k", "least_figures"]
+
+MOVED: Final = ("dram_bytes", "sram_traffic_bytes")
+FIGURES: Final = ("flop", "weight_bytes", "gradient_bytes", "gradient_bytes_copied", *MOVED, *HELD)
+"""FLOP; bytes of weight, and of its gradient as copies add it up; what the rules have of some resources: bytes that
+pass through DRAM and SRAM in every partition that has the kernel, and what chips hold."""
+_BYTES: Final = tuple(term for term in OF_KERNELS if term is not COMPUTE)  # they are the same on many chips
+_PLACES: Final = {name: place for place, name in enumerate(FIGURES)}
+
+
+def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
+    """Seconds of compute of every kernel with the whole chip, that none of its options beats.
+
+    Parameters
+    ----------
+    layer
+        In any number of tiles.
+    flop_k : float array, shape (kernels,)
+        Least FLOP of each.
+
+    Returns
+    -------
+    float array, shape (kernels,)
+    """
+    if layer.assumptions.compute_model == "fixed":
+        return at_one_rate(flop_k, np.array(layer.instance.setting.rate_k), layer.assumptions)
+    return np.array([kernel.answer("least compute", least_compute) for kernel in LayerKernel.all_of(layer)])
+
+
+def least_figures(layer: Layer) -> Floats:
+    """What no kernel avoids under any of its options, each figure by itself.
+
+    Parameters
+    ----------
+    layer
+        In any number of tiles; figures do not depend on it.
+
+    Returns
+    -------
+    float array, shape (kernels, figures)
+        In the order of :data:`FIGURES`.
+    """
+    least_kf = np.array([kernel.answer("least", _of_kernel) for kernel in LayerKernel.all_of(layer)])
+    for term in (CARRIED, TENSOR_TRAFFIC):
+        for charge in term.of(layer):
+            if charge.resource in MOVED:
+                assert isinstance(charge.incidence, Has)
+                least_kf[charge.incidence.kernel, _PLACES[charge.resource]] += float(charge.amount.min())
+    return least_kf
+
+
+def _of_kernel(of: LayerKernel) -> tuple[float, ...]:
+    """What the rules of single kernels say of one."""
+    sums_fo = np.zeros((len(FIGURES), len(schemes(of))))
+    for term in _BYTES:
+        assert term.amounts is not None
+        for resource, amount_o in term.amounts(of):
+            if (place := _PLACES.get(resource)) is not None:
+                sums_fo[place] += amount_o
+    sums_fo[_PLACES["flop"]] = flop(of)
+    sums_fo[_PLACES["weight_bytes"]] = weight_bytes(of, ops.weight_elements)
+    return tuple(sums_fo.min(axis=1).tolist())
