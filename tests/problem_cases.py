@@ -19,9 +19,9 @@ from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
 from dfopt.fusion.intrachip import IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, keeps
 from dfopt.physics import ops
-from dfopt.setting.ledger import dram_left, sharded_states
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import shard
+from dfopt.terms.step.ledger import dram_left, sharded_states
 
 EXACT = 1e-6
 

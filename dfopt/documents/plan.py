@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -173,7 +173,12 @@ class Plan(Document, OnAxes):
 
     def only(self, *splits: Splits, **fields: Any) -> Plan:
         """A plan with the axes that split these things, and nothing else but the fields given."""
-        return Plan.model_construct(schema_=self.SCHEMA, **dict(self.said(*splits)), **fields)
+        return Plan.saying(self.said(*splits), **fields)
+
+    @classmethod
+    def saying(cls, said: Iterable[tuple[str, Any]], **fields: Any) -> Plan:
+        """A plan with what :meth:`said` has of another, and nothing else but the fields given."""
+        return cls.model_construct(schema_=cls.SCHEMA, **dict(said), **fields)
 
     def said(self, *splits: Splits) -> tuple[tuple[str, Any], ...]:
         """What documents say of the axes that split these things: keys and values."""

@@ -42,11 +42,11 @@ from dfopt.heat.least_interval import Joules, least_interval_of
 from dfopt.physics.merits import Figures
 from dfopt.physics.pipeline import least_step_s
 from dfopt.search import solve
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.technology.as_stack import derived_stack
 from dfopt.technology.layered_stack import most_delivered
 from dfopt.technology.stack_models import power_of
+from dfopt.terms.bounds import PlanBounds
 
 __all__ = ["Heated"]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
-from dfopt.setting.roofline import least_step
-from dfopt.setting.tables import Bools, Floats
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.sharded_graph import Bools, Floats
+from dfopt.terms.step.roofline import least_step
 
 __all__ = ["LeastPlans", "PlanLows"]
 

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.documents.sections import kernels_by_kind
 from dfopt.heat.balanced_power import crowding
-from dfopt.physics import ops
-from dfopt.physics.dtypes import slowdown
 from dfopt.setting.instance import Instance
+from dfopt.terms.chip import chip_of
+from dfopt.terms.figures import Figures
 
 __all__ = ["Together", "together"]
 
@@ -38,31 +37,18 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
     interleaved : bool
         Whether the stack spreads every kernel over all tiles.
     """
-    graph, system, assumptions = instance.graph, instance.system, instance.assumptions
-    if assumptions.compute_model == "cycle":  # a kernel is on its own tiles, and may leave others idle
+    graph, chip, figures = instance.graph, instance.system.chip, Figures(instance)
+    if figures.layer.by_cycles:  # a kernel is on its own tiles, and may leave others idle
         return Together(frozenset(), 1.0 if interleaved else np.inf)
-    every = frozenset(kernel.name for kernel in graph.kernels)
-    if interleaved or assumptions.execution == "kernel_by_kernel":
-        return Together(every, 1.0)
-    rules, degree, words, room = (
-        assumptions.sharding_rules,
-        instance.plan.shards,
-        graph.words,
-        system.chip.sram.capacity,
-    )
-    held: dict[str, float] = {}
-    for kernel in graph.kernels:
-        schemes = ops.legal_schemes(kernel, degree, assumptions)
-        weight = min(ops.weight_share(kernel, z, degree, rules) for z in schemes)
-        held[kernel.name] = ops.weights_at_once(kernel) * words.of_weight(kernel) * weight
-        if assumptions.gradients == "exact":
-            made = min(ops.output_share(kernel, z, degree, rules) for z in schemes)
-            held[kernel.name] += ops.gradients_at_once(kernel) * words.activations * made
-    alone = frozenset(name for name, size in held.items() if size > room * (1 + _SLACK))
-    most = 1
-    for kernels in kernels_by_kind(graph):
-        sizes = np.sort([held[kernel.name] for kernel in kernels if kernel.name not in alone])
-        most = max(most, int((np.cumsum(sizes) <= room * (1 + _SLACK)).sum()))
-    one_rate = len({slowdown(graph, kernel, system.chip) for kernel in graph.kernels}) == 1
-    even_time = assumptions.compute_model == "fixed" and one_rate
-    return Together(alone, crowding(most, system.chip.tiles) if even_time else np.inf)
+    names = [kernel.name for kernel in graph.kernels]
+    if interleaved or not chip_of(instance.system, instance.assumptions).fused:
+        return Together(frozenset(names), 1.0)
+    stationary_o = figures.by_option("stationary_bytes")
+    held_k = figures.least(stationary_o, np.ones(len(stationary_o), dtype=bool))
+    room = chip.sram.capacity * (1 + _SLACK)
+    alone = frozenset(name for name, size in zip(names, held_k.tolist(), strict=True) if size > room)
+    kind_k, most = np.array([graph.kind_of(kernel) for kernel in graph.kernels]), 1
+    for kind in np.unique(kind_k):
+        sizes = np.sort(held_k[(kind_k == kind) & (held_k <= room)])
+        most = max(most, int((np.cumsum(sizes) <= room).sum()))
+    return Together(alone, crowding(most, chip.tiles) if figures.layer.at_one_rate else np.inf)

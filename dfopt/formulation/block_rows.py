@@ -148,7 +148,7 @@ class BlockRows:
 
     def _weight_parts(self) -> None:
         """A kernel whose weight does not fit is alone, in parts: it needs less SRAM, and moves some bytes again."""
-        if self.chip.weight_tiling == "forbid":
+        if not self.chip.cuts_weights:
             return
         for k in range(len(self.choices.domain)):
             look(self.deadline)

@@ -14,10 +14,10 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.documents.graph import Kernel
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import AMOUNTS, at_once, buffers, by_layers, chips_of, lying, offloaded, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD
+from dfopt.terms.step.ledger import AMOUNTS, at_once, buffers, by_layers, chips_of, lying, offloaded, states_of
 from dfopt.terms.table import Table
 
 __all__ = ["AT_WORK", "Held"]

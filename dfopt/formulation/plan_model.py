@@ -21,11 +21,12 @@ from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Model
 from dfopt.physics.overlap import hides
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import limited
-from dfopt.setting.overlap import exchanges_behind
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
+from dfopt.terms.rules.held import waits
+from dfopt.terms.step.ledger import limited
+from dfopt.terms.step.overlap import exchanges_behind
 from dfopt.terms.table import Domain, Table
 
 __all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model", "structure_of"]
@@ -181,7 +182,7 @@ def _unit_s(table: Table, chip: Chip, latency_l: Floats, domain: Domain) -> floa
 def _may_wait(held: Held, table: Table, domain: Domain, stage_k: Ints | None) -> bool:
     """Whether what waits between partitions, at most, may be too much beside what chips hold at most."""
     instance = held.instance
-    if not instance.setting.waits:
+    if not waits(instance.setting):
         return False
     tier = instance.system.chip.fastest_tier
     capacity = limited(instance).get(tier, np.inf)

@@ -19,16 +19,16 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
 from dfopt.physics.metrics import METRICS, Constants
-from dfopt.physics.network import affine
+from dfopt.physics.network import adds_up_at_once, affine
 from dfopt.physics.pipeline import messages
-from dfopt.setting.hops import per_step_hops, sent_s
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import limited
-from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.stages import PipelineStage
 from dfopt.terms.incidence import Open
 from dfopt.terms.kernel import LayerKernel, weight_bytes
 from dfopt.terms.layer import FanOut, Layer
+from dfopt.terms.step.hops import both_ways_at_once, hides_hops, per_step_hops, sent_once, sent_s
+from dfopt.terms.step.ledger import limited
+from dfopt.terms.step.optimizer import optimizer_seconds
 
 __all__ = ["StageRows"]
 
@@ -184,8 +184,8 @@ class StageRows:
             times_b = sum(times / most * (self.stage_b == number) for number, times in stage.runs)
             sent: Terms = [(columns, -np.asarray(seconds)) for columns, seconds in hop]
             work: Terms = [(T_s[[place]], 1.0), (time_b[None, :], -np.asarray(times_b)[None, :])]
-            model.rows(f"stage_{stage.number}", work + ([] if instance.hides_hops else sent), lower=0)
-            if instance.hides_hops and sent:
+            model.rows(f"stage_{stage.number}", work + ([] if hides_hops(instance) else sent), lower=0)
+            if hides_hops(instance) and sent:
                 model.rows(f"hop_{stage.number}", [(T_s[[place]], 1.0), *sent], lower=0)
             if forward_b is None:
                 model.rows(f"gradients_{stage.number}", [(G, 1.0), *self._gradients(stage, unit)], lower=0)
@@ -194,7 +194,7 @@ class StageRows:
             model.minimize([(T, 1.0), (G, 1.0)], offset=offset)
             return unit
         parts = [self._parts(time_b, forward_b, number, scale) for number in range(instance.mapped_stages)]
-        sent_s = [[] if instance.hides_hops else terms for terms in sent_of]
+        sent_s = [[] if hides_hops(instance) else terms for terms in sent_of]
         step = step_terms(model, instance, parts, T, T_s, sent_s, rounds)
         model.minimize([(columns, np.asarray(values) / rounds) for columns, values in step], offset=offset)
         return unit
@@ -227,8 +227,7 @@ class StageRows:
         if (number, of) in self._exchanges:
             return self._exchanges[number, of]
         instance, found = self.instance, Terms()
-        ways = instance.adding if instance.assumptions.gradients == "exact" else ()
-        for dims, _ in ways:
+        for dims, _ in () if adds_up_at_once(instance.assumptions) else instance.adding:
             resource = _REDUCED[0] if dims == instance.plan.copy_dims else _REDUCED[1]
             volume_ko = self.blocks.table.of_options(resource)
             for each in (exchange for exchange in exchanges(instance.plan, dims) if exchange.of == of):
@@ -277,9 +276,9 @@ class StageRows:
                     self._sent(fan, found)
             return found
         assumptions, alone = instance.assumptions, len(instance.pipeline) == 1
-        if assumptions.point_to_point == "per_step":
+        if sent_once(instance):
             return found
-        if assumptions.point_to_point == "per_microbatch":
+        if both_ways_at_once(instance):
             return [self._handed_on("", (True, False), plan.interleave)] * len(found)
         ways = [self._handed_on(name, (name == "_on",), 1) for name in ("_on", "_back")]
         for terms, stage in zip(found, instance.pipeline, strict=True):

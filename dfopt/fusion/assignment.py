@@ -21,7 +21,7 @@ from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Terms
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 class Assignment:

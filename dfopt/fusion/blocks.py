@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 from dfopt.terms.blocks import keeps_chip, parts_of
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 from dfopt.terms.cycle import least_level, tiles_for
+from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
 
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))
 _LOT = 64  # blocks that are given by their kernels and priced together
@@ -187,7 +187,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, alone.sram_bytes - cut, hopeless))
     parts = parts_k.astype(np.int64)
     mem_k = sharded.mem_k
-    if chip.weight_tiling in ("reread", "reread_all"):
+    if chip.reads_again:
         mem_k = mem_k + (parts - 1) * sharded.again_k
     in_parts = sharded.fixed_buffer_k + cut / parts - outputs
     sram_k = np.where(parts > 1, in_parts, tables.sram_k)
@@ -196,7 +196,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
 
 def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:
     worst = int(np.argmax(np.where(hopeless, need, 0.0)))
-    allowed = ", weight_tiling allowed" * (chip.weight_tiling == "forbid")
+    allowed = ", weight_tiling allowed" * (not chip.cuts_weights)
     return (
         f"kernel {sharded.names[worst]!r} alone needs {need[worst] / 1e6:.4g} MB of SRAM (weights"
         f" {sharded.stationary_k[worst] / 1e6:.4g} MB, buffers {buffers[worst] / 1e6:.4g} MB), the chip has"

@@ -13,7 +13,7 @@ from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.one_block import TOLERANCE, Listed, OneBlock, pricing
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Termination
-from dfopt.setting.tables import Floats
+from dfopt.terms.sharded_graph import Floats
 
 
 @dataclass(frozen=True)

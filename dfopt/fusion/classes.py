@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.clock import look
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from dfopt.fusion.clock import look
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Model
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 class Columns:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.segments import order_by_rank, precedence
-from dfopt.setting.tables import Bools, Ints
+from dfopt.terms.sharded_graph import Bools, Ints
 
 
 class Steps(NamedTuple):

@@ -35,7 +35,7 @@ from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
 from dfopt.milp import Solution, Termination, TracePoint, closed_form
 from dfopt.milp.linear import GrowingLp, LpPoint
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 _LONGEST = 400  # kernels in an interval that is offered to the LP; larger blocks come from the MILP
 _ORDERS = 12  # topological orders whose intervals are kept

@@ -15,9 +15,9 @@ import numpy as np
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, least_latency
 from dfopt.fusion.clock import look
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.terms.blocks import keeps_chip
 from dfopt.terms.chip import CROSSING_TILES, combine
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _ROWS = 512  # starts priced together: a few arrays of _ROWS x (_ROWS + longest)
 

@@ -26,9 +26,9 @@ from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.terms.blocks import keeps_chip
 from dfopt.terms.chip import combine
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

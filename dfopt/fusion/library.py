@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dfopt.fusion.clock import look
-from dfopt.setting.tables import Bools, Ints, ShardedGraph
+from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph
 
 
 def largest(sharded: ShardedGraph) -> int:

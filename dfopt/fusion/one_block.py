@@ -18,7 +18,7 @@ from dfopt.fusion.classes import Classes
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Solution, Termination, closed_form, solve
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 TOLERANCE = 1e-8  # of `unit_s`: what a block must be worth more than its time
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dfopt.fusion.adding import added
 from dfopt.fusion.blocks import StageTables, members_of_groups, over_groups, price_each
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.terms.chip import combine
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

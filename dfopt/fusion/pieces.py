@@ -28,7 +28,7 @@ from dfopt.fusion.lattice import PathResult
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import precedence, topological_orders
 from dfopt.milp import Model, solve
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 _LONG = 0.4  # share of the kernels that lie on one path, at least: other graphs are more wide than long
 _WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for all

@@ -16,7 +16,8 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Ints, ShardedGraph
+from dfopt.terms.sharded_graph import Ints, ShardedGraph
+from dfopt.terms.step.hops import hides_hops
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class PricedPlan:
     @property
     def hides_hops(self) -> bool:
         """Whether stages work while they send to their neighbours."""
-        return self.instance.hides_hops
+        return hides_hops(self.instance)
 
     @property
     def assumptions(self) -> Assumptions:

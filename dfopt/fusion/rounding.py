@@ -8,7 +8,7 @@ import numpy as np
 
 from dfopt.fusion.classes import Classes
 from dfopt.milp import Model, solve
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 
 def whole_blocks(

@@ -17,8 +17,8 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.clock import look
 from dfopt.milp import Model, Terms
-from dfopt.setting.tables import Bools, Ints
 from dfopt.terms.chip import CROSSING_TILES, RESOURCES
+from dfopt.terms.sharded_graph import Bools, Ints
 
 
 @dataclass(frozen=True)

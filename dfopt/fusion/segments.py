@@ -10,7 +10,7 @@ import numpy as np
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.clock import look
 from dfopt.fusion.intervals import price_intervals
-from dfopt.setting.tables import Bools, Ints
+from dfopt.terms.sharded_graph import Bools, Ints
 
 _LONGEST = 2048  # kernels in a block of a start: longer ones are left to the exact searches
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.clock import look
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _MOST = 200_000  # ways to down-sets
 _AT_ONCE = 256  # of them that are compared together

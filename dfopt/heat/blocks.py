@@ -16,8 +16,8 @@ from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.heat.problem import HeatChoice, HeatStage
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.terms.chip import RESOURCES, combine
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _CHUNK = 4096  # blocks placed at once
 

@@ -16,7 +16,7 @@ import numpy as np
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
 from dfopt.milp.linear import GrowingLp, LpPoint
-from dfopt.setting.tables import Floats
+from dfopt.terms.sharded_graph import Floats
 
 _ROUNDS = 2000  # far more than it ever takes: a guard against a price that flickers
 _SAME = 1e-9

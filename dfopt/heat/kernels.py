@@ -15,9 +15,9 @@ from dfopt.documents.stack import Stack
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import HotStage, KernelHeat
 from dfopt.heat.spending import spending
-from dfopt.setting.tables import Floats, Ints
 from dfopt.technology.power import PowerModel
 from dfopt.technology.streams import Flow, Memory
+from dfopt.terms.sharded_graph import Floats, Ints
 
 
 class KernelsOnStack:
@@ -56,7 +56,7 @@ class KernelsOnStack:
         line = np.array(power.order)
         edges = np.concatenate([[0.0], np.cumsum(size[line])]) / size.sum()
         ends = np.cumsum(tiles_bk, axis=1, dtype=np.float64)
-        cycle = self.ready.assumptions.compute_model == "cycle"
+        cycle = bool(self.ready.sharded.menus)
         total = np.maximum(ends[:, -1], float(self.ready.system.chip.tiles) if cycle else 0.0)
         ends = ends / np.where(total > 0, total, 1.0)[:, None]
         # all blocks at once: each on its own stretch of one long line, two units apart

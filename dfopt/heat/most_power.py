@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from dfopt.documents.stack import Stack
 from dfopt.errors import SolverFailure
 from dfopt.milp.linear import GrowingLp
-from dfopt.setting.tables import Floats
 from dfopt.technology.stack_models import body_of, heat_of
 from dfopt.technology.thermal.cache import kept
 from dfopt.technology.thermal.responses import digest
+from dfopt.terms.sharded_graph import Floats
 
 __all__ = ["MostPower", "most_power"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dfopt.heat.problem import HeatStage
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 
 class Paths:

@@ -13,7 +13,7 @@ from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
 from dfopt.milp import Model, Termination, solve
 from dfopt.milp.model import Term
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _PROVEN = 1e-6  # relative: what MILP solvers call equal
 _TAKEN = 8  # rows that are too hot, taken up at once

@@ -15,7 +15,7 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
 from dfopt.heat.blocks import HotStage
 from dfopt.heat.problem import HeatPrices
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 
 class PricedPath(ShortestPath):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.errors import Infeasible
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 __all__ = ["HeatChoice", "HeatPrices", "HeatProblem", "HeatRows", "HeatStage"]
 

@@ -18,7 +18,7 @@ from dfopt.heat.limits import HeatLimits, Operating, Rate
 from dfopt.heat.period import Effort, HeatAnswer
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.judge import evaluate
-from dfopt.setting.tables import Ints
+from dfopt.terms.sharded_graph import Ints
 
 TOO_HOT_K = 0.02  # above a limit: then it is solved again, with a margin
 _SETTLED_K = 0.02  # change of the tiles' temperatures from one round to the next

@@ -15,14 +15,16 @@ from dfopt.fusion.priced import PricedPlan
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
-from dfopt.physics.network import bytes_sent
+from dfopt.physics.network import adds_up_at_once, bytes_sent
 from dfopt.physics.states import cache_traffic
-from dfopt.setting.hops import over_hops
-from dfopt.setting.tables import Floats
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
+from dfopt.terms.chip import chip_of
 from dfopt.terms.kernel import LayerKernel, end_bytes
 from dfopt.terms.rules.tensors import end_tile
+from dfopt.terms.rules.weights import weight_flows
 from dfopt.terms.sharded import LayerOptions
+from dfopt.terms.sharded_graph import Floats
+from dfopt.terms.step.hops import over_hops
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,10 @@ class Spending:
 
 def spending(ready: PricedPlan) -> Spending:
     """What the kernels of a plan do under its sharding."""
-    graph, plan, assumptions, sharded = ready.graph, ready.plan, ready.assumptions, ready.sharded
+    graph, plan, sharded = ready.graph, ready.plan, ready.sharded
+    chip = chip_of(ready.system, ready.assumptions)
     kernels, count, words = graph.kernels, len(graph.kernels), graph.words
     schemes = [ready.sharding[kernel.name] for kernel in kernels]
-    rules, pairs = assumptions.sharding_rules, list(zip(kernels, schemes, strict=True))
-    flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
-    accumulator_k = sharded.added_k if assumptions.gradients == "exact" else np.zeros(count)
     parts_k = np.ones(count, dtype=np.int64)
     for stage in ready.stages:
         if stage.tables is not None:
@@ -72,6 +72,8 @@ def spending(ready: PricedPlan) -> Spending:
 
     figures = LayerOptions.of(ready.instance).figures
     layer, number_k = figures.layer.at(sharded.tile_count), figures.numbers(ready.sharding)
+    rules, pairs = layer.rules, list(zip(kernels, schemes, strict=True))
+    flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
 
     def made(k: int, held: float) -> tuple[Flow, Flow]:
         """The output of a kernel, of which a chip has so many bytes."""
@@ -105,22 +107,21 @@ def spending(ready: PricedPlan) -> Spending:
     readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, write, flow in ends if not write)]
     for k, read in readers:
         noc_k[k] += read.bytes
-        if assumptions.weight_tiling in ("reread", "reread_all"):  # for every further part of its weights
+        if chip.reads_again:  # for every further part of its weights
             own[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
     for k, _, flow in ends:
         own[k].append(flow)
-    if assumptions.weight_tiling == "reread_all":
+    if chip.writes_again:
         for k, flow in writers:
             own[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
     for k, kernel in enumerate(kernels):
-        weight, accumulator = float(sharded.read_k[k]), float(accumulator_k[k])
-        if assumptions.weights_from_dram:
-            own[k].append(Flow(weight, weight, write=False))
         own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
         own[k] += lookups(kernel.dram_bytes / plan.shards, kernel.m * words.ends, kernel.pass_ == "forward")
         read, written = cache_traffic(kernel, schemes[k], plan.shards)
         own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
-        own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)[-assumptions.gradient_passes :]]
+        for write, size_o in weight_flows(LayerKernel.all_of(layer)[k]):
+            size = float(size_o[number_k[k]])
+            own[k].append(Flow(size, size, write))
     return Spending(
         flop_k=flop_k,
         sram_traffic_k=sharded.sram_traffic_k,
@@ -134,7 +135,7 @@ def spending(ready: PricedPlan) -> Spending:
 
 def _sent(ready: PricedPlan) -> Floats:
     """Bytes that a chip sends to others for every kernel."""
-    graph, plan, assumptions, system = ready.graph, ready.plan, ready.assumptions, ready.system
+    graph, plan, system = ready.graph, ready.plan, ready.system
 
     def chips(dim: str) -> int:
         return system.dim(dim).size
@@ -142,7 +143,7 @@ def _sent(ready: PricedPlan) -> Floats:
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
     layer = LayerOptions.of(ready.instance)
     sent_k += layer.conversions.sent(layer.figures.options(ready.sharding))
-    for dims, share_k in ready.instance.adding if assumptions.gradients == "dfmodel" else ():
+    for dims, share_k in ready.instance.adding if adds_up_at_once(ready.assumptions) else ():
         group = math.prod(chips(dim) for dim in dims)
         for k, volume in enumerate((share_k * ready.sharded.gradient_k).tolist()):
             sent_k[k] += bytes_sent(Collective.ALL_REDUCE, volume, group) / plan.microbatches

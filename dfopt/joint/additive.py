@@ -27,8 +27,8 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.joint.apart import Apart
 from dfopt.joint.menu import Menu
-from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 from dfopt.sharding.interchip import least_seconds
+from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
 
 
 def least_of_both(
@@ -64,10 +64,10 @@ def least_of_both(
     ------
     OutOfTime
     """
-    tables, sharded, overlap = menu.tables, stage.sharded, stage.chip.overlap
-    if overlap == "perfect" or not stage.chip.fused:
+    tables, sharded, rule = menu.tables, stage.sharded, stage.chip.rule
+    if rule.hides_all or not stage.chip.fused:
         return Apart(0.0, None)
-    joined = overlap == "none" and menu.instance.assumptions.compute_model != "cycle"
+    joined = rule.hides_nothing and not sharded.menus
     if not joined:  # what depends on tiles, or overlaps with memory, stays in the path
         tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
 

@@ -20,9 +20,9 @@ from dfopt.fusion.partitioning import IntraChipLimits, always_moved, least_terms
 from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, Termination, Terms, solve
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import conversions, must_meet, padded
 from dfopt.sharding.tables import InterChipTables
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _SAME, _ENOUGH = 1e-9, 1e-3
 

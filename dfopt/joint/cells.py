@@ -22,8 +22,8 @@ from dfopt.fusion.blocks import BlockPrices
 from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.choices import ACCESS, AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
 from dfopt.joint.couplings import SETS, Group
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.terms.chip import Chip
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _MOST = 1_000_000  # partial choices of a block: more take minutes
 _MANY = 48  # rows: fewer are not worth thinning on the way
@@ -297,7 +297,7 @@ def _move(group: Group, more: Floats, inside: Bools, figures: Floats, chip: Chip
         figures[:, SRAM] += max(depth for _, depth in here) * tile
     if source:
         figures[:, OUTPUTS] += 2.0 * tile
-    figures[:, AGAIN] += (bool(here) + (source and chip.weight_tiling == "reread_all")) * more
+    figures[:, AGAIN] += (bool(here) + (source and chip.writes_again)) * more
 
 
 def _in_parts(choices: Choices, k: int, partial: _Partial, whole: Floats) -> None:
@@ -308,12 +308,12 @@ def _in_parts(choices: Choices, k: int, partial: _Partial, whole: Floats) -> Non
     sram = whole[SRAM] + figures[:, SRAM]
     cut = stationary + whole[OUTPUTS] + figures[:, OUTPUTS]
     buffers = sram - cut
-    cuttable = (stationary > 0) & (chip.weight_tiling != "forbid")
+    cuttable = (stationary > 0) & chip.cuts_weights
     short = (sram > chip.sram * (1 + 1e-12)) & (cuttable | (not chip.library))
     hopeless = short & (~cuttable | (buffers >= chip.sram))
     room = np.where(short & ~hopeless, chip.sram - buffers, 1.0)
     parts = np.where(short & ~hopeless, np.ceil(cut / room - 1e-12), 1.0)
-    if chip.weight_tiling in ("reread", "reread_all"):
+    if chip.reads_again:
         figures[:, DRAM] += (parts - 1) * (whole[AGAIN] + figures[:, AGAIN])
     figures[:, SRAM] += np.where(parts > 1, cut / parts - cut, 0.0)
     partial.take(np.flatnonzero(~hopeless))

@@ -15,8 +15,8 @@ import numpy as np
 from dfopt.fusion.blocks import StageTables
 from dfopt.joint.couplings import Group, groups_of
 from dfopt.joint.menu import Menu
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.terms.chip import Chip
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 COMPUTE, DRAM, NETWORK, ACCESS, GRADIENT, SRAM, OUTPUTS, AGAIN = range(8)
 FIGURES = 8

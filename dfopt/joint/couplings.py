@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.joint.menu import Menu
-from dfopt.setting.conversions import LAYOUTS
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.conversions import LAYOUTS
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 SETS = 1 << len(LAYOUTS)
 
@@ -131,7 +131,7 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
     """
     tables, graph = menu.tables, menu.instance.graph
     place = {int(kernel): number for number, kernel in enumerate(members)}
-    moved = menu.instance.assumptions.operand_traffic is None
+    moved = menu.figures.layer.moves_tensors
     depth_t, tile_k = menu.layer.plain.depth_t, menu.figures.layer.at(tiles).output_tile_k
     inner = len(graph.tensors)
     every = (*graph.tensors, *graph.carried)

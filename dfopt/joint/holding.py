@@ -14,8 +14,8 @@ from dfopt.formulation.held import Held
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import limited
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
+from dfopt.terms.step.ledger import limited
 
 _SLACK: Final = 1e-9  # of a capacity
 

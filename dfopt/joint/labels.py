@@ -18,7 +18,7 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.joint.cells import Cells, code_of, outer_code
 from dfopt.joint.couplings import SETS, Group
 from dfopt.joint.paths import Blocks
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _MOST = 20_000_000  # labels
 _COMPARED = 256  # labels of a down-set that the others are compared with

@@ -22,7 +22,7 @@ from dfopt.joint.choices import AGAIN, FIGURES, GRADIENT, OUTPUTS, SRAM, choices
 from dfopt.joint.labels import Labels, Rows
 from dfopt.joint.menu import Menu
 from dfopt.joint.paths import SAME, Blocks, within
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _WIDTH, _WIDER, _WIDEST = 5e-4, 3.0, 3.0  # first trial: so much above what is proven; then three times as much
 _FIRST = 27.0  # widths above what is proven that the first look takes in: the next is seldom needed
@@ -106,7 +106,7 @@ class LayerSearch:
         alone = price_blocks(self.whole, singles).sram_bytes
         short = alone + self.choices.most_sram(singles) > self.tables.chip.sram * (1 + 1e-12)
         self.tight_k = short & self.choices.relevant_k  # of the others the relaxed price is exact
-        heavy = self.tight_k & (sharded.stationary_k > 0) & (self.tables.chip.weight_tiling != "forbid")
+        heavy = self.tight_k & (sharded.stationary_k > 0) & self.tables.chip.cuts_weights
         heavy &= self.tables.chip.library
         self.book = CellBook(self.choices, {k: float(alone[k]) for k in np.flatnonzero(heavy).tolist()})
 

@@ -25,8 +25,8 @@ from dfopt.joint.apart import Apart
 from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, Termination, solve
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.terms.chip import Chip
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _MOST: Final = 20_000  # columns of options in blocks: beyond it a model takes seconds
 

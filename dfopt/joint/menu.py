@@ -15,15 +15,15 @@ import numpy as np
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.physics.efficiency import memory_rows
-from dfopt.setting.conversions import LAYOUTS
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 from dfopt.sharding.tables import InterChipTables
 from dfopt.terms.chip import Chip, chip_of
+from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.sharded import LayerOptions
+from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
 from dfopt.terms.table import Domain, Table
 
 __all__ = ["Menu"]
@@ -174,7 +174,7 @@ class Menu:
         """
         tables = self.tables
         kept = among_o.copy()
-        if self.instance.assumptions.compute_model == "cycle":  # two menus of compute tiles are rarely comparable
+        if self.figures.layer.by_cycles:  # two menus of compute tiles are rarely comparable
             return kept
         names = (
             "compute_s", "stationary_bytes", "cached_bytes", "saved_bytes", "working_bytes", "dram_bytes",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.downsets import Lattice
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,7 +89,7 @@ def _plan_issues(plan: Plan, graph: Graph, system: System, assumptions: Assumpti
             f"found {plan.microbatches}, but batch / (microbatch x {' x '.join(copied)}) is {wanted}",
             f"write {wanted}",
         )
-    if plan.zero and (reason := copies.obstacle(plan, plan.zero, graph, assumptions.gradients)):
+    if plan.zero and (reason := copies.obstacle(plan, plan.zero, graph, assumptions)):
         yield Issue("$.plan.zero", f"found {plan.zero}, but {reason}", "leave it out, or choose another level")
     yield from _hybrid_issues(plan, system)
     chunks = graph.folded and plan.stages > 1 and plan.layers_per_stage % plan.interleave == 0

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Dims
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.collectives import Collective
+from dfopt.physics.network import adds_up_at_once
 
 __all__ = ["Exchange", "exchanged", "exchanges", "obstacle", "reductions"]
 
@@ -30,7 +32,7 @@ class Exchange(NamedTuple):
     times: int
 
 
-def obstacle(plan: Plan, level: int, graph: Graph, gradients: str) -> str:
+def obstacle(plan: Plan, level: int, graph: Graph, assumptions: Assumptions) -> str:
     """Why copies cannot share things out at a level; nothing if they can.
 
     Where a pipeline takes many microbatches, what is exchanged for every one of them would be a part of every stage's
@@ -38,7 +40,7 @@ def obstacle(plan: Plan, level: int, graph: Graph, gradients: str) -> str:
     """
     if level and not graph.trains:
         return "nothing is trained"
-    if level and gradients == "dfmodel":
+    if level and adds_up_at_once(assumptions):
         return "gradients: dfmodel holds none"
     if level and plan.copies == 1 and not (plan.modules and plan.modules.copies_weights):
         return "there is one copy of the batch"

@@ -124,6 +124,11 @@ def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
     return share * volume / chips if kind is Collective.ALL_TO_ALL else share * volume
 
 
+def adds_up_at_once(assumptions: Assumptions) -> bool:
+    """Whether copies add up gradients in every evaluation, instead of once at the end of a step."""
+    return assumptions.gradients == "dfmodel"
+
+
 def amortized_gradient_seconds(volume: float, names: Sequence[str], system: System, assumptions: Assumptions) -> float:
     """Seconds of an all-reduce of one chip's gradients under ``gradients: dfmodel``, before it is spread out.
 

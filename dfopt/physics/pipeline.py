@@ -137,6 +137,11 @@ def with_point_to_point(stage_s: float, hop_s: float, hidden: bool) -> float:
     return max(stage_s, hop_s) if hidden else stage_s + hop_s
 
 
+def hides_all(assumptions: Assumptions) -> bool:
+    """Whether all that keeps a partition busy hides behind the slowest of it, communication too."""
+    return assumptions.overlap == "perfect"
+
+
 def partition_time(
     compute_s: float, memory_s: float, network_s: float, overlap: str, sram_s: float | None = None
 ) -> float:

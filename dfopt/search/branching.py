@@ -20,11 +20,11 @@ from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.plans import Rejected, asked_plans
-from dfopt.setting.roofline import least_step
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.step.roofline import least_step
 
 _GRACE_S = 0.2  # beyond the limit while no mapping is known at all
 _SAME = 1e-12

@@ -23,8 +23,8 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Termination, solve, unanswered
 from dfopt.search.candidate import Stage
 from dfopt.search.options import Options
-from dfopt.setting.tables import Floats, Ints
 from dfopt.terms.chip import RESOURCES
+from dfopt.terms.sharded_graph import Floats, Ints
 
 __all__ = ["Block", "Budget", "Fitted", "fit", "totals_of"]
 

@@ -27,15 +27,15 @@ from dfopt.search.fusing import limits_of
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.passes import Known, least_memory, least_passes, memory_of, passes_for, passes_of
 from dfopt.search.sharing import ChipWork, Memo, StageWork, given_record, remember_start
-from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import dram_left, sharded_states
-from dfopt.setting.offload import Layers, backward_shown_s, layers_of, moves, stage_s
-from dfopt.setting.overlap import Exchanges, exchange_seconds, reduced_stages
-from dfopt.setting.tables import ShardedGraph, least_rows, tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
+from dfopt.terms.sharded_graph import ShardedGraph, least_rows, tile_counts
+from dfopt.terms.step.hops import gradient_seconds, hop_seconds, per_step_hops
+from dfopt.terms.step.ledger import dram_left, sharded_states
+from dfopt.terms.step.offload import Layers, backward_shown_s, layers_of, moves, stage_s
+from dfopt.terms.step.overlap import Exchanges, exchange_seconds, reduced_stages
 
 Ints = NDArray[np.int64]
 _DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this blocks are generated on demand

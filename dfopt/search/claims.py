@@ -28,11 +28,11 @@ from dfopt.search.proving import PROOF, Low, joint_lows, least_of, plan_low
 from dfopt.search.sharing import Memo, lattices_of
 from dfopt.search.space import search_space, together, ways_to_count
 from dfopt.search.unlisted import expanded
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import Rejected, asked_plans
-from dfopt.setting.roofline import least_step
-from dfopt.setting.tables import tile_counts
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.sharded_graph import tile_counts
+from dfopt.terms.step.roofline import least_step
 
 SAME = 1e-9  # relative: the judge repeats itself to the last digits
 _COUNTS = 256  # ways to count the space that are compared at most

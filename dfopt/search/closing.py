@@ -14,8 +14,8 @@ from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, solve
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
-from dfopt.setting.offload import moves
-from dfopt.setting.overlap import hides_any
+from dfopt.terms.step.offload import moves
+from dfopt.terms.step.overlap import hides_any
 
 __all__ = ["closes", "least_of_plan"]
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dfopt.documents.plan import Plan
-from dfopt.physics.states import capacities
 from dfopt.search.solved import by_levels
 from dfopt.search.starts.estimates import estimated
-from dfopt.setting.tables import tile_counts
+from dfopt.terms.sharded_graph import tile_counts
+from dfopt.terms.step.ledger import usable_bytes
 
 if TYPE_CHECKING:
     from dfopt.search.jointly import JointSearch
@@ -53,7 +53,7 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
 
     It is the one that may be the fastest of these.
     """
-    limits = capacities(search.setting.system.chip, search.setting.assumptions.memory_reserve)
+    limits = usable_bytes(search.setting)
     joint = {plan: low for plan, low in search.bounds.items() if plan not in search.levelled}
     about = estimated(search.setting, joint) if limits else {}
     wanted = {plan.shard_dims: list(_ROOM) for plan in about}

@@ -4,13 +4,14 @@ Thousands of plans differ in how many layers a stage holds, how many copies of t
 out, but not in what a chip does in one evaluation of a layer (:attr:`dfopt.setting.instance.Instance.shared`). So that
 is bounded once: as under a plan of one layer, one stage and one microbatch, with no limit on what DRAM is left and no
 gradients to add up. No schemes and partitions take less under any other plan of the family, which only adds to that
-what it has of its own (:meth:`dfopt.setting.bounds.PlanBounds.seconds`). A step at a time, and only while the plan that
+what it has of its own (:meth:`dfopt.terms.bounds.PlanBounds.seconds`). A step at a time, and only while the plan that
 is the most promising of all is not excluded by it.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,12 +25,13 @@ from dfopt.physics.pipeline import step_time
 from dfopt.search.faster import Faster
 from dfopt.search.node import Node
 from dfopt.search.nodes import Nodes, covers
-from dfopt.setting.bounds import PlanBounds, PlanTable
-from dfopt.setting.hops import chunk_hops
 from dfopt.setting.instance import Instance
-from dfopt.setting.offload import moves
-from dfopt.setting.overlap import hides_any
-from dfopt.setting.tables import Floats, Ints
+from dfopt.setting.reads import ByReads
+from dfopt.terms.bounds import PlanBounds, PlanTable
+from dfopt.terms.sharded_graph import Floats, Ints
+from dfopt.terms.step.hops import chunk_hops
+from dfopt.terms.step.offload import moves
+from dfopt.terms.step.overlap import hides_any
 
 __all__ = ["Families", "Family"]
 
@@ -108,7 +110,7 @@ class Families:
         self._of: dict[Instance, Family] = {}
         self._known: dict[Hashable, Family | None] = {}
         self._taken: dict[Instance, Floats] = {}  # of families, what the bounds of their plans hold already
-        self._hops: dict[Hashable, tuple[float, float]] = {}
+        self._hops = defaultdict[Family, ByReads](ByReads)
         self._order = Faster(self._tables)
         self.add(tables)
 
@@ -195,13 +197,14 @@ class Families:
 
     def _hop_s(self, plan: Plan, family: Family) -> tuple[float, float]:
         """Seconds at least in which a chunk of layers hands on what other stages get of a microbatch; at the ends."""
-        key = family, plan.stages, plan.stage_dims
-        if key not in self._hops:
-            instance = self.nodes.setting.under(plan.model_copy(update={"interleave": 1}))
-            ready = (node.ready for node in family.nodes)
+
+        def least(plan: Plan) -> tuple[float, float]:
+            instance, ready = self.nodes.setting.under(plan), (node.ready for node in family.nodes)
             both = list(zip(*(chunk_hops(instance, one.sharded, one.stage_k) for one in ready), strict=True))
-            self._hops[key] = (min(both[0]), min(both[1])) if both else (0.0, 0.0)
-        return self._hops[key]
+            return (min(both[0]), min(both[1])) if both else (0.0, 0.0)
+
+        found: tuple[float, float] = self._hops[family].answer(plan, least)
+        return found
 
     def heard(self, plan: Plan) -> bool:
         """Prove of a plan's family what its communication shows; whether that was not known."""

@@ -17,11 +17,12 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 
 from dfopt.documents.axes import AXES
-from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.tiled import usage_of
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import Floats
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules.network import inherent
+from dfopt.terms.sharded_graph import Floats
 
 __all__ = ["Faster"]
 
@@ -86,11 +87,11 @@ def _share(mine: Floats, others: Floats, shared: Instance) -> float:
 
 def asked_for(one: Instance) -> list[tuple[Collective, float]]:
     """Collectives of chips that share kernels, with bytes of the whole tensor, under whatever schemes."""
-    graph, shards, rules = one.graph, one.plan.shards, one.assumptions.sharding_rules
+    graph, layer = one.graph, Layer(one, 1)
     found: dict[tuple[Collective, float], None] = {}
-    for k, kernel in enumerate(graph.kernels):
-        for scheme in ops.legal_schemes(kernel, shards, one.assumptions):
-            if (kind := ops.inherent(kernel, scheme, shards, rules)) is not None:
+    for k in range(len(graph.kernels)):
+        for kind in inherent(layer, k):
+            if kind is not None:
                 found[kind, float(graph.output_bytes(k))] = None
     for tensor in (*graph.tensors, *graph.carried):
         for kind in (Collective.ALL_GATHER, Collective.ALL_TO_ALL):  # what layouts are converted with

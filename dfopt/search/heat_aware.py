@@ -27,7 +27,7 @@ from dfopt.search.nodes import covers
 from dfopt.search.options import Options
 from dfopt.search.solved import Pruned, Solved
 from dfopt.setting.instance import Setting
-from dfopt.setting.tables import Ints
+from dfopt.terms.sharded_graph import Ints
 
 HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
 

@@ -27,8 +27,8 @@ from dfopt.documents.request import Request
 from dfopt.physics.window import by_window
 from dfopt.search.node import Node
 from dfopt.setting.instance import Setting
-from dfopt.setting.overlap import in_the_way
-from dfopt.setting.tables import tile_counts
+from dfopt.terms.sharded_graph import tile_counts
+from dfopt.terms.step.overlap import in_the_way
 
 if TYPE_CHECKING:
     from dfopt.search.jointly import JointSearch

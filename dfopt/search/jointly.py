@@ -31,7 +31,7 @@ from dfopt.search.placing import Placing, place
 from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Solved
-from dfopt.setting.tables import Ints
+from dfopt.terms.sharded_graph import Ints
 
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
 _LEVELS = 0.15  # of the time, after which two levels make a start over all plans

@@ -22,7 +22,7 @@ from dfopt.search.node import SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import Ints, tile_counts
+from dfopt.terms.sharded_graph import Ints, tile_counts
 
 _MOST_PLANS = 100_000  # that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes
 

@@ -22,15 +22,15 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.interrupts import now
-from dfopt.physics.states import LABELS, capacities, usable
+from dfopt.physics.states import LABELS
 from dfopt.questions import Draw, Resolved
 from dfopt.search.optimization import search
 from dfopt.search.shortage import listed
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
-from dfopt.setting.ledger import held
 from dfopt.setting.plans import asked_plans, may_share
 from dfopt.setting.shares import divisors
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.step.ledger import held, usable_bytes, usable_words
 
 __all__ = ["LargestBatch", "largest_batch"]
 
@@ -61,7 +61,7 @@ class LargestBatch:
     result: Result
 
     def __str__(self) -> str:
-        room = usable(self.capacity, self.result.assumptions.memory_reserve)
+        room = usable_words(self.capacity, self.result.assumptions)
         proven = "the largest that fits" if self.batch == self.most else f"the largest found, at most {self.most} fit"
         return f"batch {self.batch}: {proven} ({self.plan.label}: {listed(self.states)} of {room})"
 
@@ -201,7 +201,7 @@ def _room(
     states = tuple(bound.least_states(instance) for bound, instance in zip(bounds, under, strict=True))
     for stage in bounds[0].stages(under[0]):
         books = [held(instance, stage, least) for instance, least in zip(under, states, strict=True)]
-        for tier, capacity in capacities(one.system.chip, one.assumptions.memory_reserve).items():
+        for tier, capacity in usable_bytes(one).items():
             first, more = (books[0].get(tier, {}), books[1].get(tier, {}))
             grows = {name: more[name] - first.get(name, 0.0) for name in more}
             slope = sum(grows.values())

@@ -28,9 +28,9 @@ from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import Memo
 from dfopt.search.solved import Pruned, Solved, by_levels, compress, scored
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded_graph import tile_counts
 
 _LATE = "the time limit came first"
 _NOTE = "shardings, stages and partitions as one MILP"

@@ -13,7 +13,7 @@ from dfopt.documents.plan_records import GraphRecord, SolveRecord
 from dfopt.documents.result import LOOSE, NEAR, TOO_MANY, TOO_WIDE
 from dfopt.interrupts import LIMIT
 from dfopt.search.candidate import Prepared
-from dfopt.setting.tables import Bools
+from dfopt.terms.sharded_graph import Bools
 
 SAME, CLOSE = 1e-12, 1e-9  # values that differ by less are one value: as computed; as reached and as proven
 

@@ -32,8 +32,8 @@ from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.search.sums import handed_on, meeting, meets
 from dfopt.search.waiting import Chains, paths, too_much
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.tables import Bools, Floats, Ints, tile_counts
 from dfopt.sharding import interchip
+from dfopt.terms.sharded_graph import Bools, Floats, Ints, tile_counts
 
 _NOTE = "found together with the fusion"
 

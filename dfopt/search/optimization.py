@@ -24,7 +24,6 @@ from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import Kept
 from dfopt.search.options import Only, Options, Progress
 from dfopt.search.placing import Placing
-from dfopt.search.refusals import check, check_names, check_variants
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
@@ -32,6 +31,7 @@ from dfopt.search.starts import begin
 from dfopt.search.unlisted import in_few_words
 from dfopt.setting.instance import Setting
 from dfopt.technology.stack_models import power_of
+from dfopt.terms.refusals import check, check_names, check_variants
 
 T = TypeVar("T")
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat

@@ -12,8 +12,8 @@ from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.partitioning import blocks_of, least_terms, rest_bound
 from dfopt.fusion.priced import PricedStage
 from dfopt.setting.instance import Instance
-from dfopt.setting.overlap import Exchanges, Passes
-from dfopt.setting.tables import Bools, Ints
+from dfopt.terms.sharded_graph import Bools, Ints
+from dfopt.terms.step.overlap import Exchanges, Passes
 
 __all__ = ["Known", "least_memory", "least_passes", "memory_of", "passes_for", "passes_of", "window_passes"]
 

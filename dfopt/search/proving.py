@@ -29,8 +29,8 @@ from dfopt.search.node import Unit
 from dfopt.search.options import Options
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
 from dfopt.search.solved import Solved, finish
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+from dfopt.terms.bounds import PlanBounds
 
 Sizes = frozenset[int | None]
 NONE: Sizes = frozenset()

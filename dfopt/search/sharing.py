@@ -22,8 +22,8 @@ from dfopt.joint.layer import LayerSearch
 from dfopt.milp import Termination, TracePoint, closed_form
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import State
-from dfopt.setting.tables import ShardedGraph
+from dfopt.terms.sharded_graph import ShardedGraph
+from dfopt.terms.step.ledger import State
 
 Ints = NDArray[np.int64]
 

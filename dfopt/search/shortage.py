@@ -15,14 +15,15 @@ from itertools import count
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
-from dfopt.physics.states import LABELS, capacities, usable
+from dfopt.physics.states import LABELS
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.options import Options
 from dfopt.search.waiting import least_waiting
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import State, kept
 from dfopt.setting.stages import PipelineStage
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.rules.held import waits
+from dfopt.terms.step.ledger import State, kept, usable_bytes, usable_words
 
 _PART = 0.5  # of the time that is left
 _WAITING = "activations between partitions"
@@ -55,7 +56,7 @@ class LeastHeld:
     again: float  # of those, what the forward pass saves for the backward pass
     kept: float = 0.0  # of those, what is kept for sequences of serving
     sequences: int = 0  # so many, over all copies
-    reserve: float | None = None  # share of the memory that is not in the capacity
+    room: str = ""  # the capacity as people say it, and what it is a part of
     others: int = 0  # plans that may lack less, which other limits rule out, or several together
 
     @property
@@ -68,7 +69,7 @@ class LeastHeld:
         said = [
             f"least {self.tier.upper()}: {self.plan.label} holds at least {gb(self.bytes)} per chip in"
             f" {self.stage}, whatever its sharding and partitions ({listed(self.states)}); the chip has"
-            f" {usable(self.capacity, self.reserve)}: short by {gb(short)}"
+            f" {self.room}: short by {gb(short)}"
         ]
         if self.others:
             said.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")
@@ -111,7 +112,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     endless = chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
     system = setting.system.model_copy(update={"chip": endless})
     free = replace(setting, system=system)  # where nothing is too small, all can be counted
-    nodes, bounds, limits = Nodes(free, options), PlanBounds(free), capacities(chip, setting.assumptions.memory_reserve)
+    nodes, bounds, limits = Nodes(free, options), PlanBounds(free), usable_bytes(setting)
     until = time.perf_counter() + _PART * options.left()
     number, others = count(), 0
     heap: list[tuple[float, int, LeastHeld, bool]] = []
@@ -161,7 +162,7 @@ def _fullest(
     limits: Mapping[str, float],
 ) -> LeastHeld:
     """The books of the pipeline stage and memory that lack most."""
-    found, chip, reserve = [], instance.system.chip, instance.assumptions.memory_reserve
+    found, chip = [], instance.system.chip
     for stage, (tier, capacity) in itertools.product(stages, limits.items()):
         sums, alike, again, served = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, 0.0
         for state, size in kept(instance, stage, states):
@@ -177,15 +178,16 @@ def _fullest(
                 "copies" not in state.split_over and instance.plan.held_by(state.shared_from, copied=state.copied) == 1
             ):
                 alike[LABELS[state.name]] += size
-        waits = (
+        queued = (
             max(waiting.get(number, 0.0) for number, _ in stage.runs)
-            if tier == chip.fastest_tier and instance.setting.waits
+            if tier == chip.fastest_tier and waits(instance.setting)
             else 0.0
         )
-        if waits:
-            sums[_WAITING] = waits
-        held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0, reserve
-        found.append(LeastHeld(instance.plan, stage.name, tier, capacity, *held))
+        if queued:
+            sums[_WAITING] = queued
+        held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0
+        room = usable_words(capacity, instance.assumptions)
+        found.append(LeastHeld(instance.plan, stage.name, tier, capacity, *held, room))
     return max(found, key=lambda held: held.bytes - held.capacity)
 
 

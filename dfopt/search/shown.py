@@ -19,6 +19,7 @@ from dfopt.joint.layer import LayerSearch
 from dfopt.joint.listed import least_listed
 from dfopt.joint.menu import Menu
 from dfopt.physics.copies import exchanged
+from dfopt.physics.network import adds_up_at_once
 from dfopt.physics.overlap import hides_weights
 from dfopt.physics.pipeline import step_time
 from dfopt.physics.window import by_window
@@ -27,9 +28,10 @@ from dfopt.search.node import Node
 from dfopt.search.options import Options
 from dfopt.search.unrolled import schemes_of_one
 from dfopt.setting.instance import Instance
-from dfopt.setting.optimizer import optimizer_seconds
-from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding import interchip
+from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.step.optimizer import optimizer_seconds
 
 _AFFINE = _SAME = 1e-9
 _PART = 0.1  # of the time that is left, for one MILP
@@ -71,8 +73,8 @@ class Shown:
         known = self.known.get((menu, node.allowed_o.tobytes()))
         if known is not None and (np.isinf(room) or _fits(menu, known[1], room)):
             return known
-        tables, way = menu.tables, "max" if instance.assumptions.overlap == "perfect" else "sum"
-        if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
+        tables, way = menu.tables, "max" if chip_of(instance.system, instance.assumptions).rule.hides_all else "sum"
+        if menu.figures.layer.by_cycles:  # a share of peak says nothing there
             tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
         left = self.options.left() * _PART
         try:
@@ -117,7 +119,7 @@ class Shown:
         key = menu, node.allowed_o.tobytes()
         if key not in self.ahead:
             tables, forward_k = menu.tables, node.ready.sharded.forward_k
-            compute_o = tables.compute_o if instance.assumptions.compute_model != "cycle" else 0.0 * tables.compute_o
+            compute_o = 0.0 * tables.compute_o if menu.figures.layer.by_cycles else tables.compute_o
             forward_o, back_t = forward_k[tables.kernel_o], ~forward_k[tables.dst_t]
             again_t = np.isin(tables.bill_t, tables.bill_t[tables.again_t & back_t])
             mine_t = (forward_k[tables.src_t] & ~again_t)[:, None, None]
@@ -127,7 +129,7 @@ class Shown:
                 network_o=tables.network_o * forward_o,
                 conversion_tll=tables.conversion_tll * mine_t,
             )
-            way = "max" if instance.assumptions.overlap == "perfect" else "sum"
+            way = "max" if chip_of(instance.system, instance.assumptions).rule.hides_all else "sum"
             left = self.options.left() * _PART
             self.ahead[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
         return self.ahead[key]
@@ -221,7 +223,7 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
     """
     instance, weighed_o = ready.instance, np.zeros(len(menu.tables.kernel_o))
     of_family = instance.graph.folded and instance.shared is instance
-    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact" or of_family:
+    if instance.mapped_stages > 1 or adds_up_at_once(instance.assumptions) or of_family:
         return weighed_o
     once, word_k = step_time(ready.plan, instance.assumptions, 1.0).total, instance.setting.weight_word_k
     weighed_o += optimizer_seconds(instance, menu.tables.kernel_o, menu.weight_o) / once

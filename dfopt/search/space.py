@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 
-from dfopt.documents.graph import Kernel
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.sections import kernels_by_kind
@@ -18,7 +20,8 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
-from dfopt.setting.tables import Bools, tile_counts
+from dfopt.setting.reads import ByReads
+from dfopt.terms.sharded_graph import Bools, tile_counts
 
 FREE: Final = Request()
 _COUNTED = 3000  # down-sets: their pairs are counted in a fraction of a second
@@ -61,24 +64,26 @@ def search_space(
     kernels = len(graph.kernels)
     tiles = len(tile_counts(graph, assumptions))
     fusions, exact = _log10_fusions(setting, lattices, asked)
-    per_degree: dict[tuple[int, Setting], float] = {}  # of every graph that plans see
-    for plan in plans:
-        degree = plan.shards, setting.under(plan).setting
-        if degree not in per_degree:
-            free = [k for k in degree[1].graph.kernels if plan.shards == 1 or k.name not in asked.pin_sharding]
-            options = (ops.legal_schemes(k, plan.shards, assumptions) for k in free)
-            per_degree[degree] = math.fsum(math.log10(len(schemes)) for schemes in options)
+    known = defaultdict[Setting, ByReads](ByReads)  # of every graph that plans see
+
+    def shardings(plan: Plan, graph: Graph) -> float:
+        free = [k for k in graph.kernels if plan.shards == 1 or k.name not in asked.pin_sharding]
+        return math.fsum(math.log10(len(ops.legal_schemes(k, plan.shards, assumptions))) for k in free)
+
     stages: dict[int, float] = {1: 0.0}
-    totals = []
+    totals, log10_shardings = [], 0.0
     for plan in plans:
+        seen = setting.seen(plan)
+        ways: float = known[seen].answer(plan, partial(shardings, graph=seen.graph))
+        log10_shardings = max(log10_shardings, ways)
         cut = 1 if graph.folded else plan.stages
         if cut not in stages:  # cuts of one topological order into stages, some of them empty
             stages[cut] = _log10_choose(kernels + cut - 1, cut - 1)
         exact = exact and cut == 1
-        totals.append(per_degree[plan.shards, setting.under(plan).setting] + stages[cut] + fusions)
+        totals.append(ways + stages[cut] + fusions)
     return Space(
         plans=len(plans) * placements,
-        log10_shardings=max(per_degree.values(), default=0.0),
+        log10_shardings=log10_shardings,
         log10_stages=max(stages.values()),
         log10_fusions=fusions,
         tile_counts=tiles,

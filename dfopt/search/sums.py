@@ -8,7 +8,7 @@ import numpy as np
 
 from dfopt.joint.menu import Menu
 from dfopt.physics import ops
-from dfopt.setting.tables import Bools, Ints
+from dfopt.terms.sharded_graph import Bools, Ints
 
 
 def meets(menu: Menu, options_k: Ints) -> bool:

@@ -30,7 +30,7 @@ from dfopt.search.nodes import covers
 from dfopt.search.options import Options
 from dfopt.search.solved import Pruned, Solved, scored
 from dfopt.setting.instance import Setting
-from dfopt.setting.tables import Ints
+from dfopt.terms.sharded_graph import Ints
 
 __all__ = ["Within", "optimize_within"]
 

@@ -1,1 +1,1 @@
-"""A graph on a system under assumptions: its plans, what a plan's stages hold and run, priced tables, bounds."""
+"""A graph on a system under assumptions, and the plans that it may have; answers about plans are shared."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -18,26 +18,22 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Dims, Splits, groups
 from dfopt.documents.graph import Graph
-from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.saved import reduced_bytes
 from dfopt.documents.system import System
-from dfopt.physics.beside import collective_s
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.copies import exchanged
 from dfopt.physics.dtypes import rate
 from dfopt.physics.fill import Line, line_of
 from dfopt.physics.library import as_computed
-from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds, communication_seconds
+from dfopt.physics.network import adds_up_at_once, communication_seconds
 from dfopt.physics.operands import adding
 from dfopt.physics.pipeline import resolve
-from dfopt.physics.tiled import Products, Sent, beside_s, spread_s, usage_of, waves_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
 from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages, stage_places
-from dfopt.setting.working import Beside, beside_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +53,13 @@ class Setting:
         """A setting under assumptions with what they leave to the chips, and the graph as it is computed then."""
         chip = system.chip
         rules = resolve(assumptions, chip.execution, chip.compute_utilization, chip.reserved(graph.trains))
-        key = "as computed", rules.masked_scores, rules.execution
-        if key not in graph.memo:
-            graph.memo[key] = as_computed(graph, rules)
-        return cls(graph.memo[key], system, rules)
+        computed: ByReads = graph.memo.setdefault("as computed", ByReads())
+        return cls(computed.answer(rules, lambda rules: as_computed(graph, rules)), system, rules)
 
     @property
     def model(self) -> Graph:
         """The whole graph, which the judge is told."""
         return self.of or self.graph
-
-    @cached_property
-    def shared(self) -> dict[Hashable, Instance]:
-        """One instance for every part of a plan that plans share, see :attr:`Instance.shared`."""
-        return {}
 
     @cached_property
     def reads(self) -> defaultdict[Hashable, ByReads]:
@@ -84,11 +73,6 @@ class Setting:
         return found
 
     @cached_property
-    def spread(self) -> dict[tuple[int, int], float]:
-        """Seconds of each kernel spread evenly over so many chips, see :mod:`dfopt.physics.tiled`."""
-        return {}
-
-    @cached_property
     def between_copies(self) -> bool:
         """Whether some kernel communicates with other copies in every evaluation."""
         listed = {one.over for kernel in self.graph.kernels for one in kernel.communications}
@@ -98,16 +82,6 @@ class Setting:
     def only_forward(self) -> bool:
         """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
         return self.graph.trains and any(k.op == "gemm" and k.pass_ == "forward" for k in self.graph.kernels)
-
-    @property
-    def waits(self) -> bool:
-        """Whether what waits between partitions is counted by itself, or all of a layer at once."""
-        return not (self.graph.trains and self.assumptions.by_layer)
-
-    @cached_property
-    def beside(self) -> Beside:
-        """What kernels keep beside tensors."""
-        return beside_of(self.graph, self.assumptions)
 
     @cached_property
     def rate_k(self) -> tuple[float, ...]:
@@ -124,10 +98,6 @@ class Setting:
         """Of each kernel's gradient the share that one chip of the second axis has whole, and that it has parts of."""
         copied_k = np.array([kernel.copied or 0.0 for kernel in self.graph.kernels])
         return 1.0 - copied_k, copied_k
-
-    @cached_property
-    def _of_members(self) -> dict[tuple[Modules, int, int], Setting]:
-        return {}
 
     @cached_property
     def _hiding(self) -> dict[str, Setting]:
@@ -153,13 +123,15 @@ class Setting:
                 return other.seen(plan)
         if plan.modules is None or self.of is not None:  # it is what one chip sees already
             return self
-        key = plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size
-        if key not in self._of_members:
-            memo, part = self.graph.memo, ("member graph", *key)
-            if part not in memo:
-                memo[part] = member_graph(self.graph, *key)
-            self._of_members[key] = replace(self, graph=memo[part], of=self.graph)
-        return self._of_members[key]
+        found: Setting = self.reads["seen"].answer(plan, self._of_member)
+        return found
+
+    def _of_member(self, plan: Plan) -> Setting:
+        assert plan.modules is not None
+        # machines of one question share the graph, and what chips of it see
+        drawn = self.graph.memo.setdefault("member graphs", cache(partial(member_graph, self.graph)))
+        graph = drawn(plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size)
+        return replace(self, graph=graph, of=self.graph)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,11 +160,6 @@ class Instance:
     def memo(self) -> dict[str, Any]:
         """What others work out once of it."""
         return {}
-
-    @property
-    def hides_hops(self) -> bool:
-        """Whether stages work while they send to their neighbours."""
-        return self.assumptions.hides_hops_in(self.plan.interleave)
 
     @cached_property
     def counted(self) -> Counted:
@@ -226,17 +193,19 @@ class Instance:
         graph, plan = self.graph, self.plan
         if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
+        found: Instance = self.setting.reads["shared"].answer(plan, self._shared)
+        return found
+
+    def _shared(self, plan: Plan) -> Instance:
+        graph = self.graph
         # while it trains all kernels work from the fastest memory
         placed, splits = None if graph.trains else plan.placement, list[Splits](["kernels", "modules"])
         priced: dict[str, Any] = {"placement": placed, "two_batch_overlap": plan.two_batch_overlap}
-        if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
+        if graph.trains and adds_up_at_once(self.assumptions):
             splits, priced = [*splits, "batch"], priced | {"microbatches": plan.microbatches}
         elif self.setting.between_copies:
             splits = [*splits, "batch"]
-        known, key = self.setting.shared, (*plan.said(*splits), *priced.values())
-        if key not in known:
-            known[key] = Instance(self.setting, plan.only(*splits, **priced))
-        return known[key]
+        return Instance(self.setting, Plan.saying(plan.said(*splits), **priced))
 
     @cached_property
     def adding(self) -> tuple[tuple[Dims, NDArray[np.float64]], ...]:
@@ -252,18 +221,6 @@ class Instance:
         """Seconds of a step in which chips along some dims exchange so many bytes of each kernel's gradient."""
         weights = float(volume_k @ self.setting.weight_word_k)
         return exchanged(self.plan, dims, float(volume_k.sum()), weights, self.communication_s)
-
-    def amortized_gradient_s(self, kernel: int, volume: float) -> float:
-        """Seconds of an evaluation that adding up so many bytes of a kernel's gradient takes: under dfmodel gradients,
-        where they are spread over the microbatches.
-        """
-        if self.assumptions.gradients != "dfmodel":
-            return 0.0
-        parts = [
-            amortized_gradient_seconds(float(share_k[kernel]) * volume, dims, self.system, self.assumptions)
-            for dims, share_k in self.adding
-        ]
-        return sum(parts) / self.plan.microbatches
 
     @cached_property
     def own_communication_s(self) -> NDArray[np.float64]:
@@ -289,35 +246,6 @@ class Instance:
                 for k in self.graph.kernels
             ]
         )
-
-    def between_shards_s(
-        self, kind: Collective | None, volume: float, kernel: int, again: bool = False, behind: tuple[int, ...] = ()
-    ) -> float:
-        """Seconds that a collective of the chips that share kernels takes beside the work of these.
-
-        On what a kernel makes; ``again``: a second time; ``behind``: kernels that may hide it.
-        """
-        dims, one = self.plan.shard_dims, self.graph.kernels[kernel]
-        chosen, shards, seconds = self.assumptions, self.plan.shards, self.communication_s(kind, volume, dims)
-        if kind is None or seconds <= 0 or (chosen.collective_work, chosen.tensor_overlap) == (None, None):
-            return seconds
-        elements, again = volume / self.graph.words.of_output(one), again or one.pass_ == "recompute"
-        on_chip_s = collective_s(kind, volume, elements, shards, self.system.chip, chosen, again)
-        if chosen.tensor_overlap is None:
-            return seconds + on_chip_s
-        waves, latency_s = 1, 0.0
-        if chosen.tensor_overlap == "waves":
-            waves = waves_of([self.graph.kernels[number] for number in behind], shards, self.system.chip)
-            latency_s = self.communication_s(kind, NO_BYTES, dims)
-        products = Products(sum(map(self._spread_s, behind)), shards, usage_of(self.system, dims), waves)
-        return beside_s(kind, Sent(seconds, latency_s, on_chip_s), products, chosen)
-
-    def _spread_s(self, kernel: int) -> float:
-        known, shards = self.setting.spread, self.plan.shards
-        if (kernel, shards) not in known:
-            one, chip = self.graph.kernels[kernel], self.system.chip
-            known[kernel, shards] = spread_s([(one, rate(self.graph, one, chip))], shards, chip, self.assumptions)
-        return known[kernel, shards]
 
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
         """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""

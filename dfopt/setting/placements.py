@@ -1,7 +1,7 @@
 """Where what stays may lie in the memories of a chip, and what it costs there: bytes as the fastest memory counts them.
 
 A partition takes the sum of what it takes on every memory, so a byte that passes through one of half the rate counts as
-two of the fastest. Everything behind (:mod:`dfopt.setting.tables`) sees one memory. The judge adds up seconds instead.
+two of the fastest. All that prices layers (:mod:`dfopt.terms`) sees one memory. The judge adds up seconds instead.
 """
 
 from __future__ import annotations

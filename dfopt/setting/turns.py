@@ -10,6 +10,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
+from dfopt.physics.pipeline import hides_all
 
 
 def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Plan]:
@@ -50,7 +51,7 @@ def turns_left_out(graph: Graph, system: System, assumptions: Assumptions, asked
 def _of_the_machine(graph: Graph, system: System, assumptions: Assumptions) -> Iterator[str]:
     if graph.trains:
         yield "it trains"
-    if assumptions.overlap == "perfect":
+    if hides_all(assumptions):
         yield "under overlap: perfect nothing is left to hide"
     if system.stack is not None:
         yield "heat of two halves on a stack of dies is not modelled"

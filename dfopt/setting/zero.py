@@ -53,7 +53,7 @@ def shared_out(
             kept.append(plan)
             continue
         for level in sorted(set(levels)):
-            reason = obstacle(plan, level, graph, assumptions.gradients)
+            reason = obstacle(plan, level, graph, assumptions)
             ways = list(_groups(plan, system, assumptions, groups)) if level else [None]
             if not reason and not ways:
                 reason = f"{plan.label_of('batch')} cannot be cut into {_listed(groups)} groups along {plan.copy_dims}"

@@ -22,9 +22,9 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.milp import Model, Solution, Termination, Terms, TracePoint, solve, unanswered
 from dfopt.setting.instance import Setting
-from dfopt.setting.tables import Bools
 from dfopt.sharding.layouts import conversions, must_meet, padded
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
+from dfopt.terms.sharded_graph import Bools
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
 

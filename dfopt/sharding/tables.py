@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
-from dfopt.setting.by_kernel import fanout_groups
-from dfopt.setting.conversions import LAYOUTS, gathered_late, readers_pay
-from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden_pins
+from dfopt.terms.by_kernel import fanout_groups
+from dfopt.terms.conversions import LAYOUTS, gathered_late, readers_pay
 from dfopt.terms.figures import Figures
 from dfopt.terms.rules.network import inherent
+from dfopt.terms.step.hops import sent_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -102,7 +102,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         If a pinned scheme is not legal for its kernel.
     """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
-    rules, degree = assumptions.sharding_rules, plan.shards
+    degree = plan.shards
     if reason := forbidden_pins(instance.setting, pins or {}, degree):
         raise PlanError(reason)
     index, figures = graph.index(), Figures(instance)
@@ -112,7 +112,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     collectives_o = np.array([kind is not None for k in range(len(graph.kernels)) for kind in inherent(layer, k)])
     bytes_o = np.where(collectives_o, [graph.output_bytes(k) for k in figures.kernel_o.tolist()], 0.0)[left_o]
 
-    carried = graph.carried if assumptions.layer_boundary == "dram" else ()
+    carried = graph.carried if layer.carried else ()
     tensors = (*graph.tensors, *carried)
     operand_t = [*ops.operands(graph), *([1] * len(carried))]
     required_to = np.full((len(tensors), len(left_o)), -1, dtype=np.int64)
@@ -130,7 +130,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     for t, tensor in enumerate(tensors):
         consumer, elements = graph.kernels[index[tensor.dst]], graph.elements_of(tensor)
         for o in np.flatnonzero(kernel_o == index[tensor.dst]).tolist():
-            layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], rules, elements)
+            layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], layer.rules, elements)
             required_to[t, o] = LAYOUTS.index(layout)
         for o in np.flatnonzero(kernel_o == index[tensor.src]).tolist():
             hop[t, produced_o[o]] = sent_s(instance, graph.bytes_of(tensor), share_o[o])
@@ -173,7 +173,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         partial_kk=tuple(
             (k, index[kernel.accumulates_into])
             for k, kernel in enumerate(graph.kernels)
-            if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, rules)
+            if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, layer.rules)
         ),
         alike_kk=tuple(
             (index[one.src], index[other.src])

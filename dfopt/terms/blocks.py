@@ -43,7 +43,7 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
     float array, no unit
         Of that shape, at least 1.
     """
-    may_cut = (cut > 0) & (chip.weight_tiling != "forbid")
+    may_cut = (cut > 0) & (chip.cuts_weights)
     short = (rest + cut > chip.sram * (1 + _ROUNDED)) & may_cut
     room = np.where(short & (rest < chip.sram), chip.sram - rest, np.inf)
     parts = np.maximum(np.ceil(cut / room - _ROUNDED), 1.0)

@@ -36,6 +36,16 @@ class Rule(NamedTuple):
     added: tuple[int, ...]
 
     @property
+    def hides_all(self) -> bool:
+        """Whether every resource hides behind the slowest."""
+        return not self.added
+
+    @property
+    def hides_nothing(self) -> bool:
+        """Whether all resources add up."""
+        return not self.hidden
+
+    @property
     def sums(self) -> tuple[tuple[int, ...], ...]:
         """Terms that add up: the time is the largest of these sums."""
         return tuple((one, *self.added) for one in self.hidden) or (self.added,)
@@ -73,8 +83,10 @@ class Chip:
         Compute tiles; a block has no more kernels.
     overlap : e.g. perfect
         Which resources hide behind each other, see :func:`rule_of`.
-    weight_tiling : e.g. reread
-        Whether a kernel alone may load its weight in parts, and what it then moves again.
+    cuts_weights
+        Whether a kernel alone may load its weight in parts.
+    reads_again, writes_again
+        Whether it then moves its inputs again for each further part, and its outputs.
     fused
         Whether a block may hold several kernels.
     library
@@ -90,7 +102,9 @@ class Chip:
     sram: float
     tiles: int
     overlap: str
-    weight_tiling: str
+    cuts_weights: bool
+    reads_again: bool
+    writes_again: bool
     fused: bool
     library: bool
     sram_bandwidth: float = np.inf
@@ -119,6 +133,16 @@ class Chip:
         return rule_of(self.overlap, self.resources)
 
 
+def reads_again(assumptions: Assumptions) -> bool:
+    """Whether a kernel in parts of its weight reads its inputs again for each further part."""
+    return assumptions.weight_tiling in ("reread", "reread_all")
+
+
+def writes_again(assumptions: Assumptions) -> bool:
+    """Whether a kernel in parts of its weight writes its outputs again for each further part."""
+    return assumptions.weight_tiling == "reread_all"
+
+
 def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) -> Chip:
     """The chip as pricing wants it, under resolved assumptions; or the one that bounds what it does."""
     # nothing lies elsewhere where there are such rows: `setting.plans` leaves no such plan
@@ -129,7 +153,9 @@ def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) ->
         sram=system.chip.sram.capacity,
         tiles=system.chip.tiles,
         overlap=assumptions.overlap,
-        weight_tiling=assumptions.weight_tiling,
+        cuts_weights=assumptions.weight_tiling != "forbid",
+        reads_again=reads_again(assumptions),
+        writes_again=writes_again(assumptions),
         fused=assumptions.execution != "kernel_by_kernel",
         library=assumptions.execution == "library",
         sram_bandwidth=np.inf if system.chip.sram.bandwidth is None else system.chip.sram.bandwidth,

@@ -14,7 +14,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats
 from dfopt.physics.network import bytes_sent
-from dfopt.setting.conversions import overhead_of_kernels
+from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Wanted
 from dfopt.terms.rules.network import inherent

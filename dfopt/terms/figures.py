@@ -16,11 +16,11 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
-from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden
 from dfopt.setting.reads import by_reads, under
 from dfopt.terms.charges import Charge
+from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.incidence import Has
 from dfopt.terms.kernel import LayerKernel, weight_bytes
 from dfopt.terms.layer import Layer
@@ -172,7 +172,7 @@ class Figures:
 
     @by_reads
     def produced_o(self) -> Ints:
-        """Layout of its output, as a place among :data:`dfopt.setting.conversions.LAYOUTS`."""
+        """Layout of its output, as a place among :data:`dfopt.terms.conversions.LAYOUTS`."""
         return np.concatenate(self.layer.produced_ko)
 
     @cached_property

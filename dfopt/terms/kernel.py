@@ -22,9 +22,9 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.saved import added_bytes, reduced_bytes
 from dfopt.documents.system import Chip
 from dfopt.physics import ops
-from dfopt.setting.by_kernel import end_share
 from dfopt.setting.instance import Instance
 from dfopt.setting.placements import Counted
+from dfopt.terms.by_kernel import end_share
 from dfopt.terms.layer import Layer
 
 __all__ = ["LayerKernel", "by_option", "end_bytes", "output_share", "schemes", "weight_bytes"]
@@ -139,7 +139,7 @@ class LayerKernel:
     @property
     def kept(self) -> tuple[tuple[float, float], ...]:
         """Bytes that it keeps beside tensors under each option: until the backward pass, while its layer runs."""
-        beside = self.instance.setting.beside
+        beside = Layer(self.instance, self.tiles).beside
         return tuple(beside.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if beside else ()
 
 

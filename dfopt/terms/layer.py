@@ -24,13 +24,15 @@ from dfopt.documents.saved import beside_tensors
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import bytes_sent
-from dfopt.setting.by_kernel import depths, fanout_groups
-from dfopt.setting.conversions import LAYOUTS, gathered_late, readers_pay
-from dfopt.setting.cycles import compute_menu
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
+from dfopt.terms.by_kernel import depths, fanout_groups
+from dfopt.terms.communication import between_shards_s
+from dfopt.terms.conversions import LAYOUTS, gathered_late, readers_pay
+from dfopt.terms.cycle import compute_menu
+from dfopt.terms.working import Beside, beside_of
 
-__all__ = ["FanOut", "Layer", "Reader", "Wanted"]
+__all__ = ["FanOut", "Layer", "Reader", "Wanted", "keeps_saved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,26 @@ class Layer:
         """Which layouts a scheme needs."""
         return self.assumptions.sharding_rules
 
+    @property
+    def moves_tensors(self) -> bool:
+        """Whether tensors between blocks pass through DRAM as one; else each kernel moves what it takes and makes."""
+        return self.assumptions.operand_traffic is None
+
+    @property
+    def by_cycles(self) -> bool:
+        """Whether kernels compute by the cycle model, in as many compute tiles as they have."""
+        return self.assumptions.compute_model == "cycle"
+
+    @property
+    def at_one_rate(self) -> bool:
+        """Whether all kernels compute at one rate, whatever their size."""
+        return self.assumptions.compute_model == "fixed" and len(set(self.instance.setting.rate_k)) == 1
+
+    @property
+    def keeps_saved(self) -> bool:
+        """Whether what is kept for the backward pass is counted as a state, which it is where gradients are kept."""
+        return keeps_saved(self.graph, self.assumptions)
+
     @by_reads
     def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
         """Schemes that each kernel may take: its options."""
@@ -180,7 +202,7 @@ class Layer:
 
     @by_reads
     def produced_ko(self) -> tuple[Ints, ...]:
-        """Place among :data:`dfopt.setting.conversions.LAYOUTS` of every kernel's output, under each of its options."""
+        """Place among :data:`dfopt.terms.conversions.LAYOUTS` of every kernel's output, under each of its options."""
         return tuple(
             np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
             for schemes in self.schemes_k
@@ -206,7 +228,7 @@ class Layer:
     @cached_property
     def latency_l(self) -> Floats:
         """Seconds that a block may take to compute under the cycle model, ascending; empty under the others."""
-        if self.assumptions.compute_model != "cycle":
+        if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
 
@@ -257,6 +279,11 @@ class Layer:
             for k, operand, size in self.graph.reads():
                 ends[k].append((operand, size))
         return tuple(map(tuple, ends))
+
+    @by_reads
+    def beside(self) -> Beside:
+        """What kernels keep beside tensors."""
+        return beside_of(self.graph, self.assumptions)
 
     @by_reads
     def saved_k(self) -> tuple[tuple[float, ...], ...]:
@@ -335,10 +362,17 @@ class Layer:
 
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
         """Seconds of one collective for each layout, from every layout into every set of them; of an all-gather."""
-        ask, fan = self.instance.between_shards_s, one.fan
-        seconds = np.array([ask(kind, fan.whole, fan.source, one.late, one.behind) for kind in _KINDS])
+        fan, instance = one.fan, self.instance
+        seconds = np.array(
+            [between_shards_s(instance, kind, fan.whole, fan.source, one.late, one.behind) for kind in _KINDS]
+        )
         each_s: Floats = _COUNTS @ seconds
         return each_s, float(seconds[_GATHER])
+
+
+def keeps_saved(graph: Graph, assumptions: Assumptions) -> bool:
+    """Whether what is kept for the backward pass is counted as a state, which it is where gradients are kept."""
+    return graph.trains and assumptions.gradients == "exact"
 
 
 def _collectives(made: ops.Layout, wanted: int) -> list[Collective]:

@@ -17,15 +17,15 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.physics.library import sets_of
-from dfopt.setting.by_kernel import depths, fanout_groups
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
-from dfopt.setting.tables import ShardedGraph, least_rows, tile_counts
+from dfopt.terms.by_kernel import depths, fanout_groups
 from dfopt.terms.converted import Conversions
 from dfopt.terms.figures import Figures
 from dfopt.terms.incidence import Has
 from dfopt.terms.rules import HELD
 from dfopt.terms.rules.tensors import CARRIED, moves_again
+from dfopt.terms.sharded_graph import ShardedGraph, least_rows, tile_counts
 
 __all__ = ["LayerOptions", "shard"]
 
@@ -101,7 +101,7 @@ class LayerOptions:
             accessed_k=lowest(figures.accessed_o) + moved_k,
             net_k=self.conversions.network(allowed_o),
             b_t=b_t,
-            moved_t=b_t * (layer.assumptions.operand_traffic is None),
+            moved_t=b_t * (layer.moves_tensors),
             output_k=output_k,
             held_k=np.stack([lowest(figures.by_option(resource)) for resource in HELD], axis=1),
             gradient_k=lowest(figures.gradient_o),
@@ -128,7 +128,7 @@ class LayerOptions:
             sharded,
             fixed_buffer_k=least(self.figures.buffer_o(tiles), allowed_o) + buffers_k,
             tile_t=sharded.b_t * layer.output_tile_k[sharded.src_t],
-            menus=self._menus(allowed_o, tiles) if layer.assumptions.compute_model == "cycle" else (),
+            menus=self._menus(allowed_o, tiles) if layer.by_cycles else (),
             tile_count=tiles,
         )
 
@@ -204,7 +204,7 @@ def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | Non
     sharding
         Scheme of every kernel, by its name.
     tiles
-        Tiles that the streamed axis is cut into; the first of :func:`dfopt.setting.tables.tile_counts` if not given.
+        Tiles that the streamed axis is cut into; if not given, the most that are worth trying.
 
     Raises
     ------

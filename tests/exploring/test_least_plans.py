@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dfopt.exploring.explore import asked_workload, workload_of
 from dfopt.exploring.least_plans import LeastPlans
 from dfopt.exploring.workload import Workload
-from dfopt.setting.bounds import PlanBounds
+from dfopt.terms.bounds import PlanBounds
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,9 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
-from dfopt.setting.tables import Ints
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import shard
+from dfopt.terms.sharded_graph import Ints
 from dfopt.workloads import load_graph
 
 

@@ -331,7 +331,7 @@ def test_tile_count_is_the_naive_one() -> None:
     """`pieces` of the oracle is written apart from the tables; here on one graph that has all three streams."""
     from dfopt.documents.assumptions import Assumptions
     from dfopt.documents.graph import Graph, Kernel
-    from dfopt.setting.tables import tile_counts
+    from dfopt.terms.sharded_graph import tile_counts
 
     kernels = (
         Kernel(name="a", op="gemm", m=2, k=2, n=12),

@@ -28,10 +28,10 @@ from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
 from dfopt.search.candidate import Stage
 from dfopt.search.shown import meet
-from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import shard
+from dfopt.terms.sharded_graph import tile_counts
 
 _MOST = 200  # shardings
 

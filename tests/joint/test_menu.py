@@ -17,10 +17,10 @@ from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
 from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
-from dfopt.setting.tables import ShardedGraph, tile_counts
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import shard
+from dfopt.terms.sharded_graph import ShardedGraph, tile_counts
 
 
 def menu_of(world: World) -> Menu:

@@ -22,10 +22,10 @@ from dfopt.documents.system import Memory, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.judge import evaluate
 from dfopt.search.verify import verify
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.offloads import offloads
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.bounds import PlanBounds
 
 
 def tiered(draw: st.DrawFn, world: World) -> System:

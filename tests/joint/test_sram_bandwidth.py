@@ -24,8 +24,8 @@ from dfopt.documents.system import Sram, System
 from dfopt.errors import Infeasible
 from dfopt.judge import case, traffic
 from dfopt.physics.pipeline import resolve
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded import shard
 
 

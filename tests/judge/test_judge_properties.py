@@ -147,7 +147,7 @@ def worlds(draw: st.DrawFn) -> World:
     chosen = {key: draw(st.sampled_from(values)) for key, values in CHOICES.items()}
     base = Assumptions(**chosen | ({"gradient_overlap": None} if chosen["gradients"] == "dfmodel" else {}))
     assumptions = draw(st.sampled_from([base, base, base, profile("default"), profile("dfmodel")]))
-    levels = [level for level in (1, 2, 3) if not obstacle(plan, level, graph, assumptions.gradients)]
+    levels = [level for level in (1, 2, 3) if not obstacle(plan, level, graph, assumptions)]
     plan = plan.model_copy(update={"zero": draw(st.sampled_from([None, *levels]))})
     stages = pp if repeat == 1 else 1
     stage = sorted(draw(st.integers(0, stages - 1)) for _ in names)

@@ -24,7 +24,7 @@ from dfopt.fusion.partitioning import objective
 from dfopt.physics.window import Shown, Window, least_lines
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.verify import verify
-from dfopt.setting.bounds import PlanBounds
+from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads.recompute import recomputed
 
 sys.path.append(str(Path(__file__).parents[1] / "joint"))

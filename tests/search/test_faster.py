@@ -12,9 +12,9 @@ from dfopt.search.families import Families
 from dfopt.search.faster import Faster, asked_for
 from dfopt.search.nodes import Nodes
 from dfopt.search.options import Options
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.bounds import PlanBounds
 
 
 @pytest.fixture(scope="module", params=["ideal", "calibrated"])

@@ -20,7 +20,7 @@ from dfopt.search import branching, jointly
 from dfopt.search.jointly import JointSearch
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
-from dfopt.setting.roofline import least_step
+from dfopt.terms.step.roofline import least_step
 
 BATCH = 64
 Data = dict[str, Any]

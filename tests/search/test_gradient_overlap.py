@@ -23,8 +23,8 @@ from dfopt.fusion.partitioning import objective
 from dfopt.physics import ops
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.verify import verify
-from dfopt.setting.bounds import PlanBounds
 from dfopt.show.omissions import left_out
+from dfopt.terms.bounds import PlanBounds
 
 BEHIND = df.Assumptions(gradient_overlap="backward")
 FIXED = {

@@ -24,7 +24,7 @@ from dfopt.documents.system import Chip, Dram, EfficiencyRow, Memory, NetworkDim
 from dfopt.errors import Infeasible, PlanError, SystemSpecError
 from dfopt.judge import evaluate
 from dfopt.physics import ops
-from dfopt.setting.bounds import PlanBounds
+from dfopt.terms.bounds import PlanBounds
 
 sys.path.append(str(Path(__file__).parents[1] / "joint"))
 from brute import joint_optimum

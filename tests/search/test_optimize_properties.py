@@ -18,8 +18,8 @@ import dfopt.search as optimizer
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.errors import Infeasible
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.bounds import PlanBounds
 
 
 def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:

@@ -22,10 +22,10 @@ from dfopt.judge import evaluate
 from dfopt.search import families
 from dfopt.search.families import Families
 from dfopt.search.verify import verify
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.show.stages import stage_facts
+from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import WORKLOADS
 from dfopt.workloads.recompute import recomputed, some_recomputed
 

@@ -21,11 +21,11 @@ from dfopt.physics.pipeline import resolve
 from dfopt.search import solve
 from dfopt.search.nodes import Nodes
 from dfopt.search.shortage import LeastHeld
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
-from dfopt.setting.ledger import sharded_states
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded import shard
+from dfopt.terms.step.ledger import sharded_states
 from dfopt.workloads import load_graph
 
 JOINT = Assumptions(

@@ -17,7 +17,7 @@ from dfopt.documents.result import Result, status_words
 from dfopt.errors import DocumentError, GraphError, SystemSpecError
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
-from dfopt.setting.roofline import least_step
+from dfopt.terms.step.roofline import least_step
 
 CASES = [
     ("gpt3-175b", {}, "sn10-8-torus", {}),

@@ -30,8 +30,8 @@ from dfopt.frontends.calculon.files import Execution
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.hiding import Hiding
 from dfopt.search.verify import verify
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import expand
 
 sys.path.append(str(Path(__file__).parents[1] / "joint"))

@@ -20,9 +20,9 @@ from dfopt.processes.executor import Take
 from dfopt.processes.packing import Task
 from dfopt.processes.worker import solve
 from dfopt.search.verify import verify
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
+from dfopt.terms.bounds import PlanBounds
 
 PACKAGE = Path(df.__file__).parent
 

@@ -24,9 +24,9 @@ from dfopt.errors import PlanError
 from dfopt.judge import grid
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans, plans
+from dfopt.terms.bounds import PlanBounds
 
 Chips = tuple[int, int]
 

@@ -23,10 +23,10 @@ from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, 
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import tiles_of
 from dfopt.physics.ops import streamed_rows
-from dfopt.setting.bounds import PlanBounds
-from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
+from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded import shard
+from dfopt.terms.sharded_graph import tile_counts
 
 
 def with_table(world: World, rows: tuple[EfficiencyRow, ...]) -> World:

@@ -13,10 +13,10 @@ from strategies import World, share, worlds
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.reads import ByReads
+from dfopt.terms.bounds.work import LeastWork
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 

@@ -19,8 +19,8 @@ from dfopt.documents.saved import kept_beside
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.judge import case as judged
 from dfopt.judge import ledger as judge
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import expand
 
 H, A, S, LAYERS, BATCH = 64, 4, 32, 4, 8

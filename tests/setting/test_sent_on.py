@@ -11,8 +11,8 @@ from dfopt.frontends.megatron import megatron_shardings
 from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
 from dfopt.search.verify import verify
-from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Setting
+from dfopt.terms.step.hops import sent_s
 from dfopt.workloads import WORKLOADS
 
 SIZES = {

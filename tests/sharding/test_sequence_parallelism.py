@@ -29,11 +29,11 @@ from dfopt.physics.network import bytes_sent
 from dfopt.physics.pipeline import resolve
 from dfopt.search import solve
 from dfopt.search.verify import verify
-from dfopt.setting.conversions import LAYOUTS
 from dfopt.setting.instance import Setting
-from dfopt.setting.ledger import sharded_states
 from dfopt.sharding import interchip
+from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.sharded import LayerOptions, shard
+from dfopt.terms.step.ledger import sharded_states
 from dfopt.workloads import load_graph
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.transformer import TransformerParameters, build

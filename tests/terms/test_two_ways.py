@@ -25,7 +25,6 @@ from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import held, states_of
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.blocks import BlockPrices, Blocks
 from dfopt.terms.chip import chip_of
@@ -33,6 +32,7 @@ from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.rules.held import HANDED_ON, PARTIAL_SUMS, TILE_ROWS
+from dfopt.terms.step.ledger import held, states_of
 from dfopt.terms.table import Table
 
 CLOSE = {"rel": 1e-12, "abs": 1e-30}
@@ -147,7 +147,7 @@ HELD = [
     *("weights", "weights_copied", "experts", "experts_copied", "parameters", "parameters_copied"),
     *("saved_bytes", "cached_bytes", "working_bytes"),
 ]
-"""Resources of a layer in the order of :data:`dfopt.setting.ledger.AMOUNTS`."""
+"""Resources of a layer in the order of :data:`dfopt.terms.step.ledger.AMOUNTS`."""
 
 
 def tight(case: Case, dice: Dice) -> Case:

@@ -19,11 +19,11 @@ from dfopt.search.candidate import Prepared, given_work, prepare
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork, fuse, given_record
 from dfopt.search.solved import Solved, finish
-from dfopt.setting.bounds.table import PlanTable
-from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import State
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.bounds.table import PlanTable
+from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.sharded_graph import Floats, Ints
+from dfopt.terms.step.ledger import State
 
 __all__ = ["ShardedLayer"]
 

@@ -22,10 +22,10 @@ from dfopt.search.solved import Solved
 from dfopt.search.starts.estimates import estimated
 from dfopt.search.starts.layer import ShardedLayer
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.setting.roofline import least_step
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.step.roofline import least_step
 
 __all__ = ["begin", "is_large", "stopping"]
 

@@ -65,4 +65,4 @@ HELD: Final = (
     "weights", "weights_copied", "experts", "experts_copied", "parameters", "parameters_copied",
     "saved_bytes", "cached_bytes", "working_bytes",
 )  # fmt: skip
-"""What chips hold for as long as they are asked to, in the order of :data:`dfopt.setting.ledger.AMOUNTS`."""
+"""What chips hold for as long as they are asked to, in the order of :data:`dfopt.terms.step.ledger.AMOUNTS`."""

@@ -10,13 +10,16 @@ from dfopt.arrays import Floats
 from dfopt.documents.placement import item_of_weight
 from dfopt.physics import ops
 from dfopt.physics.states import cached_bytes
+from dfopt.setting.instance import Setting
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.kernel import LayerKernel, by_option, output_share, weight_bytes
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.weights import gradient_bytes
 
-__all__ = ["CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "SAVED", "TILE_ROWS", "WAITING"]
+__all__ = [
+    "CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "SAVED", "TILE_ROWS", "WAITING", "waits",
+]  # fmt: skip
 
 
 def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
@@ -85,16 +88,20 @@ def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
 SAVED = Term.of_kernel("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", saved)
 
 
+def waits(setting: Setting) -> bool:
+    """Whether what waits between partitions is counted by itself, or all of a layer at once."""
+    return not (setting.graph.trains and setting.assumptions.by_layer)
+
+
 def waiting(layer: Layer) -> Iterator[Charge]:
     """A tensor between blocks waits in DRAM from the block that makes it to the last one that reads it.
 
     What stays for the backward pass anyhow is counted there, where gradients are kept at all.
     """
-    if not layer.instance.setting.waits:
+    if not waits(layer.instance.setting):
         return
-    keeps = layer.graph.trains and layer.assumptions.gradients == "exact"
     for fan in layer.fan_outs:
-        if not fan.carried and not (keeps and fan.kept):
+        if not fan.carried and not (layer.keeps_saved and fan.kept):
             size = fan.whole * layer.output_share_ko[fan.source]
             yield Charge("waiting_bytes", Open(fan.source, fan.kernels), (fan.source,), size)
 

@@ -10,8 +10,10 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
-from dfopt.setting.conversions import LAYOUTS
+from dfopt.physics.network import adds_up_at_once
 from dfopt.terms.charges import Charge, Term
+from dfopt.terms.communication import added_up_s, between_shards_s
+from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.incidence import AnyOf, Exactly, Has
 from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer, Wanted
@@ -34,7 +36,7 @@ def collectives(layer: Layer) -> Iterator[Charge]:
     """A scheme that splits a contraction leaves partial sums: the block of the kernel pays seconds to add them up."""
     for k in range(len(layer.kernels) if layer.degree > 1 else 0):
         size, kinds = layer.graph.output_bytes(k), inherent(layer, k)
-        seconds = [layer.instance.between_shards_s(kind, size, k, behind=(k,)) if kind else 0.0 for kind in kinds]
+        seconds = [between_shards_s(layer.instance, kind, size, k, behind=(k,)) if kind else 0.0 for kind in kinds]
         yield Charge("network_s", Has(k), (k,), np.array(seconds))
 
 
@@ -97,10 +99,10 @@ OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the gr
 
 def reduced_each(layer: Layer) -> Iterator[Charge]:
     """Copies add up the gradients of their weights in every evaluation, spread over the microbatches of a step."""
-    if layer.assumptions.gradients != "dfmodel":
+    if not adds_up_at_once(layer.assumptions):
         return
     for k, kernel in enumerate(LayerKernel.all_of(layer)):
-        seconds = [layer.instance.amortized_gradient_s(k, size) for size in gradient_bytes(kernel).tolist()]
+        seconds = [added_up_s(layer.instance, k, size) for size in gradient_bytes(kernel).tolist()]
         yield Charge("network_s", Has(k), (k,), np.array(seconds))
 
 

@@ -12,7 +12,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.terms.charges import Charge, Term
-from dfopt.terms.chip import CROSSING_TILES
+from dfopt.terms.chip import CROSSING_TILES, reads_again, writes_again
 from dfopt.terms.incidence import Crosses, Has, Inside
 from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share
 from dfopt.terms.layer import FanOut, Layer
@@ -27,7 +27,7 @@ def tensors(layer: Layer) -> Iterator[Charge]:
     A kernel alone in its block may run in parts of its weight. Then its outputs are cut too, and it reads its inputs
     again for each further part.
     """
-    moves = layer.assumptions.operand_traffic is None
+    moves = layer.moves_tensors
     for fan in layer.fan_outs:
         if fan.carried:
             continue
@@ -55,10 +55,9 @@ def _read_again(layer: Layer, fan: FanOut, size: Floats) -> Iterator[Charge]:
 
 def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
     """Kernels that move a tensor once more for each part of their weight after the first."""
-    if layer.assumptions.weight_tiling not in ("reread", "reread_all"):
-        return ()
-    written = (fan.source,) if layer.assumptions.weight_tiling == "reread_all" and not fan.carried else ()
-    return (*fan.kernels, *written)
+    read = fan.kernels if reads_again(layer.assumptions) else ()
+    written = (fan.source,) if writes_again(layer.assumptions) and not fan.carried else ()
+    return (*read, *written)
 
 
 def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
@@ -106,7 +105,7 @@ def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     for operand, whole in of.ends:
         size_o = end_bytes(of, operand, whole)
         yield "dram_bytes", size_o
-        if operand and of.assumptions.weight_tiling in ("reread", "reread_all"):
+        if operand and reads_again(of.assumptions):
             yield "reread_bytes", size_o
 
 

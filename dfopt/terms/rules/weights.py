@@ -9,13 +9,25 @@ from dfopt.physics import ops
 from dfopt.terms.charges import Term
 from dfopt.terms.kernel import LayerKernel, output_share, weight_bytes
 
-__all__ = ["GRADIENTS", "WEIGHTS", "accumulated", "gradient_bytes", "stays"]
+__all__ = ["GRADIENTS", "WEIGHTS", "accumulated", "gradient_bytes", "stays", "weight_flows"]
 
 
 def stays(of: LayerKernel) -> bool:
     """Whether a kernel has a weight or an accumulator that stays on the chip while it runs, and may be cut."""
     adds = of.assumptions.gradients == "exact" and ops.gradients_at_once(of.kernel) > 0
     return adds or ops.weights_at_once(of.kernel) > 0
+
+
+def weight_flows(of: LayerKernel) -> Iterator[tuple[bool, Floats]]:
+    """What an evaluation moves between DRAM and chip of a kernel's weight and gradient: whether it writes, and bytes.
+
+    Weights are read. A gradient that is accumulated is read and written, or only written.
+    """
+    if of.assumptions.weights_from_dram:
+        yield False, weight_bytes(of, ops.weights_read)
+    if of.assumptions.gradients == "exact":
+        added_o = accumulated(of)
+        yield from ((write, added_o) for write in (False, True)[-of.assumptions.gradient_passes :])
 
 
 def weights(of: LayerKernel) -> Iterator[tuple[str, Floats]]:

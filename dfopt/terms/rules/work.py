@@ -12,9 +12,8 @@ from dfopt.physics import ops
 from dfopt.physics.efficiency import efficiency_share, row_op
 from dfopt.physics.operands import shard_flop
 from dfopt.physics.states import own_traffic
-from dfopt.setting.cycles import least_cycles_s
 from dfopt.terms.charges import Charge, Term
-from dfopt.terms.cycle import tiles_for
+from dfopt.terms.cycle import least_cycles_s, tiles_for
 from dfopt.terms.incidence import Has
 from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, schemes, weight_bytes
 from dfopt.terms.layer import Layer
@@ -83,7 +82,7 @@ def compute_tiles(layer: Layer) -> Iterator[Charge]:
     Kernels of a block share the tiles of the chip, and the block takes the least latency that all of them reach. Where
     a kernel never does, it needs more tiles than there are.
     """
-    if layer.assumptions.compute_model != "cycle":
+    if not layer.by_cycles:
         return
     too_many = layer.instance.system.chip.tiles + 1
     for k, menus in enumerate(layer.menus_ko):

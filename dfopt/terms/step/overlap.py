@@ -22,9 +22,9 @@ from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import Shown, Window, by_window, least_lines
 from dfopt.setting.instance import Instance
-from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.stages import PipelineStage, in_order, pipeline_stages
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
+from dfopt.terms.step.optimizer import optimizer_seconds
 
 __all__ = [
     "Exchanges", "Passes", "Windows", "exchange_seconds", "exchanged_by_kind", "exchanges_behind", "hides_any",

@@ -14,17 +14,17 @@ from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import offload
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.pipeline import partition_time
-from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import State, states_of
-from dfopt.setting.offload import least_layers, moves
-from dfopt.setting.optimizer import optimizer_seconds
-from dfopt.setting.overlap import Passes, exchanged_by_kind, roofline_passes
 from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage
+from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.layer import Layer
 from dfopt.terms.least import least_compute_k, least_figures
 from dfopt.terms.rules import HELD
+from dfopt.terms.step.ledger import State, states_of
+from dfopt.terms.step.offload import least_layers, moves
+from dfopt.terms.step.optimizer import optimizer_seconds
+from dfopt.terms.step.overlap import Passes, exchanged_by_kind, roofline_passes
 
 __all__ = ["Least", "LeastWork", "Parts"]
 

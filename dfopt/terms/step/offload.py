@@ -8,9 +8,10 @@ import numpy as np
 
 from dfopt.physics.offload import Layer, passes_s
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import State, of_layers, offloaded
-from dfopt.setting.overlap import Passes
-from dfopt.setting.tables import Floats
+from dfopt.terms.sharded_graph import Floats
+from dfopt.terms.step.hops import hides_hops
+from dfopt.terms.step.ledger import State, of_layers, offloaded
+from dfopt.terms.step.overlap import Passes
 
 __all__ = ["Layers", "backward_shown_s", "hop_beside_s", "layers_of", "least_layers", "moves", "stage_s"]
 
@@ -42,7 +43,7 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
 def hop_beside_s(instance: Instance, sent_s: float) -> float:
     """Seconds of the message to the next stage, of those that a stage sends, beside the last layer of a chunk."""
     assumptions, plan = instance.assumptions, instance.plan
-    if assumptions.offload != "calculon" or plan.stages == 1 or instance.hides_hops:
+    if assumptions.offload != "calculon" or plan.stages == 1 or hides_hops(instance):
         return 0.0
     return sent_s / (2 * plan.interleave)
 
@@ -79,7 +80,7 @@ def least_layers(
     states: Mapping[int, Sequence[State]],
     work: Passes,
 ) -> Layers:
-    """The least of every figure, from what kernels take at least: see :func:`dfopt.setting.overlap.roofline_passes`.
+    """The least of every figure, from what kernels take at least: see :func:`dfopt.terms.step.overlap.roofline_passes`.
 
     ``work``: what that says of them.
     """

@@ -24,15 +24,15 @@ from dfopt.physics.fill import Line, chains, line_of
 from dfopt.physics.pipeline import fill_factor
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import by_window
-from dfopt.setting.bounds.hidden import Stages, behind_layers, in_windows
-from dfopt.setting.bounds.memory import Held, held_at_least
-from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance
-from dfopt.setting.optimizer import optimizer_seconds
-from dfopt.setting.overlap import hides_any
 from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage, in_order, stage_places
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.bounds.hidden import Stages, behind_layers, in_windows
+from dfopt.terms.bounds.memory import Held, held_at_least
+from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.step.optimizer import optimizer_seconds
+from dfopt.terms.step.overlap import hides_any
 
 __all__ = ["PlanTable"]
 
@@ -313,7 +313,7 @@ class PlanTable:
 
     @cached_property
     def _exchanged_gk(self) -> tuple[Floats, ...]:
-        """What copies exchange of every kind of layer at least, see :class:`dfopt.setting.overlap.Exchanges`."""
+        """What copies exchange of every kind of layer at least, see :class:`dfopt.terms.step.overlap.Exchanges`."""
         return tuple(map(np.array, zip(*(self.work.exchanged(one) for one in self.instances), strict=True)))
 
     @cached_property

@@ -8,10 +8,26 @@ import numpy as np
 
 from dfopt.documents.graph import Tensor
 from dfopt.physics.collectives import Collective
+from dfopt.physics.network import adds_up_at_once
 from dfopt.physics.pipeline import messages
 from dfopt.setting.instance import Instance
-from dfopt.setting.optimizer import optimizer_seconds
-from dfopt.setting.tables import Floats, Ints, ShardedGraph
+from dfopt.terms.sharded_graph import Floats, Ints, ShardedGraph
+from dfopt.terms.step.optimizer import optimizer_seconds
+
+
+def hides_hops(instance: Instance) -> bool:
+    """Whether stages work while they send to their neighbours."""
+    return instance.assumptions.hides_hops_in(instance.plan.interleave)
+
+
+def sent_once(instance: Instance) -> bool:
+    """Whether a step is charged for one message of each layer, whatever its microbatches, as DFModel does."""
+    return instance.assumptions.point_to_point == "per_step"
+
+
+def both_ways_at_once(instance: Instance) -> bool:
+    """Whether a stage is charged for all that it hands on and back in each microbatch, whichever neighbours it has."""
+    return instance.assumptions.point_to_point == "per_microbatch"
 
 
 def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = True) -> Floats:
@@ -59,7 +75,7 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
         return np.zeros(1)
     if graph.folded:
         alike = len(instance.pipeline)
-        if assumptions.point_to_point == "per_step":
+        if sent_once(instance):
             return np.zeros(alike)
         index = graph.index()
         share_k = sharded.output_k.tolist()
@@ -68,7 +84,7 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
             share = share_k[index[tensor.src]]
             return hop(graph.bytes_of(tensor) * share, share)
 
-        if assumptions.point_to_point == "per_neighbour":
+        if not both_ways_at_once(instance):
             on, back = both_ways(instance, sharded, hop)
             often = (messages(plan, assumptions, stage.number, all_alike=alike == 1) for stage in instance.pipeline)
             return np.array([ahead * on + behind * back for ahead, behind in often])
@@ -107,8 +123,9 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
 
 def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tuple[float, float]:
     """Seconds at least in which a chunk of layers hands on and back, and in which one at the ends does what is left."""
-    if instance.assumptions.point_to_point != "per_neighbour" or instance.plan.stages == 1:
-        once = float(hop_seconds(instance, sharded, stage_k).max())
+    if sent_once(instance) or both_ways_at_once(instance) or instance.plan.stages == 1:
+        chunks = instance.plan.interleave if instance.graph.folded else 1
+        once = float(hop_seconds(instance, sharded, stage_k).max()) / chunks
         return once, once
     on, back = both_ways(instance, sharded, lambda held, share: sent_s(instance, held / share, share, least=True))
     return on + back, min(on, back)
@@ -116,8 +133,8 @@ def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tupl
 
 def per_step_hops(instance: Instance) -> float:
     """Point-to-point seconds charged once per step, as DFModel has it: one hop per layer, training only."""
-    graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
-    if assumptions.point_to_point != "per_step" or plan.stages == 1 or not graph.folded or not graph.trains:
+    graph, plan = instance.graph, instance.plan
+    if not sent_once(instance) or plan.stages == 1 or not graph.folded or not graph.trains:
         return 0.0
     volume = graph.repeat * sum(graph.bytes_of(t) for t in graph.handed_on[0])
     return instance.communication_s(Collective.POINT_TO_POINT, volume, plan.stage_dims)
@@ -128,7 +145,7 @@ def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -
 
     Copies add up gradients, the optimizer takes its step, and copies bring weights together.
     """
-    if instance.assumptions.gradients == "dfmodel":
+    if adds_up_at_once(instance.assumptions):
         return 0.0
     once, step_k = [], optimizer_seconds(instance, np.arange(len(stage_k)), sharded.weight_k)
     for stage in range(int(stage_k.max()) + 1):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.physics import ops
-from dfopt.setting.by_kernel import fanout_groups
+from dfopt.terms.by_kernel import fanout_groups
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -20,7 +20,8 @@ from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capaciti
 from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import ShardedGraph
+from dfopt.terms.rules.held import waits
+from dfopt.terms.sharded_graph import ShardedGraph
 
 OF_LAYERS: Final = ("layer", "others", "exchange")
 """Lifetimes of what one layer has more of than the others."""
@@ -52,6 +53,16 @@ AMOUNTS: Final[tuple[tuple[Amount, bool], ...]] = (
 )
 """What kernels keep on one chip, and whether all chips of the second axis have the same: bytes, but of parameters their
 number, which gradients and the optimizer go by. Weights are without those of experts."""
+
+
+def usable_bytes(setting: Setting) -> dict[str, float]:
+    """Bytes of every memory that has a limit, by tier, less the share that a model cannot use."""
+    return capacities(setting.system.chip, setting.assumptions.memory_reserve)
+
+
+def usable_words(capacity: float, assumptions: Assumptions) -> str:
+    """What of a memory can be used, as people say it: how much, and what it is a part of."""
+    return usable(capacity, assumptions.memory_reserve)
 
 
 def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float] = ()) -> tuple[State, ...]:
@@ -163,7 +174,7 @@ def reserved(instance: Instance) -> float:
 def limited(instance: Instance) -> dict[str, float]:
     """Bytes of every memory that has a limit, without what is taken whatever the mapping."""
     taken, chip = reserved(instance), instance.system.chip
-    limits = capacities(chip, instance.assumptions.memory_reserve)
+    limits = usable_bytes(instance.setting)
     return {tier: size - (taken if tier == chip.fastest_tier else 0.0) for tier, size in limits.items()}
 
 
@@ -233,7 +244,7 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
     mine = {here or chip.fastest_tier: size}
     if here is not None:  # a chip works on two layers of them
         mine[chip.fastest_tier] = min(size, LAYERS * once)
-    for tier, capacity in capacities(chip, instance.assumptions.memory_reserve).items():
+    for tier, capacity in usable_bytes(instance.setting).items():
         if found and tier in mine:
             others = sum(books[tier].values()) - mine[tier]
             room = min(room, max(capacity - others, 0.0) * once / mine[tier])
@@ -250,7 +261,7 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
     """
     found = {}
     reserve = instance.assumptions.memory_reserve
-    for tier, capacity in capacities(instance.system.chip, reserve).items():
+    for tier, capacity in usable_bytes(instance.setting).items():
         parts = books.get(tier, {})
         found[tier] = capacity - sum(parts.values())
         if found[tier] < 0:
@@ -292,7 +303,7 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
         return found
     for stage in instance.pipeline:
         rest = left(instance, held(instance, stage, states), f"{stage.name} needs").get(fastest, math.inf)
-        rest = rest if instance.setting.waits else math.inf
+        rest = rest if waits(instance.setting) else math.inf
         found |= {number: min(found[number], rest) for number, _ in stage.runs if number in found}
     return found
 

@@ -13,11 +13,11 @@ from dfopt.documents.assumptions import profile
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.physics.pipeline import resolve
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.setting.roofline import least_step
 from dfopt.setting.stages import pipeline_stages
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.step.roofline import least_step
 
 CASES = {
     "decode, experts, several microbatches": ("deepseek-v3", "h100-8", {"phase": "decode", "context": 4096}, 64, 4),

@@ -14,11 +14,11 @@ from dfopt.documents.request import Request
 from dfopt.physics.overlap import exposed_s
 from dfopt.physics.pipeline import resolve, step_time, with_point_to_point
 from dfopt.physics.states import capacities
-from dfopt.setting.bounds import PlanBounds, PlanTable
 from dfopt.setting.instance import Setting
-from dfopt.setting.ledger import held
-from dfopt.setting.overlap import exchange_seconds, hides_any, reduced_stages
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.bounds import PlanBounds, PlanTable
+from dfopt.terms.step.ledger import held
+from dfopt.terms.step.overlap import exchange_seconds, hides_any, reduced_stages
 from dfopt.workloads import load_graph
 
 

@@ -12,7 +12,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.saved import optimizer_bytes, reduced_bytes, updates_weights
 from dfopt.physics.beside import optimizer_s
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 __all__ = ["optimizer_seconds"]
 

@@ -11,7 +11,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.saved import is_kept, kept_beside, saved_word
 from dfopt.physics import ops
 from dfopt.physics.working import activation_gradients, collective_buffers
-from dfopt.setting.by_kernel import again_by_kernel, fanout_groups, saved_by_kernel
+from dfopt.terms.by_kernel import again_by_kernel, fanout_groups, saved_by_kernel
 
 __all__ = ["Beside", "beside_of"]
 

@@ -28,12 +28,13 @@ from dfopt.judge import case as judged
 from dfopt.judge import evaluate
 from dfopt.judge import ledger as judge
 from dfopt.physics.states import KINDS, LABELS, Held, Kind
-from dfopt.setting import ledger
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.chip import chip_of
+from dfopt.terms.rules.held import waits
 from dfopt.terms.sharded import shard
+from dfopt.terms.step import ledger
 
 PLAIN = Assumptions(execution="dataflow", overlap="perfect", compute_utilization=0.5)
 SCHEDULES = ("one_f_one_b", "gpipe")
@@ -108,8 +109,8 @@ def optimisers(world: World, mapping: Mapping) -> Iterator[Held]:
         alive[number] = most_alive(tables, cast(IntraChipLimits, limits), partition_k[mine])
     for stage in world.instance.pipeline:
         books = ledger.held(world.instance, stage, states)
-        waits = world.instance.setting.waits
-        books["dram"]["activations"] += waits * max(float(alive.get(number, 0.0)) for number, _ in stage.runs)
+        apart = waits(world.instance.setting)
+        books["dram"]["activations"] += apart * max(float(alive.get(number, 0.0)) for number, _ in stage.runs)
         yield {tier: {name: size for name, size in held.items() if size} for tier, held in books.items()}
 
 

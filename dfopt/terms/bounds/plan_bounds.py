@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dfopt.documents.plan import Plan
 from dfopt.physics.efficiency import most_sustained
-from dfopt.physics.states import capacities
-from dfopt.setting.bounds.table import PlanTable
-from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import State, held, left, room_to_save
 from dfopt.setting.stages import PipelineStage, stage_places
+from dfopt.terms.bounds.table import PlanTable
+from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.step.ledger import State, held, left, room_to_save, usable_bytes
 
 __all__ = ["PlanBounds"]
 
@@ -92,7 +91,7 @@ class PlanBounds:
             If the weights, gradients, optimizer state and saved activations of a stage exceed the capacity: with what
             a chip would have to hold, before anything is solved.
         """
-        limits = capacities(instance.system.chip, instance.assumptions.memory_reserve)
+        limits = usable_bytes(instance.setting)
         if not limits:
             return
         states, several = self.least_states(instance), len(self._of(instance.setting).kinds) > 1

@@ -13,8 +13,8 @@ from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.pipeline import partition_time
 from dfopt.physics.states import cache_traffic
-from dfopt.setting.cycles import least_cycles_s
 from dfopt.setting.instance import Setting
+from dfopt.terms.cycle import least_cycles_s
 
 __all__ = ["least_step"]
 
@@ -28,7 +28,7 @@ def least_step(setting: Setting) -> float:
     sequences all that they look at. So the chips together take at least as long as one would, and the slowest as
     long as the average. Left out is all that plans differ in: communication, copies, the fill of a pipeline, gradients.
 
-    Bounds of a plan (:class:`dfopt.setting.bounds.PlanBounds`) are never lower, but need the plan.
+    Bounds of a plan (:class:`dfopt.terms.bounds.PlanBounds`) are never lower, but need the plan.
 
     Examples
     --------

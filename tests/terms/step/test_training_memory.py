@@ -21,8 +21,8 @@ from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.judge import case as judged
 from dfopt.judge import evaluate
 from dfopt.judge import ledger as judge
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import WORKLOADS
 from dfopt.workloads.recompute import RECOMPUTES
 

@@ -1,4 +1,4 @@
-"""What copies exchange while the backward pass computes, at least: :mod:`dfopt.setting.overlap` as arrays.
+"""What copies exchange while the backward pass computes, at least: :mod:`dfopt.terms.step.overlap` as arrays.
 
 Suffixes: r pipeline stage of a plan, k kind of layer, p place in the order of a stage.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.setting.tables import Floats, Ints
+from dfopt.terms.sharded_graph import Floats, Ints
 
 __all__ = ["Stages", "behind_layers", "in_windows"]
 
@@ -19,7 +19,7 @@ class Stages:
     """Pipeline stages of plans: seconds that each takes at least for a microbatch, and what is exchanged.
 
     ``reduce_rk``, ``weights_rk``, ``gathers_rk``, ``forward_rk``, ``backward_rk``: as
-    :class:`~dfopt.setting.overlap.Exchanges` and :class:`~dfopt.setting.overlap.Passes` have them.
+    :class:`~dfopt.terms.step.overlap.Exchanges` and :class:`~dfopt.terms.step.overlap.Passes` have them.
     """
 
     stage_r: Floats

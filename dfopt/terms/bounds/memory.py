@@ -1,4 +1,4 @@
-"""What the stages of many plans hold at least, each state by itself: :mod:`dfopt.setting.ledger` as arrays.
+"""What the stages of many plans hold at least, each state by itself: :mod:`dfopt.terms.step.ledger` as arrays.
 
 Suffixes: r pipeline stage of a plan, g plans that differ in how stages hold layers only, k kind of layer, c state.
 """
@@ -17,12 +17,12 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
 from dfopt.physics.offload import buffered
 from dfopt.physics.states import capacities
-from dfopt.setting.bounds.work import LeastWork
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved
 from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.step.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved
 
 __all__ = ["Held", "held_at_least"]
 
