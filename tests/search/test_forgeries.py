@@ -238,7 +238,7 @@ def test_the_honest_one_is_verified() -> None:
 def test_plans_that_are_excluded_twice_claim_what_holds_for_every_mapping() -> None:
     """Under their sharding while the best was not known yet; then it was below what any mapping of them takes."""
     levels = df.Assumptions(sharding_objective="seconds")
-    result = df.solve("gpt2-small", "sn10-8-ring", assumptions=levels)
+    result = df.solve("gpt2-small", "sn10-8-ring", phase="training", assumptions=levels)
     assert any(r.bound is not None and r.bound > result.value and "per_level" in r.status for r in result.plans)
     assert verify(result).ok, verify(result).problems
 

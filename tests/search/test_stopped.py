@@ -13,7 +13,7 @@ from dfopt.search.verify import verify
 
 CASES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "seconds": ({"top": 3, "set": {"sharding_objective": "seconds"}}, (8, 16, 24)),
-    "bytes": ({"set": {"sharding_objective": "bytes"}}, (12, 24)),
+    "bytes": ({"set": {"sharding_objective": "bytes"}}, (6, 12)),
     "joint": ({"phase": "training"}, (30,)),
     "next best": ({"top": 3, "distinct": "sharding", "pp": 1}, (50,)),
 }
