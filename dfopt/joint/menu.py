@@ -176,16 +176,9 @@ class Menu:
         kept = among_o.copy()
         if self.figures.layer.by_cycles:  # two menus of compute tiles are rarely comparable
             return kept
-        names = (
-            "compute_s", "stationary_bytes", "cached_bytes", "saved_bytes", "working_bytes", "dram_bytes",
-            "reread_bytes",
-        )  # fmt: skip
-        figures = [self.network_o, self.weight_o, self.output_o, self.gradient_o, *map(self.by_option, names)]
-        # of ends that are cut into tiles, and that are not: any number of tiles is between
-        counts = 1, ops.streamed_rows(self.instance.graph)
-        figures += [self.buffer_o(tiles) for tiles in counts]
-        if self.instance.system.chip.sram.bandwidth is not None:
-            figures.append(self.accessed_o)
+        figures = [self.weight_o, self.output_o, *map(self.by_option, self.figures.resources)]
+        # resources are those of one tile; any other number of tiles is between that and the most
+        figures.append(self.buffer_o(ops.streamed_rows(self.instance.graph)))
         figures_oz = np.stack(figures, axis=1)
         bound = {*tables.src_t.tolist(), *(k for pair in tables.partial_kk for k in pair)}
         produced_kl = np.zeros((tables.kernels, len(LAYOUTS)), dtype=bool)

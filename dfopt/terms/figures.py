@@ -6,9 +6,10 @@ Suffixes: k kernel, o option (a kernel with one of its schemes).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden
-from dfopt.setting.reads import by_reads, under
-from dfopt.terms.charges import Charge
+from dfopt.setting.reads import by_reads
+from dfopt.terms.charges import Term
 from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.incidence import Has
 from dfopt.terms.kernel import LayerKernel, weight_bytes
@@ -30,7 +31,29 @@ from dfopt.terms.rules.tensors import END_BUFFERS
 from dfopt.terms.rules.weights import accumulated, gradient_bytes
 from dfopt.terms.rules.work import accessed, at_rate
 
-__all__ = ["Figures"]
+__all__ = ["Figures", "figures_of"]
+
+
+_APART: Final = ("weight", "read", "gradient", "added", "accessed", "at rate")
+"""Figures of kernels that are no resources."""
+
+
+def figures_of(of: LayerKernel) -> dict[str, Floats]:
+    """What a kernel has under each of its options by the rules of single kernels, by resource, and what else it has."""
+    found: dict[str, Floats] = {}
+    for term in OF_KERNELS:
+        assert term.amounts is not None
+        for resource, amount_o in term.amounts(of):
+            found[resource] = found[resource] + amount_o if resource in found else amount_o
+    compute_o = found.get("compute_s")
+    return found | {
+        "weight": weight_bytes(of, ops.weight_elements),
+        "read": weight_bytes(of, ops.weights_read),
+        "gradient": gradient_bytes(of),
+        "added": accumulated(of),
+        "accessed": accessed(of),
+        "at rate": at_rate(of) if compute_o is None else compute_o,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,23 +124,32 @@ class Figures:
 
     @cached_property
     def _by_resource(self) -> dict[str, Floats]:
-        found: dict[str, Floats] = {}
-        for term in (*OF_KERNELS, *SENT):
-            for resource, figure_o in self._figures(term.name, term.of, 1).items():
+        found = dict(self._alone)
+        for name in _APART:
+            del found[name]
+        for term in SENT:
+            for resource, figure_o in self._sent(term).items():
                 found[resource] = found.get(resource, 0.0) + figure_o
         return found
 
-    def _figures(self, name: str, charges: Callable[[Layer], Iterable[Charge]], tiles: int) -> dict[str, Floats]:
-        """What options have by one rule, by resource: worked out once for all plans that look the same to it."""
-        question = self.instance.setting.reads["figures", name, tiles]
-        found: dict[str, Floats] = question.answer(
-            self.instance.plan, lambda plan: under(self, plan)._added(charges, tiles)
-        )
+    @by_reads
+    def _alone(self) -> dict[str, Floats]:
+        """What rules of single kernels say, by resource, and what else follows from kernels alone."""
+        return self._joined(kernel.answer("figures", figures_of) for kernel in LayerKernel.all_of(self.layer))
+
+    def _joined(self, each: Iterable[Mapping[str, Floats]]) -> dict[str, Floats]:
+        found: dict[str, Floats] = {}
+        for first, of_kernel in zip(self.first_k.tolist(), each, strict=True):
+            for name, figure_o in of_kernel.items():
+                if name not in found:
+                    found[name] = np.zeros(len(self.kernel_o))
+                found[name][first : first + len(figure_o)] = figure_o
         return found
 
-    def _added(self, charges: Callable[[Layer], Iterable[Charge]], tiles: int) -> dict[str, Floats]:
+    def _sent(self, term: Term) -> dict[str, Floats]:
+        """What options have by a rule of what single kernels communicate, by resource."""
         found: dict[str, Floats] = {}
-        for charge in charges(self.layer.at(tiles)):
+        for charge in term.of(self.layer):
             assert isinstance(charge.incidence, Has) and charge.scope in ((), (charge.incidence.kernel,))
             k = charge.incidence.kernel
             first = self.first_k[k]
@@ -125,50 +157,52 @@ class Figures:
             figure_o[first : first + len(self.layer.schemes_k[k])] += charge.amount
         return found
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Resources that some option has anything of, by rules of single kernels."""
+        return tuple(self._by_resource)
+
     def by_option(self, resource: str) -> Floats:
         """What each option has of a resource by rules of single kernels, whatever block its kernel is in."""
         return self._by_resource.get(resource, np.zeros(len(self.kernel_o)))
-
-    def _of_kernels(self, name: str, figure: Callable[[LayerKernel], Floats]) -> Floats:
-        return np.concatenate([of.answer(name, figure) for of in LayerKernel.all_of(self.layer)])
 
     @by_reads
     def output_o(self) -> Floats:
         """Share of its output that one chip holds."""
         return np.concatenate(self.layer.output_share_ko)
 
-    @by_reads
+    @property
     def weight_o(self) -> Floats:
         """Bytes of its weight that one chip has."""
-        return self._of_kernels("weight", lambda of: weight_bytes(of, ops.weight_elements))
+        return self._alone["weight"]
 
-    @by_reads
+    @property
     def read_o(self) -> Floats:
         """Bytes of weight that one chip reads in an evaluation; of routed experts only of those that it uses."""
-        return self._of_kernels("read", lambda of: weight_bytes(of, ops.weights_read))
+        return self._alone["read"]
 
-    @by_reads
+    @property
     def gradient_o(self) -> Floats:
         """Bytes of weight gradient as copies add it up."""
-        return self._of_kernels("gradient", gradient_bytes)
+        return self._alone["gradient"]
 
-    @by_reads
+    @property
     def added_o(self) -> Floats:
         """Bytes of weight gradient that an evaluation adds to."""
-        return self._of_kernels("accumulated", accumulated)
+        return self._alone["added"]
 
-    @by_reads
+    @property
     def accessed_o(self) -> Floats:
         """Bytes of one evaluation that a kernel reads from SRAM and writes there, but for tensors between kernels.
 
         Weights, gradients, data of its own, inputs and outputs of the graph.
         """
-        return self._of_kernels("accessed", accessed)
+        return self._alone["accessed"]
 
-    @by_reads
+    @property
     def at_rate_o(self) -> Floats:
         """Seconds of compute; under the cycle model with every unit of every tile busy."""
-        return self._of_kernels("at rate", at_rate)
+        return self._alone["at rate"]
 
     @by_reads
     def produced_o(self) -> Ints:
@@ -180,7 +214,7 @@ class Figures:
         """Seconds of communication in every evaluation, without conversions of layouts."""
         seconds_o = np.full(len(self.kernel_o), overhead_of_kernels(self.layer.assumptions))
         for term in (COLLECTIVES, OWN_COMMUNICATIONS):
-            seconds_o = seconds_o + self._figures(term.name, term.of, 1).get("network_s", 0.0)
+            seconds_o = seconds_o + self._sent(term).get("network_s", 0.0)
         return seconds_o
 
     @cached_property
@@ -190,7 +224,12 @@ class Figures:
 
     def buffer_o(self, tiles: int) -> Floats:
         """Bytes in SRAM of inputs and outputs of the graph, in so many tiles."""
-        return self._figures(END_BUFFERS.name, END_BUFFERS.of, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
+        buffer_o = np.zeros(len(self.kernel_o))
+        for charge in END_BUFFERS.of(self.layer.at(tiles)):
+            assert isinstance(charge.incidence, Has)
+            first = self.first_k[charge.incidence.kernel]
+            buffer_o[first : first + len(charge.amount)] += charge.amount
+        return buffer_o
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
         """The least of a figure over the options that are left, by kernel."""

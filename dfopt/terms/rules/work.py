@@ -28,7 +28,7 @@ __all__ = [
     "at_one_rate",
     "at_rate",
     "flop",
-    "least_compute",
+    "least_cycles",
 ]
 
 
@@ -67,10 +67,8 @@ def at_rate(of: LayerKernel) -> Floats:
     return flop_o / (of.rate * shares)
 
 
-def least_compute(of: LayerKernel) -> float:
-    """Seconds of a kernel that it does not beat under any of its options, in any number of tiles."""
-    if of.assumptions.compute_model != "cycle":
-        return float(at_rate(of).min())
+def least_cycles(of: LayerKernel) -> float:
+    """Seconds of a kernel under the cycle model that none of its options beats, in any number of tiles."""
     degree, chip, rules = of.degree, of.chip, of.assumptions.sharding_rules
     least_s = by_option(of, lambda kernel, z: least_cycles_s(kernel, z, degree, chip, rules)).min()
     return float(least_s) * (chip.peak_flops / of.rate)
