@@ -17,7 +17,7 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.stages import PipelineStage
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD
-from dfopt.terms.step.ledger import AMOUNTS, at_once, buffers, by_layers, chips_of, lying, offloaded, states_of
+from dfopt.terms.step.ledger import at_once, buffers, by_layers, chips_of, lying, offloaded, states_of
 from dfopt.terms.table import Table
 
 __all__ = ["AT_WORK", "Held"]
@@ -63,7 +63,7 @@ class Held:
             of any layer. Each by kernel and option. The last are of what lies elsewhere, at least, while that is the
             layer at work.
         """
-        unit_sr = np.array([self._kept(tier, stage, number, (), unit) for unit in np.eye(len(AMOUNTS)).tolist()]).T
+        unit_sr = np.array([self._kept(tier, stage, number, (), unit) for unit in np.eye(len(HELD)).tolist()]).T
         found: list[list[Floats]] = [[] for _ in unit_sr]
         for k, kernel in enumerate(self.layer.kernels):
             drawn_s = self._kept(tier, stage, number, [kernel], ())

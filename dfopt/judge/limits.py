@@ -81,7 +81,7 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
 
 def _tiles(case: Case) -> Iterator[str]:
     rows, least = ops.streamed_rows(case.graph), case.assume.tile_rows or 1
-    if any(one.kernel.streamed == "n" and one.sharding in ("n", "k>n") for one in case.kernels):
+    if any(ops.splits_tiles(one.kernel, one.sharding) for one in case.kernels):
         least = max(least, case.plan.shards)  # they share the rows of every tile
     if case.tile_count > -(-rows // least):
         yield (
@@ -207,7 +207,7 @@ def _together(case: Case) -> Iterator[str]:
                 )
         if ops.leaves_partial_sums(kernel, one.sharding, case.plan.shards, case.assume.sharding_rules):
             target = by_name[str(kernel.accumulates_into)]
-            if target.sharding not in ("k", "k>n"):
+            if ops.split_axis(target.sharding) != "k":
                 yield (
                     f"kernel {kernel.name!r} is split by {one.sharding!r} and leaves partial sums, but"
                     f" {kernel.accumulates_into!r}, which should reduce them, is split by {target.sharding!r}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dfopt.documents.dtypes import FORMATS
 from dfopt.judge import types
 from dfopt.judge.case import Case, Placed
+from dfopt.physics import ops
 
 __all__ = ["refused"]
 
@@ -45,7 +46,7 @@ def _blocks(case: Case, before: list[Placed], placed: Placed, chips: int) -> str
     if kernel.experts is not None:  # a product of experts reads what others gave side by side, or gives it so
         reads = any(other.kernel.experts and other.kernel.m == k for other in before)
         m, k = (m, k // kernel.experts.chosen) if reads else (m // kernel.experts.chosen, k)
-    sizes = {"outer": (m, rows), "m": (m, rows), "k": (k, depth), "k>n": (k, depth)}
-    size, block = sizes.get(placed.sharding, (chips, 1))
+    sizes = {"outer": (m, rows), "m": (m, rows), "k": (k, depth)}
+    size, block = sizes.get(ops.split_axis(placed.sharding), (chips, 1))
     cut = block > 1 and size % (block * chips)
     return f"{size} / {chips} = {size / chips:g} cuts the {block}-blocks of {dtype}" if cut else ""

@@ -65,7 +65,7 @@ def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rule
     """
     if ops.split_axis(scheme) == "k":
         return 1.0 / degree if tiled and _late(kernel) else 1.0
-    return ops.output_share(kernel, scheme, degree, rules)
+    return ops.output_share(kernel, ops.split_axis(scheme), degree, rules)
 
 
 def read_share(

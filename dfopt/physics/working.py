@@ -60,7 +60,7 @@ def collective_buffers(
     [(256.0, 0.0), (64.0, 64.0), (0.0, 256.0), (256.0, 64.0)]
     """
     split = kernel.pass_ in ("forward", "backward") and kernel.accumulates_into is None and degree > 1
-    if not split or scheme not in ("k", "k>n"):
+    if not split or ops.split_axis(scheme) != "k":
         return 0.0, 0.0
     whole = float(kernel.matrices * needed(kernel) * graph.words.of_output(kernel))
     if scheme == "k":

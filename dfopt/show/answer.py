@@ -18,6 +18,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.tokens import phase_of
+from dfopt.physics.ops import output_axis
 from dfopt.show.accuracy import NEVER, accuracy_off, efficiency_of
 from dfopt.show.asked import PHASES, batch_words, short_types
 from dfopt.show.inputs import routing_facts
@@ -149,7 +150,7 @@ def plan_in_words(answer: Answer) -> str:
     words += ["two-batch overlap"] * bool(plan.two_batch_overlap)
     if plan.placement is not None and plan.placement.elsewhere:
         words.append(f"offload {plan.placement.label}")
-    split = sum(kernel.sharding in ("n", "k>n") for kernel in kernels) if plan.shards > 1 else 0
+    split = sum(output_axis(kernel.sharding) == "n" for kernel in kernels) if plan.shards > 1 else 0
     by_tokens = [f"sequence parallelism on {split} of {len(kernels)} kernels"] * bool(split)
     text = ""
     for dims, more in ((True, by_tokens), (True, []), (False, [])):  # the fullest one that two lines have room for

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dfopt.documents.passes import way_of
 from dfopt.documents.request import FREE_ZERO
 from dfopt.documents.result import Result
+from dfopt.physics.ops import output_axis
 from dfopt.show.grid import Grid
 from dfopt.show.stages import order_of
 
@@ -36,7 +37,7 @@ def decisions(result: Result) -> Grid | None:
     rows.append(("recomputation", way_of(result.graph.variant), ", ".join(ways)))
     levels = {one.zero or 0 for one in plans}
     rows.append(("optimizer sharding", f"ZeRO-{plan.zero}" if plan.zero else "none", f"ZeRO {listed(levels)}"))
-    split = sum(kernel.sharding in ("n", "k>n") for kernel in result.mapping.kernels)
+    split = sum(output_axis(kernel.sharding) == "n" for kernel in result.mapping.kernels)
     how = {"allow": "allowed of every kernel", "none": "not allowed", "force": "wherever it can be"}
     parts = f"{split} of {len(result.mapping.kernels)} kernels"
     rows.append(("sequence parallelism", parts, how[result.assumptions.sequence_parallelism]))

@@ -65,7 +65,7 @@ class ShardedGraph:
     output_k : float
         Share of its output that one chip holds.
     held_k : float, shape (kernels, amounts)
-        What the kernel has a chip hold, in the order of :data:`dfopt.terms.step.ledger.AMOUNTS`.
+        What the kernel has a chip hold, in the order of :data:`dfopt.terms.rules.HELD`.
     gradient_k, added_k : float
         Bytes of weight gradient that the kernel produces, as copies add it up, and that an evaluation adds to: of
         experts not those of all.

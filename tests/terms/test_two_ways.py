@@ -147,7 +147,7 @@ HELD = [
     *("weights", "weights_copied", "experts", "experts_copied", "parameters", "parameters_copied"),
     *("saved_bytes", "cached_bytes", "working_bytes"),
 ]
-"""Resources of a layer in the order of :data:`dfopt.terms.step.ledger.AMOUNTS`."""
+"""Resources of a layer in the order of :data:`dfopt.terms.rules.HELD`."""
 
 
 def tight(case: Case, dice: Dice) -> Case:

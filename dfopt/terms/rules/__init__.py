@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dfopt.physics.states import Amount
 from dfopt.terms.charges import Resource
 from dfopt.terms.rules.held import (
     CACHES,
@@ -23,6 +24,7 @@ from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_
 
 __all__ = ["HELD", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS"]
 
+_WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts", "parameters")
 OF_KERNELS: Final = (
     COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, OPERANDS, ENDS, END_BUFFERS, OWN_DATA, PARAMETERS, REDUCED, CACHES,
     SAVED, KEPT,
@@ -61,8 +63,12 @@ RESOURCES: Final = (
     Resource("legal", "1", "layer", "infinite where options cannot be together"),
 )
 """All that charges add up to."""
-HELD: Final = (
-    "weights", "weights_copied", "experts", "experts_copied", "parameters", "parameters_copied",
-    "saved_bytes", "cached_bytes", "working_bytes",
-)  # fmt: skip
-"""What chips hold for as long as they are asked to, in the order of :data:`dfopt.terms.step.ledger.AMOUNTS`."""
+HELD: Final[dict[str, tuple[Amount, bool]]] = {
+    **{f"{of}{'_copied' * copied}": (of, copied) for of in _WEIGHTS for copied in (False, True)},
+    "saved_bytes": ("saved", False),
+    "cached_bytes": ("cached", False),
+    "working_bytes": ("working", False),
+}
+"""Resources of what chips hold for as long as they are asked to, of one evaluation: which contents of a state each is,
+and whether all chips of the second axis have the same. Bytes, but of parameters their number, which gradients and the
+optimizer go by. Weights are without those of experts."""

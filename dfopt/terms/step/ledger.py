@@ -20,6 +20,7 @@ from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capaciti
 from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
+from dfopt.terms.rules import HELD
 from dfopt.terms.rules.held import waits
 from dfopt.terms.sharded_graph import ShardedGraph
 
@@ -45,16 +46,6 @@ class State:
     copied: bool = False
 
 
-AMOUNTS: Final[tuple[tuple[Amount, bool], ...]] = (
-    *((of, copied) for of in ("weights", "experts", "parameters") for copied in (False, True)),
-    ("saved", False),
-    ("cached", False),
-    ("working", False),
-)
-"""What kernels keep on one chip, and whether all chips of the second axis have the same: bytes, but of parameters their
-number, which gradients and the optimizer go by. Weights are without those of experts."""
-
-
 def usable_bytes(setting: Setting) -> dict[str, float]:
     """Bytes of every memory that has a limit, by tier, less the share that a model cannot use."""
     return capacities(setting.system.chip, setting.assumptions.memory_reserve)
@@ -66,10 +57,10 @@ def usable_words(capacity: float, assumptions: Assumptions) -> str:
 
 
 def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float] = ()) -> tuple[State, ...]:
-    """What some kernels keep: their tables, and so much of everything else, in the order of :data:`AMOUNTS`."""
+    """What some kernels keep: their tables, and so much else, in the order of :data:`dfopt.terms.rules.HELD`."""
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...], bool], float] = defaultdict(float)
-    amounts |= {(of, (), copied): size for (of, copied), size in zip(AMOUNTS, sizes, strict=False)}
+    amounts |= {(of, (), copied): size for (of, copied), size in zip(HELD.values(), sizes, strict=False)}
     gradients = _gradients(graph, assumptions)
     for_parameter = optimizer_bytes(graph, assumptions.optimizer_bytes_per_parameter)
     for copied in (False, True):
