@@ -145,8 +145,7 @@ class LeastWork:
         gradient_k, weight_k = np.zeros((2, len(self.kind_k)))
         for kind, one in enumerate(self.of(instance)):
             gradient_k[mine := self.kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
-        every_k = np.arange(len(weight_k))
-        step_k = self.known("step", instance, lambda other: optimizer_seconds(other, every_k, weight_k))
+        step_k = optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
         return exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
 
     def moved(self, instance: Instance) -> Floats:
