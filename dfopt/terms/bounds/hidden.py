@@ -1,6 +1,10 @@
-"""What copies exchange while the backward pass computes, at least: :mod:`dfopt.terms.step.overlap` as arrays.
+"""What shows at least of the exchanges of data-parallel copies: :mod:`dfopt.terms.step.overlap` as arrays.
 
-Suffixes: r pipeline stage of a plan, k kind of layer, p place in the order of a stage.
+Exchanges hide behind the backward pass, where ``gradient_overlap`` says so. Functions return, for every pipeline stage,
+the seconds of a step that show beside the time of the slowest stage.
+
+Suffixes: r pipeline stage of a plan (the stages of many plans below one another), k kind of layer, p place in the order
+in which a stage runs its layers: a row of equal layers.
 """
 
 from __future__ import annotations
@@ -16,10 +20,16 @@ __all__ = ["Stages", "behind_layers", "in_windows"]
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """Pipeline stages of plans: seconds that each takes at least for a microbatch, and what is exchanged.
+    """Least seconds of pipeline stages of many plans, for one microbatch and for what copies exchange.
 
-    ``reduce_rk``, ``weights_rk``, ``gathers_rk``, ``forward_rk``, ``backward_rk``: as
-    :class:`~dfopt.terms.step.overlap.Exchanges` and :class:`~dfopt.terms.step.overlap.Passes` have them.
+    Attributes
+    ----------
+    stage_r : s, shape (stages,)
+        Each stage for one microbatch, with the messages that it waits for.
+    reduce_rk, weights_rk, gathers_rk : s, shape (stages, kinds)
+        One layer of each kind, as :class:`~dfopt.terms.step.overlap.Exchanges` has them.
+    forward_rk, backward_rk : s, shape (stages, kinds)
+        One layer of each kind, as :class:`~dfopt.terms.step.overlap.Passes` has them.
     """
 
     stage_r: Floats
@@ -33,10 +43,27 @@ class Stages:
 def behind_layers(
     of: Stages, kind_rp: Ints, times_rp: Ints, hops_r: Floats, reductions_r: Floats, slowest_r: Floats
 ) -> Floats:
-    """What shows of a stage's exchanges by :class:`dfopt.physics.overlap.Reduced`: layers in their order, of each kind.
+    """What shows of the exchanges of stages where they hide layer by layer: :class:`dfopt.physics.overlap.Reduced`.
 
-    Places behind the end of an order have 0 layers. ``hops_r``: seconds of a stage beside the work of its layers;
-    ``slowest_r``: of the plan's slowest stage.
+    Parameters
+    ----------
+    of : Stages
+        The stages, axis r.
+    kind_rp, times_rp : int arrays, shape (stages, places)
+        Kind of the layers at each place of a stage, and how many follow one another; 0 layers behind the end of its
+        order.
+    hops_r : float array, s, shape (stages,)
+        What a stage waits in a microbatch beside the work of its layers, such as for messages.
+    reductions_r : float array, shape (stages,)
+        How often in a step copies add up gradients.
+    slowest_r : float array, s, shape (stages,)
+        The slowest stage of the same plan, for one microbatch.
+
+    Returns
+    -------
+    float array, s, shape (stages,)
+        Seconds of a step. Negative where a stage is through with all exchanges before the slowest stage is with its
+        work.
     """
     backward_rp, reduce_rp, forward_rp, gathers_rp = (
         np.take_along_axis(each, kind_rp, axis=1)
@@ -75,10 +102,35 @@ def in_windows(
     alone_r: Floats,
     optional: bool,
 ) -> Floats:
-    """What shows of a stage's exchanges as Calculon counts it, at least: the lines of :mod:`dfopt.physics.window`.
+    """What shows of the exchanges of stages as Calculon counts it, at least: the lines of :mod:`dfopt.physics.window`.
 
-    All layers are of one kind; ``size_r``: how many; ``hop_r``: seconds in which one of ``chunks_r`` sends what the
-    next stage gets; ``alone_r``: whether there is one copy; ``optional``: whether nothing may be hidden instead.
+    All layers are of one kind. Arrays have shape (stages,).
+
+    Parameters
+    ----------
+    of : Stages
+        The stages, axis r.
+    memory_r, compute_r : s
+        Memory and compute time of the backward pass of a layer, as :class:`~dfopt.terms.step.overlap.Passes` has them.
+    usage_r : no unit
+        Share of a processor that an exchange takes, from 0 to 1.
+    size_r : layers
+        Layers of the stage.
+    stages_r, chunks_r : no unit
+        Pipeline stages of the plan, and chunks of layers in each.
+    rounds_r : no unit
+        How often a step has the time of a stage for one microbatch, fill included.
+    hop_r : s
+        What one chunk sends for one microbatch, on and back together.
+    alone_r : bool
+        Whether there is one copy only. Then the optimizer's step alone shows.
+    optional : bool
+        Whether nothing is hidden where that takes less (``gradient_overlap: calculon_or_none``).
+
+    Returns
+    -------
+    float array, s, shape (stages,)
+        Seconds of a step; 0 of a stage without layers.
     """
     exchange_r, once_r, forward_r = of.reduce_rk[:, 0], of.weights_rk[:, 0], of.forward_rk[:, 0]
     each_r, some_r = np.maximum(size_r / chunks_r, 1.0), np.maximum(size_r, 1.0)

@@ -1,6 +1,7 @@
 """What the stages of many plans hold at least, each state by itself: :mod:`dfopt.terms.step.ledger` as arrays.
 
-Suffixes: r pipeline stage of a plan, g plans that differ in how stages hold layers only, k kind of layer, c state.
+Suffixes: r pipeline stage of a plan (the stages of many plans below one another), g plans that differ in how stages
+hold layers only, k kind of layer, c state.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ __all__ = ["Held", "held_at_least"]
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Bytes that one chip of each pipeline stage holds of each state at least.
+    """Least bytes that one chip of each pipeline stage holds of each state.
 
     Attributes
     ----------
     states : tuple of State
-        Which there are; their own bytes say nothing.
-    bytes_rc : float array
-        Bytes of each, of all layers of a stage and all that waits at a time.
-    beside_r : float array
-        Bytes of the fastest memory beside those: of layers at work that lie in another, and buckets of gradients.
-    tier_rc : int array
-        The memory that each lies in, by its place among those of the chip.
+        Which states there are: the axis c. Their own bytes are 0 and say nothing.
+    bytes_rc : B, shape (stages, states)
+        Bytes of each state, of all layers of a stage and all microbatches in flight.
+    beside_r : B, shape (stages,)
+        Bytes of the fastest memory beside those: for layers at work of what lies in another memory, and for buckets of
+        gradients.
+    tier_rc : int, shape (stages, states)
+        The memory that each state lies in, by its place among those of the chip (0 is the fastest).
     """
 
     states: tuple[State, ...]
@@ -49,7 +51,20 @@ class Held:
     tier_rc: Ints
 
     def used(self, chip: Chip, reserve: float | None = None) -> Floats:
-        """The share of a memory that a stage takes up, of that with the largest; 0 where none has a limit."""
+        """Share of a memory that each stage takes up at least, the largest of all memories; above 1 it does not fit.
+
+        Parameters
+        ----------
+        chip : Chip
+            The chip that the stages are of.
+        reserve : float, optional
+            Share of every memory that a model cannot use (``memory_reserve``). None: all can be used.
+
+        Returns
+        -------
+        float array, no unit, shape (stages,)
+            0 where no memory has a limit.
+        """
         found, limits = np.zeros(len(self.bytes_rc)), capacities(chip, reserve)
         for tier, name in enumerate(chip.tiers):
             if name in limits:
@@ -67,18 +82,20 @@ def held_at_least(
     stages: Sequence[PipelineStage],
     runs_rk: Floats,
 ) -> Held:
-    """Count what pipeline stages hold at least.
+    """Count what pipeline stages of many plans hold at least.
 
     Parameters
     ----------
     work : LeastWork
         What kernels keep.
-    instances, group_r : sequence of Instance, int array
-        Plans that differ in more than how stages hold layers, and which of them every stage is of.
+    instances : sequence of Instance
+        One plan of each group g: of plans that are equal but for how stages hold layers.
+    group_r : int array, shape (stages,)
+        Place in `instances` of the group of each stage's plan.
     plans, stages : sequences of Plan and PipelineStage
-        Of every row.
-    runs_rk : float array
-        How often each stage runs each kind of layer.
+        The plan of each row r, and the stage.
+    runs_rk : float array, shape (stages, kinds)
+        How many layers of each kind a stage runs.
     """
     columns, once_skc, shared_g = _once(work, instances)
     chip = work.setting.system.chip
@@ -121,7 +138,7 @@ def held_at_least(
 
 
 def _of_layer(once_rkc: Floats, mine_rc: Bools, runs_rk: Floats) -> Floats:
-    """The most that a layer of any kind has of some states."""
+    """The most bytes that a layer of any kind that a stage runs has of some states together, shape (stages,)."""
     of_kind_rk = np.where(mine_rc[:, None, :], once_rkc, 0.0).sum(axis=2)
     found: Floats = np.where(runs_rk > 0, of_kind_rk, 0.0).max(axis=1)
     return found

@@ -18,9 +18,17 @@ __all__ = ["PlanBounds"]
 class PlanBounds:
     """Step times that no mapping beats, and what every mapping holds, for any number of plans of a setting.
 
-    The least work of kernels (:class:`LeastWork`), combined as stages run it; then the all-reduce of the gradients at
-    the end of the step, and the optimizer's. Of two microbatches that take turns, chip and network have to do all of
-    both, each by itself.
+    The least work of kernels (:class:`~dfopt.terms.bounds.work.LeastWork`), combined as stages run it; then the
+    all-reduce of the gradients at the end of the step, and the optimizer's. Of two microbatches that take turns, chip
+    and network have to do all of both, each by itself.
+
+    Methods that are about one plan take it as an instance of the same setting, which ``setting.under(plan)`` makes.
+    Bounds of seconds do not ask whether a plan fits the memories: that is for :meth:`check_dram`.
+
+    Parameters
+    ----------
+    setting : Setting
+        Graph, system and resolved assumptions.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -33,7 +41,11 @@ class PlanBounds:
         return self._known[setting]
 
     def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
-        """Some plans as arrays, one for each graph that chips see; ``check_time`` may end it by an exception."""
+        """Tables of arrays of some plans, one for each graph that chips see under them (:meth:`Setting.seen`).
+
+        Plans keep their order within a table. An exception of ``check_time``, which is called for every plan and table,
+        ends the work.
+        """
         alike: dict[Setting, list[Plan]] = {}
         for plan in plans:
             check_time()
@@ -50,24 +62,32 @@ class PlanBounds:
         return float(self._alone(instance).seconds()[0])
 
     def of_all(self, plans: Iterable[Plan]) -> dict[Plan, float]:
-        """The same of many plans."""
+        """Seconds per step that no mapping beats under each of many plans, by plan."""
         found: dict[Plan, float] = {}
         for table in self.tables(plans):
             found.update(zip(table.plans, table.seconds().tolist(), strict=True))
         return found
 
     def interval(self, instance: Instance) -> float:
-        """Seconds of the slowest stage for one microbatch that no mapping under a plan beats."""
+        """Seconds of the slowest pipeline stage for one microbatch, or two that take turns, that no mapping beats."""
         return float(self._alone(instance).intervals()[0])
 
     def _alone(self, instance: Instance) -> PlanTable:
         return PlanTable(self._of(instance.setting), [instance.plan])
 
     def traffic(self, instance: Instance, mean: bool = False) -> tuple[float, float]:
-        """Bytes that a chip of every stage moves at least for one microbatch: over DRAM, and to and from SRAM.
+        """Bytes that a chip moves at least for one microbatch: over DRAM, and to and from SRAM.
 
-        Of the stage with the least of each, or of all chips the mean. Those of SRAM are known where its bandwidth is
-        limited, and 0 else.
+        Parameters
+        ----------
+        mean : bool
+            Whether to take the mean of all chips. False: the least of all pipeline stages, DRAM and SRAM each by
+            itself.
+
+        Returns
+        -------
+        (float, float), B
+            Bytes of DRAM and of SRAM. The second is 0 where the chip gives SRAM no bandwidth.
         """
         work, chip = self._of(instance.setting), instance.system.chip
         kinds, drawn = work.of(instance), work.drawn_stages(instance)
@@ -83,13 +103,15 @@ class PlanBounds:
         return (sum(dram) / len(stages), sum(sram) / len(stages)) if mean else (min(dram), min(sram))
 
     def check_dram(self, instance: Instance) -> None:
-        """Refuse a plan whose stages hold more than the DRAM even when all that they keep is split as far as can be.
+        """Refuse a plan whose stages exceed a memory even when all that they keep is split as far as can be.
+
+        Nothing happens where no memory has a limit.
 
         Raises
         ------
         Infeasible
-            If the weights, gradients, optimizer state and saved activations of a stage exceed the capacity: with what
-            a chip would have to hold, before anything is solved.
+            If the weights, gradients, optimizer state and saved activations of a stage exceed the capacity: with what a
+            chip would have to hold, before anything is solved.
         """
         limits = usable_bytes(instance.setting)
         if not limits:
@@ -104,13 +126,22 @@ class PlanBounds:
         left(instance, books[fullest], f"{fullest.name if several else 'the heaviest stage'} needs at least")
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
+        """Least states of the kernels of one layer, by kind of layer, each state at its own least over all schemes.
+
+        They go with the pipeline stages of :meth:`stages`.
+        """
         return self._of(instance.setting).states(instance)
 
     def room(self, instance: Instance) -> float:
-        """Bytes that a layer may keep for its backward pass beside the least of all else, where layers are equal."""
+        """Bytes that one layer may keep of one microbatch for its backward pass, beside the least of all else.
+
+        The least over all pipeline stages; for layers that are all of one kind. Infinite where the memory has no limit.
+        """
         return min(room_to_save(instance, stage, self.least_states(instance)) for stage in self.stages(instance))
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages."""
+        """The distinct pipeline stages of a plan, as bounds see them.
+
+        A graph that is not folded has one here, which stands for the heaviest with its average share of all kernels.
+        """
         return self._of(instance.setting).stages(instance)

@@ -1,12 +1,10 @@
 """Many plans of one graph as arrays: how often their stages run each kind of layer, and what a step takes at least.
 
-Thousands of plans read the same figures: what a layer takes depends on the chips that share it, what copies exchange on
-the copies and what they share out, how layers lie in stages on their numbers. Each is worked out once, and every plan
-has the place of its own. Step options (chunks of layers, microbatches, levels of ZeRO, groups of copies, how many
-layers are computed again) are columns.
+Thousands of plans read the same figures: each is worked out once for all plans that it is the same for.
 
-Suffixes: i plan, g plans that differ in how stages hold layers only, s chips that share layers, r pipeline stage of a
-plan, k kind of layer.
+Suffixes: i plan; g group of plans that differ only in how stages hold layers (chunks, layers, which are recomputed); s
+group of those that give a chip the same work; r distinct pipeline stage, those of all plans below one another; k kind
+of layer.
 """
 
 from __future__ import annotations
@@ -40,12 +38,18 @@ __all__ = ["PlanTable"]
 class PlanTable:
     """Figures of some plans under which chips see the same graph.
 
-    Parameters
+    Attributes
     ----------
-    work : LeastWork
-        What no sharding avoids of the kernels of that graph.
-    plans : sequence of Plan
-        The plans.
+    work, plans, assumptions : LeastWork, tuple of Plan, Assumptions
+        Least work of the kernels of that graph, the plans (axis i), and the assumptions of the setting.
+    instances, group_i : list of Instance, int array, shape (plans,)
+        One instance of each group g, and the group of each plan.
+    shared, shared_g : dict, int array, shape (groups g,)
+        Number s of every :attr:`dfopt.setting.instance.Instance.shared`, and that of each group g.
+    stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)
+        Stages of all plans in a row (axis r), the plan of each, and the place of the first stage of each plan.
+    runs_rk : float array, shape (stages, kinds)
+        How many layers of each kind a stage runs.
     """
 
     def __init__(self, work: LeastWork, plans: Iterable[Plan]) -> None:
@@ -83,19 +87,19 @@ class PlanTable:
         return stages, runs_rk
 
     def of_shared(self, shared: Instance) -> Ints:
-        """Places of the plans that give a chip the same work, see :attr:`dfopt.setting.instance.Instance.shared`."""
+        """Ascending places in :attr:`plans` of those that give a chip the work ``shared``, a key of :attr:`shared`."""
         return np.flatnonzero(self.shared_g[self.group_i] == self.shared[shared])
 
     @cached_property
     def held(self) -> Held:
-        """What the stages of all plans hold at least."""
+        """What the stages of all plans hold at least, in rows r."""
         plans = [self.plans[i] for i in self.plan_r.tolist()]
         groups = self.group_i[self.plan_r]
         return held_at_least(self.work, self.instances, groups, plans, self.stages, self.runs_rk)
 
     @cached_property
     def used_i(self) -> Floats:
-        """Share of a memory that a plan takes up at least, of that with the largest; above 1 it does not fit."""
+        """Share of a memory that each plan takes up at least, the largest of all memories; above 1 it does not fit."""
         setting = self.work.setting
         used_r = self.held.used(setting.system.chip, setting.assumptions.memory_reserve)
         return np.maximum.reduceat(used_r, self.first_i)
@@ -107,18 +111,18 @@ class PlanTable:
         hop_i: Floats | float = 0.0,
         end_i: Floats | float = 0.0,
     ) -> Floats:
-        """Seconds per step that no mapping beats under each of some plans.
+        """Seconds per step, shape of `which`, that no mapping beats under each of some plans.
 
         Parameters
         ----------
         which : int array, optional
-            Their places, in order; all.
-        low_k : float array, or float
-            Seconds that a layer of every kind takes at least, where more is known of it, for one microbatch.
-        hop_i : float array, or float
-            The same of what a chunk of layers hands on.
-        end_i : float array, or float
-            The same of the first chunk of all and of the last, if those hand on less.
+            Places of these in :attr:`plans`, ascending. None: all.
+        low_k : float array, shape (kinds,), or float
+            Least seconds of a layer of each kind for one microbatch, where more is known than in the table. If
+            infinite, so are plans with such layers.
+        hop_i, end_i : float arrays, shape of `which`, or floats
+            Least seconds of messages of one chunk of layers for one microbatch, and of the first and the last chunk of
+            the pipeline (:func:`dfopt.terms.step.hops.chunk_hops`).
         """
         if hides_any(self.assumptions, self.work.setting.graph):
             return self._overlapped(which, low_k, hop_i, end_i)
@@ -136,7 +140,7 @@ class PlanTable:
         return found
 
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
-        """Seconds of the slowest stage of every plan for one microbatch, or two that are taken together."""
+        """Least seconds of the slowest stage of every plan for one microbatch, or two together, shape (plans,)."""
         rows, first, which = self._rows(None)
         found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, 0.0), first)
         return found
@@ -200,10 +204,7 @@ class PlanTable:
 
     @cached_property
     def _lines(self) -> tuple[Line, ...] | None:
-        """How stages lie in the pipeline of each plan, if the time of each is charged.
-
-        Of kernels drawn once the heaviest stage alone: how much the others have is not known.
-        """
+        """How stages lie in the pipeline of each plan, if each is charged; of graphs not folded the heaviest alone."""
         graph, found = self.work.setting.graph, list[Line]()
         for plan in self.plans:
             places = stage_places(self.work.setting.model, plan) if graph.folded else (0,)
@@ -272,10 +273,7 @@ class PlanTable:
     def _overlapped(
         self, which: Ints | None, low_k: Floats | float, hop_i: Floats | float, end_i: Floats | float
     ) -> Floats:
-        """Seconds per step where gradients are added up behind the backward pass: from the least of every part.
-
-        Of training, where no microbatches take turns.
-        """
+        """Seconds per step where gradients are added up behind the backward pass, from the least of every part."""
         rows, first, which = self._rows(which)
         plan_r, group_r = self.plan_r[rows], self.group_i[self.plan_r[rows]]
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, plan_r)]

@@ -1,4 +1,10 @@
-"""What kernels take at least under any of their schemes, whatever the rest of a plan is: the work of a layer."""
+"""What kernels take at least under any of their sharding schemes, whatever the rest of a plan is: the work of a layer.
+
+*Kinds* are kinds of layer, by number (:func:`dfopt.documents.sections.kernels_by_kind`). A graph that is not folded has
+one, 0, with all kernels. Seconds and bytes are those of one chip, for one microbatch.
+
+Suffixes: k kernel, in the order of the graph or of its kind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +37,25 @@ __all__ = ["Least", "LeastWork", "Parts"]
 
 @dataclass(frozen=True)
 class Least:
-    """What no sharding over some degree of tensor parallelism avoids, for one kind of layer and one microbatch."""
+    """What no sharding over some degree of tensor parallelism avoids, for one layer of a kind and one microbatch.
+
+    Every figure is the least under any scheme by itself; axis k has the kernels of the kind.
+
+    Attributes
+    ----------
+    compute_s, memory_s : s
+        Sums over kernels of `compute_k` and `memory_k`.
+    gradient_k : B, shape (kernels,)
+        Weight gradient, as data-parallel copies add it up.
+    states : sequence of State
+        What the kernels keep.
+    compute_k : s, shape (kernels,)
+        Compute, with the whole chip for each kernel.
+    memory_k, sram_k : s, shape (kernels,)
+        Traffic of the fastest memory and of SRAM. SRAM without a bandwidth takes 0.
+    weight_k : B, shape (kernels,)
+        Weights.
+    """
 
     compute_s: float
     memory_s: float
@@ -44,12 +68,13 @@ class Least:
 
     @property
     def sram_s(self) -> float:
-        """Seconds of SRAM traffic; none where its bandwidth has no limit."""
+        """Seconds of SRAM traffic of all kernels; 0 where SRAM has no bandwidth."""
         return float(self.sram_k.sum())
 
 
 Parts = list[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]]
-"""By kind of layer: passes of its kernels; seconds of compute, memory, network and SRAM of each."""
+"""By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their least
+seconds of compute, memory, network and SRAM, shape (kernels of the kind,) each."""
 
 
 Answer = TypeVar("Answer")
@@ -58,10 +83,21 @@ Answer = TypeVar("Answer")
 class LeastWork:
     """What no sharding avoids of the kernels of one graph, by the chips that share them.
 
-    Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM
-    traffic that no mapping avoids (weights, gradients, KV caches, inputs and outputs), and where its bandwidth has a
-    limit that of SRAM, tensors included; the communications that kernels list themselves; combined as the overlap
-    assumption has it. What a sharding or a cut costs counts as nothing.
+    Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM traffic
+    that no mapping avoids (weights, gradients, KV caches, inputs and outputs), and where its bandwidth has a limit that
+    of SRAM, tensors included; the communications that kernels list themselves; combined as the overlap assumption has
+    it. What a sharding or a cut costs counts as nothing.
+
+    Methods take an instance of the same setting. What they work out is kept for all plans that look the same to it.
+
+    Attributes
+    ----------
+    setting : Setting
+        Graph, system and resolved assumptions.
+    kind_k : int array, shape (kernels of the graph,)
+        Kind of each kernel.
+    kinds : list of list of Kernel
+        Kernels by kind.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -72,17 +108,29 @@ class LeastWork:
         self._talks = any(kernel.communications for kernel in graph.kernels)
 
     def drawn_stages(self, instance: Instance) -> int:
-        """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
+        """Pipeline stages over which the kernels of a graph that is not folded are spread; 1 for a folded graph.
+
+        The heaviest of them has the average of the kernels, or more.
+        """
         return 1 if instance.graph.folded else instance.plan.stages
 
     def known(self, question: str, instance: Instance, work: Callable[[Instance], Answer]) -> Answer:
-        """The answer to a question about an instance, worked out once for all plans that look the same to it."""
+        """Answer of ``work`` to a question about an instance, worked out once for all plans that look the same to it.
+
+        Parameters
+        ----------
+        question : str
+            Name that no other question has.
+        work : callable
+            Works the answer out of an instance of this setting, and of nothing else that differs from call to call. A
+            recorder stands for the plan, which must not be hashed or kept.
+        """
         setting = instance.setting
         found: Answer = self._questions[question].answer(instance.plan, lambda plan: work(Instance(setting, plan)))
         return found
 
     def of(self, instance: Instance) -> tuple[Least, ...]:
-        """The least of every kind of layer."""
+        """Least work of one layer, by kind."""
         return self.known("least", instance, self._least)
 
     def _least(self, instance: Instance) -> tuple[Least, ...]:
@@ -111,7 +159,10 @@ class LeastWork:
         return tuple(found)
 
     def states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
+        """Least states of the kernels of one layer, by kind, each state at its own least over all schemes.
+
+        If the graph is not folded, they are the average share that one of its pipeline stages has.
+        """
         return self.known("states", instance, self._states)
 
     def _states(self, instance: Instance) -> dict[int, Sequence[State]]:
@@ -122,11 +173,17 @@ class LeastWork:
         }
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""
+        """The distinct pipeline stages that bounds are about.
+
+        A graph that is not folded has one here, which stands for the heaviest with its average share of all kernels.
+        """
         return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
 
     def parts(self, instance: Instance) -> Parts:
-        """Of every kind of layer the pass of each kernel, and its least seconds by resource."""
+        """Pass and least seconds of every kernel, by kind.
+
+        Those of the network are the communications that kernels list for themselves.
+        """
         own_k, found = self._own_seconds(instance), Parts()
         for kind, one in enumerate(self.of(instance)):
             passes = [kernel.pass_ for kernel in self.kinds[kind]]
@@ -134,11 +191,17 @@ class LeastWork:
         return found
 
     def passes(self, instance: Instance) -> Passes:
-        """What both passes of every kind of layer take at least."""
+        """Least seconds of both passes of one layer, by kind."""
         return self.known("passes", instance, lambda one: roofline_passes(self.parts(one), one.assumptions))
 
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
-        """What copies exchange at least of every kind of layer, where it may be hidden: as ``Exchanges`` has it."""
+        """Least seconds of a layer's exchanges of data-parallel copies, where they may be hidden.
+
+        Returns
+        -------
+        (float array, float array, float array), s, shape (kinds,) each
+            ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`dfopt.terms.step.overlap.Exchanges`.
+        """
         return self.known("exchanged", instance, self._exchanged)
 
     def _exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
@@ -149,7 +212,12 @@ class LeastWork:
         return exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
 
     def moved(self, instance: Instance) -> Floats:
-        """Least figures of :class:`dfopt.physics.offload.Layer` by kind of layer; 0 where nothing is moved."""
+        """Least figures of :class:`dfopt.physics.offload.Layer` by kind, in seconds; all 0 where nothing is moved.
+
+        Returns
+        -------
+        float array, s, shape (kinds, fields of Layer)
+        """
         if not moves(instance):
             return np.zeros((len(self.kinds), len(offload.Layer._fields)))
         return self.known("moved", instance, self._moved)
@@ -159,11 +227,17 @@ class LeastWork:
         return np.array([layers[kind] for kind in range(len(self.kinds))])
 
     def _own_seconds(self, instance: Instance) -> Floats:
-        """Seconds of each kernel's own communications, as a part of its block's."""
+        """Seconds of each kernel's own communications, as a part of its block's, shape (kernels of the graph,)."""
         return instance.own_communication_s if self._talks else np.zeros(len(self.kind_k))
 
     def layers(self, instance: Instance) -> tuple[Floats, Floats]:
-        """Least seconds of each kind of layer: a microbatch, and what it sends beside that."""
+        """Least seconds of one layer for one microbatch, and of what its kernels send beside that.
+
+        Returns
+        -------
+        (float array, float array), s, shape (kinds,) each
+            The second is that of communications which another microbatch hides (``two_batch_overlap``), else 0.
+        """
         return self.known("layers", instance, self._of_layers)
 
     def _of_layers(self, instance: Instance) -> tuple[Floats, Floats]:

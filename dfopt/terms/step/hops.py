@@ -1,4 +1,16 @@
-"""What pipeline stages send: tensors to their neighbours, gradients to the other copies."""
+"""What pipeline stages send: tensors to their neighbours, gradients to the other data-parallel copies.
+
+*On* is to the next pipeline stage, as activations go; *back* is to the one before, as their gradients go. Arrays by
+pipeline stage have the distinct stages of a plan, in the order of :attr:`dfopt.setting.instance.Instance.pipeline`.
+These arguments mean the same in every function:
+
+* ``instance``: a setting under one plan;
+* ``sharded``: what its kernels do on one chip under their sharding schemes;
+* ``stage_k``, int array, shape (kernels,): the stage of the mapping of each kernel. Of a folded graph that is the kind
+  of layer, else the pipeline stage.
+
+Suffixes: k kernel, t tensor.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +28,47 @@ from dfopt.terms.step.optimizer import optimizer_seconds
 
 
 def hides_hops(instance: Instance) -> bool:
-    """Whether stages work while they send to their neighbours."""
+    """Whether pipeline stages compute while they send to their neighbours (``point_to_point_overlap``).
+
+    If so, a stage takes the longer of its work and its messages, else their sum
+    (:func:`dfopt.physics.pipeline.with_point_to_point`).
+    """
     return instance.assumptions.hides_hops_in(instance.plan.interleave)
 
 
 def sent_once(instance: Instance) -> bool:
-    """Whether a step is charged for one message of each layer, whatever its microbatches, as DFModel does."""
+    """Whether a folded graph is charged one message per layer and step, as in DFModel (``point_to_point: per_step``).
+
+    The number of microbatches does not count then, and :func:`per_step_hops` has the seconds. A graph that is not
+    folded is charged for every microbatch all the same.
+    """
     return instance.assumptions.point_to_point == "per_step"
 
 
 def both_ways_at_once(instance: Instance) -> bool:
-    """Whether a stage is charged for all that it hands on and back in each microbatch, whichever neighbours it has."""
+    """Whether every chunk of layers is charged what it sends on and back (``point_to_point: per_microbatch``).
+
+    The first and the last chunk of the pipeline are charged as if they had two neighbours. It decides nothing about
+    graphs that are not folded.
+    """
     return instance.assumptions.point_to_point == "per_microbatch"
 
 
 def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = True) -> Floats:
-    """Seconds that each distinct stage, as in :attr:`Instance.pipeline`, sends to its neighbours per microbatch.
+    """Seconds in which each distinct pipeline stage sends to its neighbours for one microbatch, all chunks together.
 
-    The stage of each kernel is not looked at for a folded graph, whose stages all hand its carried tensors on.
-    ``least``: shares may be the least under several schemes, and so is what comes back; without it they are exact.
+    Parameters
+    ----------
+    stage_k : int array, shape (kernels,)
+        Stage of the mapping of each kernel. Not read for a folded graph, all stages of which send its carried tensors.
+    least : bool
+        Whether the shares in `sharded` are the least of several schemes. The result is then a lower bound under all of
+        these. False: shares and result are exact.
+
+    Returns
+    -------
+    float array, s, shape (pipeline stages,)
+        0 if the pipeline has one stage, and for a folded graph that is charged once per step (:func:`sent_once`).
     """
 
     def hop(held: float, share: float) -> float:
@@ -44,11 +78,21 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, lea
 
 
 def sent_s(instance: Instance, whole: float, share: float, *, least: bool = False) -> float:
-    """Seconds in which a chip sends its share of a tensor to the next stage.
+    """Seconds in which a chip sends its share of one tensor to the next pipeline stage.
 
-    What all chips that share kernels hold whole may be sent in parts and gathered (Narayanan et al., SC'21, section
-    4.1, scatter/gather optimization), if that is assumed. ``least``: the share is the least of several schemes, some of
-    which may hold it whole.
+    Where tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage gathers the parts
+    (Narayanan et al., SC'21, section 4.1, scatter/gather optimization). Under ``point_to_point_parts: scattered`` that
+    counts where it is faster, under ``calculon`` always, with the collectives that Calculon counts.
+
+    Parameters
+    ----------
+    whole : float
+        Bytes of the whole tensor.
+    share : float
+        Part of it that each chip holds, at most 1. 1: every chip holds all of it.
+    least : bool
+        Whether `share` is the least of several schemes, some of which may hold the tensor whole. The result is then the
+        faster of both ways, a lower bound under every scheme. False: the scheme has this share.
     """
     plan, assumptions = instance.plan, instance.assumptions
     as_it_lies = instance.communication_s(Collective.POINT_TO_POINT, whole * share, plan.stage_dims)
@@ -66,9 +110,25 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
 
 
 def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float, float], float]) -> Floats:
-    """What the tensors that each stage sends per microbatch cost in sum.
+    """Cost of all that each distinct pipeline stage sends for one microbatch: a sum over tensors.
 
-    ``hop`` is the cost of one, from the bytes of it that a chip holds and their share of the whole.
+    A folded graph sends the carried tensors of its layers, once for each chunk; of several kinds of layer the one with
+    the highest cost counts. Another graph sends every tensor between kernels of different stages over each stage
+    boundary in between, once for all readers behind it (under ``fanout: shared``).
+
+    Parameters
+    ----------
+    stage_k : int array, shape (kernels,)
+        Stage of the mapping of each kernel. Not read for a folded graph.
+    hop : callable
+        ``hop(held, share)`` returns the cost of one tensor, in any unit. ``held``: bytes of it that one chip holds.
+        ``share``: that part of the whole tensor, which so has ``held / share`` bytes.
+
+    Returns
+    -------
+    float array, shape (pipeline stages,)
+        In the unit of `hop`. 0 if the pipeline has one stage, and for a folded graph that is charged once per step
+        (:func:`sent_once`).
     """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     if plan.stages == 1:
@@ -107,7 +167,20 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
 
 
 def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, float], float]) -> tuple[float, float]:
-    """What a layer of any kind hands on costs at most, and what it hands back, where layers repeat."""
+    """Cost of what one layer of a folded graph hands on, and of what it hands back, for one microbatch.
+
+    Of several kinds of layer the highest cost counts, each way by itself.
+
+    Parameters
+    ----------
+    hop : callable
+        ``hop(held, share)`` returns the cost of one tensor, as in :func:`over_hops`.
+
+    Returns
+    -------
+    (float, float)
+        On and back, in the unit of `hop`. 0 where nothing is handed that way.
+    """
     graph, index = instance.graph, instance.graph.index()
     found = {way: [0.0] for way in (True, False)}
     for of in graph.handed_on:
@@ -122,7 +195,18 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
 
 
 def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tuple[float, float]:
-    """Seconds at least in which a chunk of layers hands on and back, and in which one at the ends does what is left."""
+    """Least seconds in which one chunk of layers of a folded graph sends what other stages get of a microbatch.
+
+    Shares in `sharded` may be the least of several schemes.
+
+    Returns
+    -------
+    (float, float)
+        Seconds of a chunk that has neighbours on both sides, and of the first or the last chunk of the pipeline. The
+        second is lower only under ``point_to_point: per_neighbour``: a chunk at an end sends one way, and the faster
+        way counts. Both are 0 if the pipeline has one stage, or if messages are charged once per step
+        (:func:`sent_once`).
+    """
     if sent_once(instance) or both_ways_at_once(instance) or instance.plan.stages == 1:
         chunks = instance.plan.interleave if instance.graph.folded else 1
         once = float(hop_seconds(instance, sharded, stage_k).max()) / chunks
@@ -132,7 +216,11 @@ def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tupl
 
 
 def per_step_hops(instance: Instance) -> float:
-    """Point-to-point seconds charged once per step, as DFModel has it: one hop per layer, training only."""
+    """Seconds of messages between pipeline stages that are charged once per step (``point_to_point: per_step``).
+
+    As in DFModel, one message has the whole carried tensors of all layers. 0 under other assumptions, if the pipeline
+    has one stage, and for a graph that is not folded or does not train.
+    """
     graph, plan = instance.graph, instance.plan
     if not sent_once(instance) or plan.stages == 1 or not graph.folded or not graph.trains:
         return 0.0
@@ -141,9 +229,11 @@ def per_step_hops(instance: Instance) -> float:
 
 
 def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
-    """Seconds of the slowest stage behind all microbatches of a step.
+    """Seconds that the slowest pipeline stage takes behind all microbatches of a step, with nothing of them hidden.
 
-    Copies add up gradients, the optimizer takes its step, and copies bring weights together.
+    Data-parallel copies exchange gradients and, by their ZeRO level, weights (:func:`dfopt.physics.copies.exchanges`),
+    and the optimizer takes its step. The bytes are ``sharded.gradient_k`` and ``sharded.weight_k``. 0 where gradients
+    are added up in every evaluation instead (``gradients: dfmodel``), and for a graph that does not train.
     """
     if adds_up_at_once(instance.assumptions):
         return 0.0

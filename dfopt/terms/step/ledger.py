@@ -1,4 +1,13 @@
-"""The optimiser's books: what the stages of a plan hold in the memories of a chip, and what is left of them."""
+"""The optimiser's books: what pipeline stages hold in the memories of a chip, and what is left of them.
+
+Bytes are those of one chip. A *tier* is the name of a memory of the chip (:attr:`dfopt.documents.system.Chip.tiers`),
+an *item* what a placement puts into one (:mod:`dfopt.documents.placement`). *Offloaded* items lie in a slower memory
+while the graph trains. These arguments mean the same in every function:
+
+* ``instance``: a setting under one plan; ``stage``: a pipeline stage of it;
+* ``number``: a stage of the mapping. Of a folded graph that is a kind of layer, else a pipeline stage;
+* ``states``: by stage of the mapping, what its kernels keep (:func:`states_of`). One that is left out keeps nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +34,33 @@ from dfopt.terms.rules.held import waits
 from dfopt.terms.sharded_graph import ShardedGraph
 
 OF_LAYERS: Final = ("layer", "others", "exchange")
-"""Lifetimes of what one layer has more of than the others."""
+"""Lifetimes (:attr:`State.lifetime`) of what the layer at work has another amount of than other layers of its stage."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Bytes that stay, of one evaluation of some kernels, as in the table :data:`dfopt.physics.states.KINDS`.
+    """Bytes that stay in a memory, of one evaluation (one layer, one microbatch) of some kernels.
 
-    ``bytes`` are on one chip, or on all chips that it is spread over: as many as the product of the plan's degrees
-    named in ``split_over``. ``copied``: all chips of the second axis have the same.
+    One chip of a plan holds ``bytes / chips_of(instance, state)``. Fields are as in the table of states, where
+    :class:`dfopt.physics.states.Kind` explains them.
+
+    Attributes
+    ----------
+    name : str
+        ``weights``, ``gradients``, ``optimizer``, ``activations``, ``caches`` or ``tables``. States of one name add up.
+    bytes : B
+        On one chip if `split_over` is empty, else on all chips that it is spread over; before ZeRO shares it out.
+    split_over : tuple of str
+        Degrees of the plan, such as ``shards`` and ``copies``: their product is the number of chips it is spread over.
+    lifetime : str
+        ``step``: every layer has it. ``microbatch``: also for every microbatch in flight. ``sequences``: also for every
+        one of a step. ``layer``, ``exchange``: only layers at work have it. ``others``: all layers but the one at work.
+    item : Item or None
+        Item of a placement that it belongs to. None: it lies in the fastest memory.
+    shared_from, exists_from : int or None, int
+        ZeRO levels from which data-parallel copies share it out (None: never), and from which there is any of it.
+    copied : bool
+        Whether all chips of the module-wise parallel axis hold the same, and so share it out with the copies.
     """
 
     name: str
@@ -47,17 +74,29 @@ class State:
 
 
 def usable_bytes(setting: Setting) -> dict[str, float]:
-    """Bytes of every memory that has a limit, by tier, less the share that a model cannot use."""
+    """Usable bytes of every memory that has a limit, by tier: its capacity without the share that a model cannot use.
+
+    ``1 + 1e-12`` times as many, so that what fits exactly does in any order of summation.
+    """
     return capacities(setting.system.chip, setting.assumptions.memory_reserve)
 
 
 def usable_words(capacity: float, assumptions: Assumptions) -> str:
-    """What of a memory can be used, as people say it: how much, and what it is a part of."""
+    """Usable bytes of a memory, ``capacity``, in words, such as ``72 GB (of 80 GB, 10 % is reserved)``."""
     return usable(capacity, assumptions.memory_reserve)
 
 
 def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float] = ()) -> tuple[State, ...]:
-    """What some kernels keep: their tables, and so much else, in the order of :data:`dfopt.terms.rules.HELD`."""
+    """What some kernels keep: one state for each entry of :data:`dfopt.physics.states.KINDS` that they have any of.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        They say only what tables and other resident data there are.
+    sizes : iterable of float, optional
+        All else: the sum over these kernels of each of :data:`dfopt.terms.rules.HELD`, in its order, for one evaluation on one chip.
+        What is left out at the end is 0.
+    """
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...], bool], float] = defaultdict(float)
     amounts |= {(of, (), copied): size for (of, copied), size in zip(HELD.values(), sizes, strict=False)}
@@ -102,7 +141,11 @@ def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
 
 
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """What one chip of a pipeline stage holds of the states of mapped stages, beside what waits between partitions."""
+    """Bytes that one chip of a pipeline stage holds, by tier and name of the state.
+
+    The fastest memory also has what layers at work need of offloaded items (:func:`buffers`), and buckets of gradients
+    (:func:`reserved`). Tensors that wait between partitions are not included.
+    """
     books = lying(instance, stage, states)
     for state, size in buffers(instance, stage, states).items():
         books[instance.system.chip.fastest_tier][state] += size
@@ -112,7 +155,10 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
 
 
 def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """The same where they lie, without what the fastest memory has of what lies elsewhere."""
+    """Bytes of states that one chip of a pipeline stage holds, each in the memory of its item, by tier and name.
+
+    Unlike in :func:`held`, the fastest memory has nothing of offloaded items, and no buckets of gradients.
+    """
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
         books[instance.plan.tier_of(state.item, instance.system.chip)][state.name] += size
@@ -120,7 +166,7 @@ def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequenc
 
 
 def offloaded(instance: Instance) -> dict[Item, str]:
-    """What a graph that trains has in a slower memory, and in which."""
+    """The offloaded items of a plan, and the tier of each; empty for a graph that does not train."""
     placement, chip = instance.plan.placement, instance.system.chip
     if placement is None or not instance.graph.trains:
         return {}
@@ -128,7 +174,10 @@ def offloaded(instance: Instance) -> dict[Item, str]:
 
 
 def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, dict[Item, float]]:
-    """Bytes that one chip has of each offloaded item for one evaluation, by stage of the mapping."""
+    """Bytes that one chip has of each offloaded item for one evaluation, by stage of the mapping and item.
+
+    Every stage of `states` has an entry, which is empty where nothing is offloaded.
+    """
     away = offloaded(instance)
     found: dict[int, dict[Item, float]] = {number: defaultdict(float) for number in states}
     for number, of in states.items() if away else ():
@@ -139,7 +188,7 @@ def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 
 
 def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> dict[str, float]:
-    """Bytes of the fastest memory, by state, that layers at work have of what lies elsewhere."""
+    """Bytes of the fastest memory for what layers at work need of offloaded items, by name of the state."""
     if not (away := offloaded(instance)):
         return {}
     layers, total = of_layers(instance, states), dict.fromkeys(away, 0.0)
@@ -156,14 +205,20 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
 
 
 def reserved(instance: Instance) -> float:
-    """Bytes of the fastest memory that copies of the batch take for buckets of gradients, whatever the mapping."""
+    """Bytes of the fastest memory for buckets of gradients (``exchange_buffers``), whatever the mapping.
+
+    0 unless the graph trains under ``gradients: exact`` with several data-parallel copies.
+    """
     assumptions = instance.assumptions
     exchanges = instance.graph.trains and assumptions.gradients == "exact" and instance.plan.copies > 1
     return (assumptions.exchange_buffers or 0.0) if exchanges else 0.0
 
 
 def limited(instance: Instance) -> dict[str, float]:
-    """Bytes of every memory that has a limit, without what is taken whatever the mapping."""
+    """Bytes that a mapping may fill of every memory that has a limit, by tier: usable ones less :func:`reserved`.
+
+    Negative where buckets of gradients alone exceed the fastest memory.
+    """
     taken, chip = reserved(instance), instance.system.chip
     limits = usable_bytes(instance.setting)
     return {tier: size - (taken if tier == chip.fastest_tier else 0.0) for tier, size in limits.items()}
@@ -172,7 +227,11 @@ def limited(instance: Instance) -> dict[str, float]:
 def kept(
     instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
 ) -> Iterator[tuple[State, float]]:
-    """The states of mapped stages that a pipeline stage runs, with the bytes that one of its chips holds of each."""
+    """Pairs of a state and the bytes of it that a chip of the stage holds, for all layers and microbatches in flight.
+
+    A state comes once for each entry of :attr:`PipelineStage.runs` that keeps it. Its bytes are 0 where only the layer
+    at work has it, and that is of another stage of the mapping.
+    """
     at_work, away = _largest(instance, stage, states), offloaded(instance)
     for number, times in stage.runs:
         for state in states.get(number, ()):
@@ -188,7 +247,7 @@ def kept(
 
 
 def chips_of(instance: Instance, state: State) -> int:
-    """Chips that a state is spread over."""
+    """Chips that hold a state together, each a part: the product of its degrees in the plan, times its ZeRO sharers."""
     degree: int = math.prod(getattr(instance.plan, name) for name in state.split_over)
     if "copies" in state.split_over:
         return degree
@@ -196,7 +255,11 @@ def chips_of(instance: Instance, state: State) -> int:
 
 
 def at_once(instance: Instance, stage: PipelineStage, state: State) -> int:
-    """Layers that have a state at a time which they do not all have: no more than a pipeline stage has."""
+    """Layers of a pipeline stage that have a state at a time, where its lifetime is that of the layer at work.
+
+    It is 1 for lifetimes ``layer`` and ``others``, for ``exchange`` as ``layers_exchanged`` says and no more than the
+    stage has. It is 0 below the ZeRO level from which the state exists.
+    """
     if (instance.plan.zero or 0) < state.exists_from:
         return 0
     layers = instance.assumptions.layers_exchanged or 1
@@ -216,7 +279,15 @@ def _largest(
 
 
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
-    """States as if all layers had them alike; and what the layer that has most has more, by sign."""
+    """States as if all layers had them alike, and what the layer at work has beside that.
+
+    Returns
+    -------
+    (list of State, list of (float, State))
+        States of every layer: lifetime ``others`` becomes ``step``, and those of the layer at work alone are left out.
+        Then pairs of a sign and a state of one layer: 1 adds it (``layer``, ``exchange``), -1 takes it away
+        (``others``).
+    """
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
     more = [(signs[one.lifetime], one) for one in states if one.lifetime in signs]
@@ -224,9 +295,9 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
 
 
 def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
-    """Bytes that each evaluation of the layers of a stage may keep for its backward pass, beside all else it keeps.
+    """Bytes that one layer may keep of one microbatch for the backward pass, beside all else that its chip holds.
 
-    ``states``: of layers of one kind. Infinite where the memory has no limit, or nothing is kept.
+    ``states`` are of layers of one kind. Infinite where the memory of activations has no limit, or nothing is kept.
     """
     chip = instance.system.chip
     found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
@@ -243,12 +314,14 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
-    """Bytes left of every memory that has a limit.
+    """Bytes left of every memory that has a limit, by tier.
+
+    ``books``: what a pipeline stage holds, of :func:`held`; ``who_needs``: how an error begins: ``stage 0 needs``.
 
     Raises
     ------
     Infeasible
-        If a stage holds more than a memory has: what it holds, what the chip has and what would help.
+        If the stage holds more than a memory has: what it holds, what the chip has and what would help.
     """
     found = {}
     reserve = instance.assumptions.memory_reserve
@@ -269,25 +342,16 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
 
 
 def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, float]:
-    """DRAM left for what waits between the partitions of each stage of the mapping.
+    """Bytes per chip of the fastest memory left for what waits between partitions, by stage of the mapping in `states`.
 
-    Kernels that run in several pipeline stages have what the fullest of those leaves. Only there a tensor is counted
-    at a time: the partitions of one stage of the mapping run before those of the next.
-
-    Parameters
-    ----------
-    states : dict
-        What the kernels of each stage of the mapping that has any keep, see :func:`sharded_states`.
-
-    Returns
-    -------
-    dict
-        Bytes per chip of the fastest memory, by stage of the mapping; infinite where it has no limit.
+    Kernels that run in several pipeline stages have what the fullest of those leaves. Only there a tensor is counted at
+    a time: the partitions of one stage of the mapping run before those of the next. Infinite where the memory has no
+    limit, or where what waits is counted as a state (``training_memory: calculon``).
 
     Raises
     ------
     Infeasible
-        If weights, gradients, optimizer state and saved activations alone exceed the capacity of a pipeline stage.
+        If weights, gradients, optimizer state and saved activations alone exceed a memory in some pipeline stage.
     """
     found, fastest = dict.fromkeys(states, math.inf), instance.system.chip.fastest_tier
     if not capacities(instance.system.chip):
@@ -300,7 +364,11 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 
 
 def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
-    """Microbatches whose saved activations a pipeline stage holds; where one stands for all, those of the first."""
+    """Microbatches of which a pipeline stage holds the saved activations of a kind of layer; 1 if nothing is trained.
+
+    A stage that stands for several alike has those of the first of them. If the graph is not folded, every stage counts
+    as the first of the pipeline. See :func:`dfopt.physics.pipeline.microbatches_in_flight`.
+    """
     graph, schedule = instance.graph, instance.assumptions.schedule
     capped = not instance.assumptions.by_layer
     if not graph.folded:
@@ -310,7 +378,7 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
-    """What the kernels of a stage of the mapping keep, under their shardings."""
+    """What the kernels of one stage of the mapping keep under their schemes; ``stage`` has these kernels alone."""
     graph = setting.graph
     index = graph.index()
     kernels = [graph.kernels[index[name]] for name in stage.names]

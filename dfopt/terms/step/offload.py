@@ -1,4 +1,10 @@
-"""What slower memories move while a graph trains, and what of it shows, see :mod:`dfopt.physics.offload`."""
+"""What slower memories move while a graph trains, and what of it shows, see :mod:`dfopt.physics.offload`.
+
+*Kinds* are stages of the mapping, by number: of a folded graph its kinds of layer. ``instance`` is a setting under one
+plan. ``states`` has, by kind, what the kernels of a layer keep (:func:`dfopt.terms.step.ledger.states_of`). ``runs``
+has what a pipeline stage runs for one microbatch: pairs of a kind and how many layers of it, as
+:attr:`dfopt.setting.stages.PipelineStage.runs`. ``sent_s``: seconds of all messages of that stage for one microbatch.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +22,35 @@ from dfopt.terms.step.overlap import Passes
 __all__ = ["Layers", "backward_shown_s", "hop_beside_s", "layers_of", "least_layers", "moves", "stage_s"]
 
 Layers = Mapping[int, Layer]
-"""What is moved beside the passes of a layer, by stage of the mapping; of those without nothing is."""
+"""What a layer does and moves in both passes, by kind. Beside layers of kinds that are left out nothing is moved."""
 
 
 def moves(instance: Instance) -> bool:
-    """Whether anything is moved beside the work of layers."""
+    """Whether slower memories move anything beside the work of layers.
+
+    An offloaded optimizer state alone is moved there only under ``offload: calculon``; else the optimizer's step moves
+    it.
+    """
     away = offloaded(instance)
     return bool(away) and (away.keys() != {"optimizer"} or instance.assumptions.offload == "calculon")
 
 
 def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: Passes, memory: Passes) -> Layers:
-    """Both passes of a layer of every kind: seconds of work and of memory, exact or at least, and what is moved beside.
+    """Figures of one layer of every kind for one microbatch: its work, its memory time, and what is moved beside it.
 
-    ``states``: what the kernels of each stage of the mapping keep.
+    Parameters
+    ----------
+    states : mapping
+        By kind, the states of its kernels. The result has the same keys.
+    work : Passes
+        Seconds of both passes of a layer, by kind.
+    memory : Passes
+        Seconds in which the passes use the fastest memory: its ``forward_s`` and ``backward_s``.
+
+    Returns
+    -------
+    mapping of int to Layer
+        Lower bounds if `work` and `memory` are. Empty where nothing is moved (:func:`moves`).
     """
     if not moves(instance):
         return {}
@@ -41,7 +63,11 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
 
 
 def hop_beside_s(instance: Instance, sent_s: float) -> float:
-    """Seconds of the message to the next stage, of those that a stage sends, beside the last layer of a chunk."""
+    """Seconds of the message that the last layer of a chunk sends in each pass, from ``sent_s`` of its stage.
+
+    0 unless Calculon's rules count (``offload: calculon``), there are several pipeline stages, and these wait for
+    messages.
+    """
     assumptions, plan = instance.assumptions, instance.plan
     if assumptions.offload != "calculon" or plan.stages == 1 or hides_hops(instance):
         return 0.0
@@ -51,9 +77,18 @@ def hop_beside_s(instance: Instance, sent_s: float) -> float:
 def stage_s(
     instance: Instance, runs: Sequence[tuple[int, float]], seconds: Sequence[float], layers: Layers, sent_s: float
 ) -> float:
-    """Seconds of the layers of a pipeline stage for one microbatch, with what is moved beside them.
+    """Seconds of the layers of a pipeline stage for one microbatch: work and waits for what is moved, no messages.
 
-    ``seconds``: of the work of each stage of the mapping; ``sent_s``: of all messages of the pipeline stage.
+    Parameters
+    ----------
+    runs : sequence of (int, float)
+        Kinds, and how many layers of each.
+    seconds : sequence of float, s
+        Work of one layer, by kind.
+    layers : mapping of int to Layer
+        Of :func:`layers_of`. Empty: the sum of the work.
+    sent_s : float, s
+        All messages of the stage, some of which hide what is moved (:func:`hop_beside_s`).
     """
     found, hop_s = 0.0, hop_beside_s(instance, sent_s)
     for number, times in runs:
@@ -67,7 +102,10 @@ def stage_s(
 
 
 def backward_shown_s(instance: Instance, runs: Sequence[tuple[int, int]], layers: Layers, sent_s: float) -> float:
-    """Seconds that the layers of a pipeline stage, all of one kind, wait in their backward pass, on average."""
+    """Average seconds that a layer of a pipeline stage waits in its backward pass for what is moved.
+
+    ``runs`` has one kind only, which ``layers`` has.
+    """
     hop_s, [(number, times)] = hop_beside_s(instance, sent_s), runs
     last = min(instance.plan.interleave, times) if hop_s else 0
     shown = layers[number].backward_shown_s() * (times - last) + layers[number].backward_shown_s(hop_s) * last
@@ -80,9 +118,15 @@ def least_layers(
     states: Mapping[int, Sequence[State]],
     work: Passes,
 ) -> Layers:
-    """The least of every figure, from what kernels take at least: see :func:`dfopt.terms.step.overlap.roofline_passes`.
+    """Lower bounds on the figures of :func:`layers_of`, from what kernels take at least however they are partitioned.
 
-    ``work``: what that says of them.
+    Parameters
+    ----------
+    parts : sequence
+        By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their
+        least seconds of compute, memory, network and SRAM as four float arrays, shape (kernels of the kind,).
+    work : Passes
+        What :func:`dfopt.terms.step.overlap.roofline_passes` says of `parts`.
     """
     assumptions = instance.assumptions
     mixed, unseen = assumptions.forward_backward != "separate", assumptions.offload == "calculon"

@@ -1,4 +1,7 @@
-"""What the optimizer's step takes of each kernel's parameters, see :mod:`dfopt.physics.beside`."""
+"""What the optimizer's step takes of each kernel's parameters, see :mod:`dfopt.physics.beside`.
+
+Suffix: o any list of kernels, in which one may come several times, such as once for each of its sharding schemes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,22 @@ __all__ = ["optimizer_seconds"]
 
 
 def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> Floats:
-    """Seconds of a step, for kernels with so many bytes of weights on a chip; non-decreasing in these."""
+    """Seconds per step in which the optimizer updates the parameters of kernels, of one layer each.
+
+    Parameters
+    ----------
+    kernel_o : int array, shape (entries,)
+        Place of each kernel in ``instance.graph.kernels``.
+    weight_o : float array, shape (entries,)
+        Bytes of weights that one chip has of it under its scheme, before copies share anything out (ZeRO).
+
+    Returns
+    -------
+    float array, s, shape (entries,)
+        Non-decreasing in `weight_o`. Includes the tables of a kernel, unless their optimizer state is stated for
+        itself. 0 where the step takes no time (``optimizer_step``), where gradients are not kept (``gradients:
+        dfmodel``, or nothing is trained), and for backward kernels that read weights which forward kernels hold.
+    """
     seconds, assumptions, graph = np.zeros(len(kernel_o)), instance.assumptions, instance.graph
     if assumptions.optimizer_step is None or assumptions.gradients != "exact" or not graph.trains:
         return seconds
@@ -51,7 +69,7 @@ def _step(instance: Instance, parameters: float, word: float, routed: bool = Fal
 
 
 def _of_table(instance: Instance, kernel: Kernel) -> float:
-    """The same of data that it keeps and that the optimizer holds as much for as for weights."""
+    """Seconds per step for the tables of a kernel; 0 if their optimizer state is stated for itself."""
     if kernel.pass_ != "forward" or not kernel.resident_bytes or kernel.resident_optimizer_bytes is not None:
         return 0.0
     plan, word = instance.plan, instance.graph.words.ends

@@ -1,6 +1,10 @@
-"""What pipeline stages exchange while their backward pass still computes.
+"""What data-parallel copies exchange while their backward pass still computes.
 
-See :mod:`dfopt.physics.overlap`, and :mod:`dfopt.physics.window` for Calculon's count of it.
+See :mod:`dfopt.physics.overlap`, and :mod:`dfopt.physics.window` for Calculon's count of it. Only of a folded graph
+that trains anything is hidden. *Kinds* are its kinds of layer, by number: the stages of its mapping. The *least* of a
+figure is a lower bound on it under every mapping. ``instance`` is a setting under one plan.
+
+Suffixes: k kernel, in the order of the graph.
 """
 
 from __future__ import annotations
@@ -33,9 +37,18 @@ __all__ = [
 
 
 class Windows(NamedTuple):
-    """What Calculon's count of an exchange needs: the share of a processor that it takes, and what is in its way.
+    """What Calculon's count of an exchange needs of a plan.
 
-    ``rounds``: how often a step has the time of a stage; ``optional``: whether nothing may be hidden instead.
+    Attributes
+    ----------
+    usage : no unit
+        Share of a processor that the exchange takes, from 0 to 1.
+    in_the_way : bool
+        Whether messages to other pipeline stages are on the network of the exchange, see :func:`in_the_way`.
+    rounds : no unit
+        How often a step has the time of a pipeline stage for one microbatch, fill included.
+    optional : bool
+        Whether nothing is hidden where that takes less (``gradient_overlap: calculon_or_none``).
     """
 
     usage: float
@@ -45,10 +58,19 @@ class Windows(NamedTuple):
 
 
 class Exchanges(NamedTuple):
-    """Seconds by kind of layer: gradients added up once; the optimizer's step and weights brought together.
+    """Seconds in which data-parallel copies exchange what belongs to one layer, by kind.
 
-    ``gathers_s``: the latter, where a forward pass may hide it. With ``windows`` weights are brought together with the
-    gradients; the optimizer's step is behind both.
+    Attributes
+    ----------
+    reduce_s : s, one for each kind
+        Gradients are added up once. With `windows`: all exchanges of a step, gathered weights too.
+    weights_s : s, one for each kind
+        What no pass hides in a step: the optimizer's step, and all gathering of weights that is not in `reduce_s` or
+        `gathers_s`.
+    gathers_s : s, one for each kind
+        Updated weights are gathered once, if the first forward pass of the next step may hide that; else 0.
+    windows : Windows or None
+        What Calculon's count needs. None: exchanges hide layer by layer (:mod:`dfopt.physics.overlap`).
     """
 
     reduce_s: tuple[float, ...]
@@ -58,10 +80,18 @@ class Exchanges(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Seconds of one evaluation by kind of layer: with something of the forward pass, and without.
+    """Seconds of one layer for one microbatch, by kind: figures of known partitions, or their least.
 
-    ``memory_s``, ``compute_s``: as :class:`~dfopt.physics.window.Window` has them. ``exact``: whether all of it is so,
-    and not at least.
+    Attributes
+    ----------
+    forward_s : s, one for each kind
+        Partitions that hold something of the forward pass.
+    backward_s : s, one for each kind
+        Partitions that hold nothing of the forward pass.
+    memory_s, compute_s : s, one for each kind
+        As :class:`dfopt.physics.window.Window` has them. May be empty: only Calculon's count reads them.
+    exact : bool
+        For Calculon's count: whether all figures are of known partitions. False: some are the least.
     """
 
     forward_s: tuple[float, ...]
@@ -72,20 +102,32 @@ class Passes(NamedTuple):
 
 
 def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
-    """Whether what copies exchange may be hidden, by either count."""
+    """Whether exchanges of data-parallel copies may be hidden (``gradient_overlap``), by layers or Calculon's count."""
     return hides(assumptions, graph) or by_window(assumptions, graph)
 
 
 def exchanges_behind(instance: Instance) -> bool:
-    """Whether a plan has something that copies exchange, or a step of the optimizer, where some of it may be hidden."""
+    """Whether a plan has exchanges of copies or an optimizer's step, under assumptions that may hide some of it."""
     some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
     return some and hides_any(instance.assumptions, instance.graph)
 
 
 def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> Exchanges | None:
-    """What copies exchange of so many bytes of each kernel's gradient, kind by kind; nothing if nothing is hidden.
+    """Seconds of the exchanges of data-parallel copies by kind, from bytes of every kernel.
 
-    The optimizer's step over so many bytes of weights is between the two exchanges, where nothing hides it either.
+    Parameters
+    ----------
+    volume_k : float array, shape (kernels,)
+        Bytes of each kernel's weight gradient on one chip, as copies add it up; 0 of kernels without one.
+    weight_k : float array, shape (kernels,)
+        Bytes of its weights on one chip, for the optimizer's step, which no pass hides.
+    kind_k : int array, shape (kernels,)
+        Its kind.
+
+    Returns
+    -------
+    Exchanges or None
+        None if the plan exchanges nothing, or if nothing may be hidden (:func:`exchanges_behind`).
     """
     if not exchanges_behind(instance):
         return None
@@ -97,9 +139,19 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
 def exchanged_by_kind(
     instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints, step_k: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    """The figures of :class:`Exchanges`, of as many bytes, where something may be hidden.
+    """Figures of :class:`Exchanges` as arrays, where something may be hidden.
 
-    ``step_k``: seconds of the optimizer for each kernel, if they are known.
+    Parameters
+    ----------
+    volume_k, weight_k, kind_k : arrays, shape (kernels,)
+        As of :func:`exchange_seconds`.
+    step_k : float array, s, shape (kernels,), optional
+        The optimizer's step of each kernel, if it is known. `weight_k` is not read then.
+
+    Returns
+    -------
+    (float array, float array, float array), s, shape (kinds,) each
+        ``reduce_s``, ``weights_s`` and ``gathers_s``.
     """
     windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
@@ -132,7 +184,14 @@ def _windows(instance: Instance) -> Windows | None:
 
 
 def in_the_way(plan: Plan) -> bool:
-    """Whether messages to other stages are on a network on which copies exchange gradients."""
+    """Whether messages between pipeline stages and exchanges of copies use the same network dim, or parts of it.
+
+    Examples
+    --------
+    >>> parts, apart = Plan(dp_dims=("x[2]",), pp_dims=("x[4@2]",)), Plan(dp_dims=("x",), pp_dims=("y",))
+    >>> in_the_way(parts), in_the_way(apart)
+    (True, False)
+    """
     sent, handed = ({split_part_name(one)[0] for one in parts_of(dims)} for dims in (plan.copy_dims, plan.stage_dims))
     return bool(sent & handed)
 
@@ -140,9 +199,15 @@ def in_the_way(plan: Plan) -> bool:
 def roofline_passes(
     parts: Iterable[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]], assumptions: Assumptions
 ) -> Passes:
-    """The least of each pass from what kernels of every kind take at least, however they are partitioned.
+    """The least of both passes of every kind, from what kernels take at least, however they are partitioned.
 
-    ``parts``: of which pass kernels are; seconds of compute, memory, network and SRAM of each.
+    Parameters
+    ----------
+    parts : iterable
+        By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their
+        least seconds of compute, memory, network and SRAM as four float arrays, shape (kernels of the kind,).
+    assumptions : Assumptions
+        How resources overlap, and whether partitions may mix passes. If they may, ``backward_s`` is 0.
     """
     mixed = assumptions.forward_backward != "separate"  # then all partitions may hold something of the forward pass
     found: dict[str, list[float]] = {name: [] for name in ("forward", "backward", "memory", "compute")}
@@ -165,11 +230,17 @@ def reduced_stages(
     Parameters
     ----------
     graph, plan : Graph, Plan
-        The whole model, and how its layers lie in stages; stages that are alike have the order of the first of them.
+        The whole model, and how its layers lie in stages. Stages that are alike have the order of the first of them.
     exchanges, passes : Exchanges, Passes
-        Of every kind; at least.
-    hops : sequence of float, optional
-        Seconds of each stage beside the work of its layers.
+        Seconds by kind. If they are the least, so is the result.
+    hops : sequence of float, s, optional
+        What each stage waits in a microbatch beside the work of its layers, such as for messages. Left out: 0.
+
+    Returns
+    -------
+    tuple of Reduced, or of Shown
+        By stage, as :func:`dfopt.setting.stages.pipeline_stages` has them. Shown are those of Calculon's count
+        (``exchanges.windows``), for which all layers are of one kind.
     """
     if exchanges.windows is not None:
         stages = pipeline_stages(graph, plan)
