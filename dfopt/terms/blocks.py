@@ -2,7 +2,8 @@
 
 Every sum has a sense: more of it never makes a block faster, nor legal. So least sums give a bound.
 
-Suffixes: v vector of options, b block, k kernel.
+Suffixes: v vector of options (one of each kernel), b block, k kernel, c column of the table's amounts, i incidence, l
+latency.
 """
 
 from __future__ import annotations
@@ -35,13 +36,23 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
     ----------
     chip
         Its SRAM, and whether it may cut weights.
-    rest, cut : float array, B
-        Bytes that a kernel alone has whatever its parts, and those that are cut; of one shape.
+    rest : float array, B
+        Bytes in SRAM that a kernel alone needs whatever its parts. Of any shape.
+    cut : float array, B
+        Bytes in SRAM that are cut with its weight. Of the shape of ``rest``.
 
     Returns
     -------
     float array, no unit
-        Of that shape, at least 1.
+        Of the shape of ``rest``. A whole number: 1 where the kernel fits as a whole, has nothing to cut, or may not be
+        cut. Infinite where it may be cut, but ``rest`` alone takes all of SRAM.
+
+    Examples
+    --------
+    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True, "reads_again": True, "writes_again": False}
+    >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
+    >>> parts_of(chip, np.array([4.0, 4.0, 10.0]), np.array([6.0, 18.0, 1.0])).tolist()
+    [1.0, 3.0, inf]
     """
     may_cut = (cut > 0) & (chip.cuts_weights)
     short = (rest + cut > chip.sram * (1 + _ROUNDED)) & may_cut
@@ -55,16 +66,18 @@ def keeps_chip(
 ) -> Bools:
     """Whether blocks keep the limits of the chip: its SRAM, its compute tiles, and how many kernels it fuses.
 
+    Which kernels a library has one kernel for is not looked at.
+
     Parameters
     ----------
     chip
         The limits.
     count : int array, shape (blocks,)
-        Kernels of each block.
+        Kernels of each block. A block has no more kernels than the chip has compute tiles.
     tiled : array, shape (blocks,) or (vectors, blocks)
         How many of them load their weight in parts. Such a kernel must be alone.
     sram : float array, B
-        What each block holds at a time, of that shape.
+        What each block holds at a time. Of the shape of ``tiled``. It may exceed the SRAM by a share of :data:`FITS`.
     ahead : array, shape (blocks,), optional
         Forward kernels of each block. If given, no block mixes forward kernels with others.
 
@@ -88,15 +101,19 @@ class BlockPrices:
     Attributes
     ----------
     seconds : s, shape (resources, vectors, blocks)
-        By :attr:`dfopt.terms.chip.Chip.resources`.
+        Seconds of each resource, in the order of :attr:`dfopt.terms.chip.Chip.resources`.
     time : s, shape (vectors, blocks)
-        Of the block, where resources overlap as assumed.
-    dram_bytes, sram_bytes : B, shape (vectors, blocks)
-        Bytes that pass through DRAM, and those in SRAM at a time.
+        Time of the block, where resources overlap as assumed.
+    dram_bytes : B, shape (vectors, blocks)
+        Bytes that pass through DRAM, as its fastest memory counts them.
+    sram_bytes : B, shape (vectors, blocks)
+        Bytes in SRAM at a time.
     legal : bool, shape (vectors, blocks)
-        Whether it fits the chip.
+        Whether the block keeps the limits of the chip, see :func:`keeps_chip`. Which options may be together is not
+        looked at: the resource ``legal`` of the table says it.
     parts : no unit, shape (vectors, kernels)
-        Parts that the weight of each kernel is cut into; above 1 its kernel must be alone.
+        Parts that the weight of each kernel is cut into; above 1 its kernel must be alone. Infinite: it does not fit
+        the chip, and no block that holds it is legal.
     """
 
     seconds: Floats
@@ -120,7 +137,8 @@ class Blocks:
     member_bk : bool array, shape (blocks, kernels)
         Which kernels a block holds, at least one.
     latency_l : s, shape (levels,)
-        Of :attr:`dfopt.terms.layer.Layer.latency_l`: what computing may take under the cycle model.
+        Latencies that a block may have under the cycle model: :attr:`dfopt.terms.layer.Layer.latency_l` of the layer.
+        Empty under other compute models.
     """
 
     table: Table
@@ -130,21 +148,32 @@ class Blocks:
 
     @cached_property
     def count_bi(self) -> Floats:
-        """How often each block pays each incidence of the table."""
+        """How often each block pays each incidence of the table: float array, shape (blocks, incidences)."""
         return counts(self.table.incidences, self.member_bk)
 
     @cached_property
     def count_ki(self) -> Floats:
-        """The same of every kernel as a block of its own."""
+        """How often each kernel, as a block of its own, pays each incidence of the table.
+
+        Float array, shape (kernels, incidences).
+        """
         return counts(self.table.incidences, np.eye(self.member_bk.shape[1], dtype=bool))
 
     def prices(self, amount_vc: Floats) -> BlockPrices:
-        """Prices of all blocks under vectors of amounts, exact ones or the least of a domain.
+        """Prices of all blocks under vectors of amounts: exact ones, or the least of a domain.
+
+        Prices of least amounts are a bound for all options of the domain, if the chip has no
+        :attr:`~dfopt.terms.chip.Chip.memory_rows`: see :attr:`dfopt.terms.chip.Chip.bounding`.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            Of :meth:`dfopt.terms.table.Table.exact`, or a row of :meth:`~dfopt.terms.table.Table.least`.
+            Of :meth:`dfopt.terms.table.Table.exact`; or :meth:`~dfopt.terms.table.Table.least` as its only row.
+
+        Returns
+        -------
+        BlockPrices
+            Arrays for these vectors, in their order, and for the blocks in the order of :attr:`member_bk`.
         """
         parts_vk = self._parts(amount_vc)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")

@@ -1,4 +1,7 @@
-"""What every kernel of a graph reads, writes and leaves for the backward pass, by its name: whole bytes."""
+"""Tensors and outputs of a graph before any sharding: which are stored once, which later passes read, and what waits.
+
+The axis of tensors is ``graph.tensors``. Bytes are those of whole tensors.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,26 @@ Ints = NDArray[np.int64]
 
 
 def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
-    """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
+    """Bytes of each forward kernel's output that later passes read: recomputation, backward pass and weight updates.
+
+    Returns
+    -------
+    dict, B
+        By name of the kernel, for every kernel of the graph: 0 where no later pass reads any output of it. Before any
+        sharding. Tensors of one fan-out group count once.
+    """
     return _read_later(graph, assumptions, "forward", ("recompute", "backward", "update"))
 
 
 def again_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
-    """Bytes that a kernel computes again for others of the backward pass, whole, by its name."""
+    """Bytes of each recomputed kernel's output that the backward pass or weight updates read.
+
+    Returns
+    -------
+    dict, B
+        By name of the kernel, for every kernel of the graph: 0 for kernels of other passes. Before any sharding.
+        Tensors of one fan-out group count once.
+    """
     return _read_later(graph, assumptions, "recompute", ("backward", "update"))
 
 
@@ -43,7 +60,24 @@ def _read_later(graph: Graph, assumptions: Assumptions, made: str, read: tuple[s
 
 
 def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
-    """Group of each tensor: when fan-out is shared, those that are the same of one output."""
+    """Number of the fan-out group of each tensor. Tensors of one group are stored once.
+
+    With ``fanout: shared`` a group is one output of a kernel: tensors of the same source, part and size. With ``fanout:
+    per_consumer`` every tensor is a group of its own.
+
+    Returns
+    -------
+    int array, shape (tensors,)
+        Groups are numbered from 0, in the order of their first tensors.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Tensor
+    >>> kernels = tuple(Kernel(name=name, op="elementwise", m=4, n=8) for name in "abc")
+    >>> graph = Graph(name="g", kernels=kernels, tensors=tuple(Tensor(src="a", dst=name) for name in "bc"))
+    >>> [fanout_groups(graph, Assumptions(fanout=way)).tolist() for way in ("shared", "per_consumer")]
+    [[0, 0], [0, 1]]
+    """
     if assumptions.fanout == "per_consumer":
         return np.arange(len(graph.tensors), dtype=np.int64)
     seen: dict[tuple[str, float, str | None], int] = {}
@@ -51,7 +85,16 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 
 
 def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
-    """Tiles of every tensor that wait on a chip between its two kernels, where one partition has both."""
+    """Tiles of each tensor that wait in SRAM where one partition has both of its kernels.
+
+    A library's kernel hands on in registers: 0 (``execution: library``). Else it is 2 with ``skew_buffers: double``;
+    with ``depth`` it is the difference in level (longest path from a source) plus one.
+
+    Returns
+    -------
+    list of float
+        One for each tensor of the graph, in their order.
+    """
     if assumptions.execution == "library":  # its kernels hand on in registers, a tile of their own size at a time
         return [0.0] * len(graph.tensors)
     if assumptions.skew_buffers != "depth":
@@ -61,7 +104,23 @@ def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
 
 
 def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
-    """Share of an end of the graph that one chip moves."""
+    """Share of an input or output of the graph that one tensor-parallel chip moves, above 0 and at most 1.
+
+    Parameters
+    ----------
+    kernel
+        Kernel that reads the input, or writes the output.
+    operand : int
+        0 for the output of the kernel, 1 or 2 for that input of it.
+    scheme
+        Sharding scheme of the kernel.
+    shards : int
+        Number of tensor-parallel chips.
+    rules
+        Which layouts a scheme needs.
+    elements : float
+        Elements of the whole input, before any sharding. Not used for an output.
+    """
     if not operand:
         return ops.output_share(kernel, scheme, shards, rules)
     layout = ops.required_layout(kernel, operand, scheme, rules, elements)

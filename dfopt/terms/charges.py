@@ -1,4 +1,7 @@
-"""A charge: an incidence times an amount; a term: an accounting rule, which yields charges."""
+"""Charges and terms: a charge is an incidence times an amount, a term is an accounting rule, which yields charges.
+
+Suffixes: k kernel, o option of a kernel (a sharding scheme).
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ Unit = Literal["s", "B", "1"]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What charges add up to.
+    """A quantity that charges add up to, such as the DRAM bytes of a block.
 
     Attributes
     ----------
     name : e.g. dram_bytes
         Key by which charges and sums name it.
     unit : e.g. B
-        Unit of its sums.
+        Unit of its amounts and sums: ``s``, ``B``, or ``1`` for none.
     of : e.g. block
-        Whose sums they are: each ``block`` has its own, which the block rule makes a time of; of a ``layer`` there is
-        one, whatever its partitions are.
+        Whose sums they are. ``block``: every block has a sum of its own. ``layer``: there is one sum for the layer,
+        whatever its blocks are.
     label : e.g. bytes to and from DRAM
         Words for people.
     levels : e.g. false
@@ -47,19 +50,20 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
-    """What blocks pay of one rule: as often as its incidence says, the amount that options of a few kernels decide.
+    """What blocks pay under one rule: an amount that options of a few kernels decide, as often as an incidence says.
 
     Attributes
     ----------
     resource : e.g. dram_bytes
         Name of the resource that it adds to.
     incidence
-        How often a block pays it.
-    scope
-        Kernels whose options decide the amount, ascending and each once; none for a constant.
-    amount : float array
-        One axis for each kernel of the scope, over its options; of a resource with levels these are the last axis.
-        Infinite where options cannot be together.
+        How often a block pays the amount, from the kernels that it holds.
+    scope : tuple of int
+        Numbers of the kernels whose options decide the amount, ascending and each once. Empty: the amount is a
+        constant.
+    amount : float array, in the unit of the resource
+        One axis for each kernel of the scope, over its options. If the resource has levels, they are one more axis, the
+        last. Infinite where options cannot be together.
     """
 
     resource: str
@@ -69,14 +73,26 @@ class Charge:
 
 
 Amounts = Iterable[tuple[str, Floats]]
-"""Names of resources, and what a kernel adds to each under each of its options, shape (options,)."""
+"""What a rule says of one kernel: pairs of the name of a resource and a float array, shape (options,).
+
+The array has what the kernel adds to the resource under each of its options, in the unit of the resource.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """An accounting rule: the word that people read, where its formula is from, and the charges that it makes.
 
-    ``amounts``: of a rule of single kernels what it says of one, see :meth:`of_kernel`.
+    Attributes
+    ----------
+    name : str
+        Words for people. No other rule has the same.
+    source : str
+        Where the formula is from, such as a section of a paper.
+    charges : callable
+        Makes the charges of a layer. :meth:`of` remembers what it made.
+    amounts : callable, optional
+        Of a rule of single kernels, what it says of one kernel: see :meth:`of_kernel`. None for all other rules.
     """
 
     name: str
@@ -90,10 +106,16 @@ class Term:
 
         Parameters
         ----------
-        name, source
-            As of any rule.
-        amounts
-            What it says of a kernel: worked out once for all that look the same to it.
+        name, source : str
+            As in :class:`Term`.
+        amounts : callable
+            What the rule says of a kernel: pairs of the name of a resource and a float array, shape (options,). It is
+            worked out once for all kernels that look the same to it, so it must read nothing but the kernel.
+
+        Returns
+        -------
+        Term
+            For every kernel k and every pair its charge has the incidence ``Has(k)`` and the scope ``(k,)``.
         """
 
         def charges(layer: Layer) -> Iterator[Charge]:
@@ -104,7 +126,13 @@ class Term:
         return cls(name, source, charges, amounts)
 
     def of(self, layer: Layer) -> tuple[Charge, ...]:
-        """Its charges of a layer, worked out once for all plans that look the same to it."""
+        """The charges of this rule for a layer, worked out once for all plans that look the same to the rule.
+
+        Returns
+        -------
+        tuple of Charge
+            As the rule makes them: not merged, and with those that are zero. Empty where the rule does not apply.
+        """
         question = layer.instance.setting.reads[self.name, layer.tiles]
         found: tuple[Charge, ...] = question.answer(
             layer.instance.plan, lambda plan: tuple(self.charges(under(layer, plan)))
@@ -113,16 +141,18 @@ class Term:
 
 
 def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:
-    """Charges that blocks pay together, as one where that is small enough: its least amount is then attained.
+    """Charges of which those that blocks always pay together, of one resource and one incidence, are added up.
 
-    The sum of the least amounts of two charges may be below every amount of their sum, never above.
+    The least amount of one charge is attained by some options. The sum of the least amounts of two charges may be below
+    every amount of their sum, and never above. So merging makes bounds tighter.
 
     Parameters
     ----------
     charges
         In any order.
-    most
-        Amounts that a merged charge may have: the product of the options of all kernels in its scope.
+    most : int
+        Amounts that a merged charge may have: the product of the options of all kernels in its scope. What would have
+        more stays apart. Charges of the same scope are always merged.
 
     Returns
     -------

@@ -15,9 +15,9 @@ from dfopt.documents.system import EfficiencyRow, System
 from dfopt.physics.efficiency import bandwidth_share, memory_rows
 
 RESOURCES = ("compute", "memory", "network")
-"""What a block of kernels keeps busy; arrays of *terms* have the seconds of each, in this order.
+"""What a block of kernels keeps busy on every chip. *Terms* are the seconds of each resource, in this order.
 
-Further ones follow where a chip has them: of these a kernel takes the same seconds in every block.
+A chip whose SRAM has a bandwidth has ``sram`` behind them. Of that a kernel takes the same seconds in every block.
 """
 
 CROSSING_TILES = 2.0
@@ -27,9 +27,14 @@ Terms = Sequence[Floats] | Floats  # seconds of every resource of a chip: of one
 
 
 class Rule(NamedTuple):
-    """How terms make up a time: the slowest of those that hide behind each other, and all that are added to it.
+    """How terms, the seconds of each resource, make up a time: the largest of some of them, and all others added to it.
 
-    Both are positions among the resources of a chip.
+    Attributes
+    ----------
+    hidden : tuple of int
+        Resources that hide behind each other, so that only the slowest counts. Positions in :attr:`Chip.resources`.
+    added : tuple of int
+        Resources that hide behind nothing, so that their seconds are added. Positions in :attr:`Chip.resources`.
     """
 
     hidden: tuple[int, ...]
@@ -37,23 +42,31 @@ class Rule(NamedTuple):
 
     @property
     def hides_all(self) -> bool:
-        """Whether every resource hides behind the slowest."""
+        """Whether all resources hide behind the slowest: none is added."""
         return not self.added
 
     @property
     def hides_nothing(self) -> bool:
-        """Whether all resources add up."""
+        """Whether the seconds of all resources add up: none hides behind another."""
         return not self.hidden
 
     @property
     def sums(self) -> tuple[tuple[int, ...], ...]:
-        """Terms that add up: the time is the largest of these sums."""
+        """Positions of the resources that add up, a tuple for each sum: the time is the largest of these sums."""
         return tuple((one, *self.added) for one in self.hidden) or (self.added,)
 
 
 @cache
 def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
-    """What the overlap assumption says about resources.
+    """The rule that a value of the assumption ``overlap`` stands for.
+
+    Parameters
+    ----------
+    overlap : str
+        ``perfect``: all resources hide behind the slowest. ``none``: all add up. ``compute_memory``: ``network`` is
+        added to the slowest of the others. There is no ``auto``: assumptions are resolved.
+    resources : tuple of str
+        Names of the resources, as in :attr:`Chip.resources`.
 
     Examples
     --------
@@ -76,26 +89,29 @@ class Chip:
     Attributes
     ----------
     dram_bandwidth : B/s
-        The most that any block sustains.
+        Rate of the fastest memory; with :attr:`memory_rows` the most that any block sustains of it.
     sram : B
-        Its capacity.
+        Capacity of its SRAM.
     tiles : no unit
         Compute tiles; a block has no more kernels.
     overlap : e.g. perfect
         Which resources hide behind each other, see :func:`rule_of`.
-    cuts_weights
-        Whether a kernel alone may load its weight in parts.
-    reads_again, writes_again
-        Whether it then moves its inputs again for each further part, and its outputs.
-    fused
+    cuts_weights : bool
+        Whether a kernel that is alone in its block may load its weight in parts.
+    reads_again : bool
+        Whether such a kernel moves its inputs again for each part of its weight after the first.
+    writes_again : bool
+        Whether such a kernel moves its outputs again for each part of its weight after the first.
+    fused : bool
         Whether a block may hold several kernels.
-    library
-        Whether it may hold only those that a library has one kernel for.
+    library : bool
+        Whether a block of several kernels must be one that a library has one kernel for.
     sram_bandwidth : B/s
         Infinite where it is no limit.
-    memory_rows
-        Shares of the DRAM bandwidth by bytes of a block. With them more bytes may take less time: what is said of a
-        block by its kernels is then a bound, see :meth:`bounding`.
+    memory_rows : tuple of EfficiencyRow
+        Shares of the DRAM bandwidth that blocks sustain, by the bytes that they move. Empty: all sustain
+        ``dram_bandwidth``. With rows more bytes may take less time: then what is said of a block by its kernels alone
+        is no bound, and :attr:`bounding` must be used for it.
     """
 
     dram_bandwidth: float
@@ -112,11 +128,22 @@ class Chip:
 
     @property
     def bounding(self) -> Chip:
-        """The chip without :attr:`memory_rows`: no block takes longer, and more bytes never take less time."""
+        """The chip without :attr:`memory_rows`: no block takes longer on it, and more bytes never take less time."""
         return replace(self, memory_rows=())
 
     def dram_seconds(self, moved: Floats) -> Floats:
-        """Seconds in which blocks move their bytes to and from DRAM, each block at the rate that it sustains."""
+        """Seconds in which blocks move their bytes to and from DRAM, each block at the rate that it sustains.
+
+        Parameters
+        ----------
+        moved : float array, B
+            Bytes of each block, as the fastest memory counts them. Of any shape.
+
+        Returns
+        -------
+        float array, s
+            Of the shape of ``moved``.
+        """
         if not self.memory_rows:
             return moved / self.dram_bandwidth
         most = max(row.share for row in self.memory_rows)
@@ -124,27 +151,37 @@ class Chip:
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """What may bind it."""
+        """Names of the resources that may bind a block: :data:`RESOURCES`, and ``sram`` if that has a bandwidth."""
         return RESOURCES if np.isinf(self.sram_bandwidth) else (*RESOURCES, "sram")
 
     @cached_property
     def rule(self) -> Rule:
-        """How the seconds of its resources make up a time."""
+        """How the seconds of :attr:`resources` make up the time of a block."""
         return rule_of(self.overlap, self.resources)
 
 
 def reads_again(assumptions: Assumptions) -> bool:
-    """Whether a kernel in parts of its weight reads its inputs again for each further part."""
+    """Whether a kernel that runs in parts of its weight reads its inputs again for each part after the first."""
     return assumptions.weight_tiling in ("reread", "reread_all")
 
 
 def writes_again(assumptions: Assumptions) -> bool:
-    """Whether a kernel in parts of its weight writes its outputs again for each further part."""
+    """Whether a kernel that runs in parts of its weight writes its outputs again for each part after the first."""
     return assumptions.weight_tiling == "reread_all"
 
 
 def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) -> Chip:
-    """The chip as pricing wants it, under resolved assumptions; or the one that bounds what it does."""
+    """The chip of a system, as pricing wants it.
+
+    Parameters
+    ----------
+    system
+        The machine.
+    assumptions
+        Resolved: no ``auto`` is left.
+    bounding : bool
+        Whether to leave out :attr:`Chip.memory_rows`. On that chip no block takes longer than on the chip itself.
+    """
     # nothing lies elsewhere where there are such rows: `setting.plans` leaves no such plan
     rows = [row for row in memory_rows(system.chip, assumptions) if row.memory in (None, system.chip.fastest_tier)]
     most = max((row.share for row in rows), default=1.0)
@@ -164,7 +201,28 @@ def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) ->
 
 
 def combine(terms: Terms, chip: Chip) -> Floats:
-    """Time of a partition from the seconds of its resources."""
+    """Time of blocks from the seconds of their resources, which overlap as the chip says.
+
+    Parameters
+    ----------
+    terms : float arrays, s
+        Seconds of each resource, in the order of :attr:`Chip.resources`: as a sequence of arrays of one shape, or as an
+        array with the resources as its first axis.
+    chip
+        Which resources hide behind each other.
+
+    Returns
+    -------
+    float array, s
+        Of the shape of one term.
+
+    Examples
+    --------
+    >>> limits = {"sram": 1.0, "tiles": 4, "cuts_weights": True, "reads_again": True, "writes_again": False}
+    >>> chip = Chip(dram_bandwidth=1.0, overlap="compute_memory", fused=True, library=False, **limits)
+    >>> combine(np.array([[3.0, 1.0], [2.0, 2.0], [1.0, 1.0]]), chip).tolist()
+    [4.0, 3.0]
+    """
     hidden, added = ([terms[one] for one in some] for some in chip.rule)
     time: Floats = reduce(np.add, [reduce(np.maximum, hidden), *added] if hidden else added)
     return time

@@ -1,4 +1,4 @@
-"""What chips that share kernels take to communicate beside the work of these, and what copies add up in evaluations."""
+"""Seconds in which tensor-parallel chips communicate beside their work, and copies add up gradients in evaluations."""
 
 from __future__ import annotations
 
@@ -20,22 +20,31 @@ def between_shards_s(
     again: bool = False,
     behind: tuple[int, ...] = (),
 ) -> float:
-    """Seconds that a collective of the chips that share kernels takes beside the work of these.
+    """Seconds that a collective of the tensor-parallel chips adds to the work of their kernels.
+
+    Under ``tensor_overlap`` products may hide a part of it, which does not count. Under ``collective_work`` a chip has
+    work of its own for it, which counts.
 
     Parameters
     ----------
     instance
         Setting and plan.
     kind
-        Which collective; none takes no time.
+        The collective; None for no communication.
     volume : B
-        Whole bytes of what it works on.
-    kernel
-        Number of the kernel that makes that.
-    again
-        Whether it is done a second time, for the backward pass.
-    behind
-        Numbers of kernels that may hide it.
+        Bytes of the whole tensor that it works on, before any sharding.
+    kernel : int
+        Number of the kernel that makes the tensor.
+    again : bool
+        Whether it repeats a collective of the forward pass for the backward pass. What a recomputed kernel makes always
+        counts so.
+    behind : tuple of int
+        Numbers of the kernels whose matrix products may hide it.
+
+    Returns
+    -------
+    float, s
+        0 without a collective, without bytes, or if only one chip has a kernel.
     """
     plan, graph, chip, chosen = instance.plan, instance.graph, instance.system.chip, instance.assumptions
     dims, shards = plan.shard_dims, plan.shards
@@ -69,9 +78,23 @@ def _spread_s(instance: Instance, kernel: int) -> float:
 
 
 def added_up_s(instance: Instance, kernel: int, volume: float) -> float:
-    """Seconds of an evaluation in which copies add up so many bytes of a kernel's gradient, as DFModel's program does.
+    """Seconds of one evaluation in which chips add up the weight gradient of a kernel, as DFModel's program does.
 
-    The all-reduce of a step, spread over its microbatches.
+    That is the all-reduce of a whole step, over its number of microbatches (``gradients: dfmodel``).
+
+    Parameters
+    ----------
+    instance
+        Setting and plan.
+    kernel : int
+        Number of the kernel.
+    volume : B
+        Bytes of its weight gradient that one chip adds up.
+
+    Returns
+    -------
+    float, s
+        0 where no other chip has the same weight.
     """
     parts = [
         amortized_gradient_seconds(float(share_k[kernel]) * volume, dims, instance.system, instance.assumptions)

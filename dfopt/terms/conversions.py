@@ -1,8 +1,10 @@
-"""What the chips that share kernels communicate: the schemes' own collectives, and conversions of layouts.
+"""When layouts of tensors are converted between the tensor-parallel chips, and who pays for it.
 
 A conversion is charged where its tensor is produced, once for all readers. With sequence parallelism a saved tensor
 stays as it lies, and every partition of the backward pass that reads it pays a *toll* to gather it again (Korthikanti
 et al., "Reducing activation recomputation in large transformer models", 2022, section 4.2.2).
+
+The axis of tensors is ``graph.tensors``.
 """
 
 from __future__ import annotations
@@ -20,11 +22,23 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
-"""Layouts of a matrix over the chips that share kernels: whole, split by features, split by tokens."""
+"""Layouts of a matrix over the tensor-parallel chips: whole, split by features (or heads), split by tokens.
+
+A layout has its place here as its number. In a set of layouts bit l stands for layout l.
+"""
 
 
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
-    """Tensors that are converted for the backward pass by themselves: sequence parallelism saves them as they lie."""
+    """Which tensors are converted for the backward pass by themselves: sequence parallelism saves them as they lie.
+
+    These are tensors from a forward kernel to a kernel of another pass. With ``backward_gathers: kept_calculon`` there
+    is one more condition: the same output goes to a forward kernel, too, and recomputed kernels read what that one
+    makes. With ``kept``, or without sequence parallelism, there are no such tensors.
+
+    Returns
+    -------
+    bool array, shape (tensors,)
+    """
     way, passes = assumptions.backward_gathers, {kernel.name: kernel.pass_ for kernel in graph.kernels}
     if not assumptions.splits_tokens or way == "kept":
         return np.zeros(len(graph.tensors), dtype=bool)
@@ -40,10 +54,16 @@ def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
 
 
 def readers_pay(assumptions: Assumptions) -> bool:
-    """Whether every partition pays that reads what is gathered late; else it is one conversion, of its source."""
+    """Whether every partition that reads a tensor of :func:`gathered_late` pays to convert it.
+
+    Else, with any value of ``backward_gathers``, the partition of its source pays once for all of these readers.
+    """
     return assumptions.backward_gathers is None
 
 
 def overhead_of_kernels(assumptions: Assumptions) -> float:
-    """Seconds of starting a partition, where each kernel has one of its own; elsewhere a toll of all kernels."""
+    """Seconds of starting a kernel, where each has a partition of its own (``execution: kernel_by_kernel``); else 0.
+
+    Elsewhere a partition pays it once for all its kernels, see :meth:`dfopt.terms.converted.Conversions.tolls`.
+    """
     return assumptions.kernel_overhead or 0.0 if assumptions.execution == "kernel_by_kernel" else 0.0

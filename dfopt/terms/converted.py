@@ -1,6 +1,9 @@
 """What conversions of layouts cost a layer under options that are left: its kernels, and the blocks that read.
 
-Suffixes: k kernel, o option (a kernel with one of its schemes), x toll, l layout, s set of layouts.
+A source pays for a conversion once for all readers. A *toll* is paid by every block that holds any of some kernels.
+
+Suffixes: k kernel, o option (a kernel with one of its schemes, of all kernels), x toll, l layout, s set of layouts (bit
+l for layout l).
 """
 
 from __future__ import annotations
@@ -26,19 +29,24 @@ __all__ = ["Conversions"]
 class Conversions:
     """Tensors that readers want in other layouts than their sources leave them in, and what bringing them there costs.
 
-    Seconds of kernels that pay for all readers, tolls of blocks that read, and bytes that chips send.
+    Costs are seconds of kernels that pay for all readers, tolls of blocks that read, and bytes that chips send.
 
     Attributes
     ----------
     figures
-        Of the kernels of the layer.
+        Figures of the kernels of the layer. Their options are the axis o.
     """
 
     figures: Figures
 
     @cached_property
     def listed(self) -> tuple[tuple[Wanted, Floats], ...]:
-        """Tensors that are converted, and seconds by layout that is there and set that is wanted."""
+        """Pairs of what readers want of a tensor and the seconds to convert it, for every entry of ``Layer.wanted``.
+
+        Seconds are a float array, shape (layouts, sets of layouts): by the layout that the source leaves and the set
+        that readers want. They are 0 where nothing has to be converted. See
+        :meth:`dfopt.terms.layer.Layer.conversion_s`.
+        """
         layer = self.figures.layer
         return tuple((one, layer.conversion_s(one)) for one in layer.wanted)
 
@@ -55,9 +63,20 @@ class Conversions:
         return found
 
     def network(self, allowed_o: Bools) -> Floats:
-        """Seconds of communication of each kernel at least, with the conversions of its outputs.
+        """Least seconds of communication of each kernel, with the conversions that it pays for; tolls are apart.
 
-        Of a conversion what readers whose options all want the same have together, or with one of the others more.
+        Of a conversion it counts the layouts that are wanted whatever the options. A reader whose options want
+        different ones counts with the cheapest of them; of several such readers only the most expensive counts.
+
+        Parameters
+        ----------
+        allowed_o : bool array, shape (options,)
+            Options that are left, at least one of every kernel.
+
+        Returns
+        -------
+        float array, shape (kernels,), s
+            Exact with one option of each kernel, else a lower bound.
         """
         seconds_o = self.figures.network_o.copy()
         for one, seconds_ls in self.listed:
@@ -72,12 +91,19 @@ class Conversions:
         return self.figures.least(seconds_o, allowed_o)
 
     def sent(self, allowed_o: Bools) -> Floats:
-        """Bytes that a chip sends to those that share kernels with it, for each kernel; tolls are beside.
+        """Bytes that a chip sends to those that share kernels with it: collectives of schemes, and conversions.
+
+        Tolls are not among them, see :meth:`tolls`; nor is what kernels list as their own communications.
 
         Parameters
         ----------
-        allowed_o : bool array
+        allowed_o : bool array, shape (options,)
             One option of each kernel.
+
+        Returns
+        -------
+        float array, shape (kernels,), B
+            A conversion is counted at the kernel that makes the tensor.
         """
         layer, option_k = self.figures.layer, np.flatnonzero(allowed_o)
         made_k = self.figures.produced_o[option_k]
@@ -92,9 +118,23 @@ class Conversions:
         return sent_k
 
     def tolls(self, allowed_o: Bools) -> tuple[Floats, Floats, Bools]:
-        """Seconds and bytes of what blocks pay once for any of some kernels, and those: a row for each.
+        """What blocks pay once if they hold any of some kernels: seconds, bytes sent, and these kernels.
 
-        Blocks that read a saved tensor pay what the one of their readers pays that pays most: steps up to it.
+        A block that reads a saved tensor pays for the most expensive of its readers. So there is a toll for every step
+        from one reader's seconds to the next higher ones, and readers pay all steps up to their own. The start of a
+        block (``kernel_overhead``) is the last toll, which all kernels pay; except kernel by kernel, where kernels have
+        it themselves (:func:`dfopt.terms.conversions.overhead_of_kernels`).
+
+        Parameters
+        ----------
+        allowed_o : bool array, shape (options,)
+            Options that are left, at least one of every kernel. Seconds and bytes are the least over them.
+
+        Returns
+        -------
+        (float array, float array, bool array)
+            Seconds, shape (tolls,); bytes that a chip sends, shape (tolls,); and which kernels pay, shape (tolls,
+            kernels). There may be no toll.
         """
         count = len(self.figures.layer.kernels)
         found: list[tuple[float, float, Bools]] = []

@@ -1,9 +1,9 @@
 """The cycle model: kernels of a block share the compute tiles of a chip, and the block takes the least latency.
 
-A kernel reaches a latency with some number of tiles or more. A block reaches it if its kernels together need no more
-tiles than there are (DFModel, section V.C).
+A kernel reaches a latency with some number of compute tiles or more. A block reaches it if its kernels together need no
+more of them than there are (DFModel, section V.C).
 
-Suffixes: l latency, ascending.
+Suffix: l latency, ascending. A *level* is the place of a latency in that order.
 """
 
 from __future__ import annotations
@@ -29,8 +29,24 @@ _ROUNDED = 1e-12
 def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: int) -> tuple[Ints, Floats]:
     """Compute tiles that a kernel may have under a scheme, and the seconds of an evaluation with each number of them.
 
-    ``tiles``: that the streamed axis is cut into. No entry has both more tiles and more seconds than another. A type
+    No entry has both more compute tiles and more seconds than another. Seconds are those of the largest shard. A type
     that is twice as fast takes half the cycles.
+
+    Parameters
+    ----------
+    instance
+        Setting and plan. The chip of the system has lanes, stages and a frequency.
+    kernel
+        The kernel.
+    scheme
+        Its sharding scheme.
+    tiles : int
+        Tiles that the streamed axis is cut into; not compute tiles.
+
+    Returns
+    -------
+    (int array, float array), shape (entries,) both
+        Compute tiles, ascending, and seconds, descending.
     """
     chip, degree, rules = instance.system.chip, instance.plan.shards, instance.assumptions.sharding_rules
     assert chip.lanes and chip.stages and chip.frequency  # a question without them is refused
@@ -45,7 +61,23 @@ def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: in
 
 
 def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, rules: ops.Rules) -> float:
-    """Time of a kernel's largest shard under the cycle model, when it wastes no unit of any tile."""
+    """Seconds of a kernel's largest shard under the cycle model, if it wastes no unit of any compute tile.
+
+    That is at the rate of graphs that state no types. An elementwise kernel uses the lanes only.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    scheme
+        Its sharding scheme.
+    degree : int
+        Number of tensor-parallel chips.
+    chip
+        Chip with lanes, stages and a frequency.
+    rules
+        Which layouts a scheme needs.
+    """
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
     rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
     # an elementwise kernel uses the lanes only, one element each per cycle
@@ -63,11 +95,12 @@ def tiles_for(menu: tuple[Ints, Floats], latency_l: Floats, too_many: int) -> In
     Parameters
     ----------
     menu : (int array, float array)
-        Tiles that the kernel may have, ascending, and its seconds with them, descending.
-    latency_l : float array, s
+        Compute tiles that the kernel may have, ascending, and its seconds with them, descending. See
+        :func:`compute_menu`.
+    latency_l : float array, shape (latencies,), s
         Latencies.
     too_many : int
-        Said where it never is so fast.
+        What the array says where the kernel never is so fast.
 
     Returns
     -------
@@ -87,21 +120,23 @@ def tiles_for(menu: tuple[Ints, Floats], latency_l: Floats, too_many: int) -> In
 
 
 def least_level(suffice: Callable[[Ints], Bools], shape: tuple[int, ...], levels: int) -> tuple[Ints, Bools]:
-    """The least latency for which the tiles of a chip suffice, found by halving.
+    """The least latency for which the compute tiles of a chip suffice, for many blocks at once, found by halving.
 
     Parameters
     ----------
     suffice : callable
-        Whether they do for a level of each block; for more time they do all the more.
+        Given an int array with a level for each block, of the shape ``shape``: whether compute tiles suffice, as a bool
+        array of that shape. Where they suffice for a level they do for all higher ones.
     shape : tuple of int
-        Of the blocks, and vectors of options if there are several.
+        (blocks,), or (vectors, blocks) with several vectors of options.
     levels : int
-        Number of latencies.
+        Number of latencies, at least 1.
 
     Returns
     -------
     (int array, bool array)
-        Levels, and whether they suffice for any.
+        Both of the shape ``shape``: the least level for which compute tiles suffice, and whether they suffice for any.
+        If they do not, the level is the last one.
 
     Examples
     --------

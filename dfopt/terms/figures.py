@@ -1,6 +1,7 @@
 """Figures of single kernels under each of their options, from the rules that are of one kernel alone.
 
-Suffixes: k kernel, o option (a kernel with one of its schemes).
+Suffixes: k kernel, o option (a kernel with one of its schemes). Here the axis o has the options of all kernels: those
+of the first kernel, then those of the second, and so on; each kernel's in the order of its schemes.
 """
 
 from __future__ import annotations
@@ -60,36 +61,47 @@ def figures_of(of: LayerKernel) -> dict[str, Floats]:
 class Figures:
     """Figures of the kernels of a layer under each of their options, in the order of kernels and schemes.
 
+    Arrays with the suffix o have the shape (options,). Bytes and seconds are those of one chip in one evaluation.
+
     Attributes
     ----------
     instance
-        Setting and plan; of the plan only what decides the work of a chip.
+        Setting and plan. Of the plan only what decides the work of a chip is read.
     """
 
     instance: Instance
 
     @cached_property
     def layer(self) -> Layer:
-        """The layer in one tile."""
+        """The layer with its streamed axis in one tile."""
         return Layer(self.instance, 1)
 
     @by_reads
     def kernel_o(self) -> Ints:
-        """Kernel of every option."""
+        """Number of the kernel of every option: int array, shape (options,), ascending."""
         return np.repeat(np.arange(len(self.layer.kernels)), [len(schemes) for schemes in self.layer.schemes_k])
 
     @by_reads
     def first_k(self) -> Ints:
-        """First option of every kernel."""
+        """Place of the first option of every kernel: int array, shape (kernels,)."""
         return np.searchsorted(self.kernel_o, np.arange(len(self.layer.kernels))).astype(np.int64)
 
     @by_reads
     def scheme_o(self) -> tuple[Sharding, ...]:
-        """Scheme of every option."""
+        """Sharding scheme of every option."""
         return tuple(itertools.chain(*self.layer.schemes_k))
 
     def options(self, schemes: Mapping[str, Sharding]) -> Bools:
-        """The options that have the scheme given for the name of their kernel, as a mask.
+        """Mask of the options that have the scheme given for the name of their kernel: one option of each kernel.
+
+        Parameters
+        ----------
+        schemes
+            Scheme of every kernel, by its name.
+
+        Returns
+        -------
+        bool array, shape (options,)
 
         Raises
         ------
@@ -108,10 +120,15 @@ class Figures:
     def numbers(self, schemes: Mapping[str, Sharding]) -> Ints:
         """The option of every kernel that has the scheme given for its name.
 
+        Parameters
+        ----------
+        schemes
+            Scheme of every kernel, by its name.
+
         Returns
         -------
         int array, shape (kernels,)
-            Places among the options of each kernel.
+            Places among the options of each kernel: 0 is its first option.
 
         Raises
         ------
@@ -163,55 +180,92 @@ class Figures:
         return tuple(self._by_resource)
 
     def by_option(self, resource: str) -> Floats:
-        """What each option has of a resource by rules of single kernels, whatever block its kernel is in."""
+        """What each option has of a resource by rules of single kernels, whatever block its kernel is in.
+
+        Rules are those of :data:`dfopt.terms.rules.OF_KERNELS` and :data:`dfopt.terms.rules.SENT`, with the streamed
+        axis in one tile.
+
+        Parameters
+        ----------
+        resource
+            Name of a resource, such as ``dram_bytes``.
+
+        Returns
+        -------
+        float array, shape (options,), in the unit of the resource
+            Zeros where no such rule adds to it.
+        """
         return self._by_resource.get(resource, np.zeros(len(self.kernel_o)))
 
     @by_reads
     def output_o(self) -> Floats:
-        """Share of its output that one chip holds."""
+        """Share of the kernel's output that one chip holds, for every option: float array, shape (options,)."""
         return np.concatenate(self.layer.output_share_ko)
 
     @property
     def weight_o(self) -> Floats:
-        """Bytes of its weight that one chip has."""
+        """Bytes of the kernel's weight that one chip has, for every option: float array, shape (options,).
+
+        Of routed experts all count.
+        """
         return self._alone["weight"]
 
     @property
     def read_o(self) -> Floats:
-        """Bytes of weight that one chip reads in an evaluation; of routed experts only of those that it uses."""
+        """Bytes of weight that one chip reads in an evaluation, for every option: float array, shape (options,).
+
+        Of routed experts only those count that some token of the evaluation chooses.
+        """
         return self._alone["read"]
 
     @property
     def gradient_o(self) -> Floats:
-        """Bytes of weight gradient as copies add it up."""
+        """Bytes of weight gradient of one chip in the type in which copies add it up: float array, shape (options,).
+
+        Of routed experts all count. Only kernels of op ``weight_update`` have any.
+        """
         return self._alone["gradient"]
 
     @property
     def added_o(self) -> Floats:
-        """Bytes of weight gradient that an evaluation adds to."""
+        """Bytes of weight gradient that an evaluation adds to on one chip: float array, shape (options,).
+
+        Of routed experts only those count that some token of the evaluation chooses. 0 under ``gradients: dfmodel``.
+        """
         return self._alone["added"]
 
     @property
     def accessed_o(self) -> Floats:
-        """Bytes of one evaluation that a kernel reads from SRAM and writes there, but for tensors between kernels.
+        """Bytes of one evaluation that a kernel reads from SRAM and writes there, for every option: shape (options,).
 
-        Weights, gradients, data of its own, inputs and outputs of the graph.
+        Weights, gradients, data of its own, inputs and outputs of the graph; not the tensors between kernels.
         """
         return self._alone["accessed"]
 
     @property
     def at_rate_o(self) -> Floats:
-        """Seconds of compute; under the cycle model with every unit of every tile busy."""
+        """Seconds of compute of the largest shard on the whole chip, for every option: float array, shape (options,).
+
+        Also under the cycle model, where it is the time with every unit of every compute tile busy. See
+        :func:`dfopt.terms.rules.work.at_rate`.
+        """
         return self._alone["at rate"]
 
     @by_reads
     def produced_o(self) -> Ints:
-        """Layout of its output, as a place among :data:`dfopt.terms.conversions.LAYOUTS`."""
+        """Layout of the kernel's output, for every option: int array, shape (options,).
+
+        A layout is its place among :data:`dfopt.terms.conversions.LAYOUTS`.
+        """
         return np.concatenate(self.layer.produced_ko)
 
     @cached_property
     def sent_o(self) -> Floats:
-        """Seconds of communication in every evaluation, without conversions of layouts."""
+        """Seconds of communication in every evaluation, without conversions of layouts: float array, shape (options,).
+
+        These are collectives of the schemes, communications that kernels list themselves (unless two-batch overlap
+        hides them), and the start of a kernel that has a partition of its own. Gradients are not among them.
+        """
         seconds_o = np.full(len(self.kernel_o), overhead_of_kernels(self.layer.assumptions))
         for term in (COLLECTIVES, OWN_COMMUNICATIONS):
             seconds_o = seconds_o + self._sent(term).get("network_s", 0.0)
@@ -219,11 +273,25 @@ class Figures:
 
     @cached_property
     def network_o(self) -> Floats:
-        """The same with gradients, where these are added up in every evaluation."""
+        """Seconds of communication in every evaluation, with gradients: float array, shape (options,).
+
+        It is :attr:`sent_o`, and the reduction of weight gradients where copies add them up in every evaluation
+        (``gradients: dfmodel``). Conversions of layouts are not in it.
+        """
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 
     def buffer_o(self, tiles: int) -> Floats:
-        """Bytes in SRAM of inputs and outputs of the graph, in so many tiles."""
+        """Bytes in SRAM that buffer inputs and outputs of the graph, for every option.
+
+        Parameters
+        ----------
+        tiles : int
+            Tiles that the streamed axis is cut into.
+
+        Returns
+        -------
+        float array, shape (options,), B
+        """
         buffer_o = np.zeros(len(self.kernel_o))
         for charge in END_BUFFERS.of(self.layer.at(tiles)):
             assert isinstance(charge.incidence, Has)
@@ -232,5 +300,18 @@ class Figures:
         return buffer_o
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
-        """The least of a figure over the options that are left, by kernel."""
+        """The least of a figure over the options that are left, by kernel.
+
+        Parameters
+        ----------
+        figure_o : float array, shape (options,)
+            Any figure.
+        allowed_o : bool array, shape (options,)
+            Options that are left.
+
+        Returns
+        -------
+        float array, shape (kernels,)
+            In the unit of the figure. Infinite for a kernel without any option left.
+        """
         return np.asarray(np.minimum.reduceat(np.where(allowed_o, figure_o, np.inf), self.first_k))

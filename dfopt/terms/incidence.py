@@ -1,7 +1,8 @@
 """How often a block pays a charge, from the kernels that it holds and from nothing else.
 
 A block is any set of kernels that one partition runs. The paper's matrices are incidences of the partitions of a
-mapping: `Has` is A, `Crosses` is what D and L say of a tensor, `Inside` is B (DFModel, section IV).
+mapping: `Has` is A, `Crosses` is what D and L say of a tensor, `Inside` is B (DFModel, section IV). Kernels are given
+by their numbers in the graph.
 
 Suffixes: b block, k kernel, i incidence.
 """
@@ -21,7 +22,7 @@ __all__ = ["AnyOf", "Crosses", "Exactly", "Has", "Incidence", "Inside", "Open", 
 
 
 class Incidence(ABC):
-    """How often blocks pay a charge; two that are equal are paid together."""
+    """How often blocks pay a charge. Charges of equal incidences are always paid together."""
 
     __slots__ = ()
 
@@ -46,7 +47,12 @@ class Incidence(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Has(Incidence):
-    """Once, by the block that holds a kernel: row ``kernel`` of the paper's matrix A.
+    """Paid once, by the block that holds a kernel: row ``kernel`` of the paper's matrix A.
+
+    Attributes
+    ----------
+    kernel : int
+        Number of the kernel.
 
     Examples
     --------
@@ -58,13 +64,21 @@ class Has(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """See :meth:`Incidence.of_blocks`."""
+        """1 for a block that holds the kernel, else 0: float array, shape (blocks, incidences).
+
+        Arguments are those of :meth:`Incidence.of_blocks`.
+        """
         return member_bk[:, [each.kernel for each in incidences]].astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Incidence):
-    """Once, by every block that holds any of some kernels.
+    """Paid once by every block that holds any of some kernels.
+
+    Attributes
+    ----------
+    kernels : tuple of int
+        Numbers of these kernels.
 
     Examples
     --------
@@ -76,16 +90,26 @@ class AnyOf(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """See :meth:`Incidence.of_blocks`."""
+        """1 for a block that holds any of the kernels, else 0: float array, shape (blocks, incidences).
+
+        Arguments are those of :meth:`Incidence.of_blocks`.
+        """
         return (_held(member_bk, [each.kernels for each in incidences]) > 0).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Crosses(Incidence):
-    """Once, by the block that makes a tensor if a reader is elsewhere, and by every other block that reads it.
+    """Paid once by every block that stores a tensor for others or reads it from others.
 
-    ``readers`` are those of all tensors that are the same output: it is stored once, and read once by a block. Such is
+    The block that makes the tensor pays if a reader is in another block. Every other block that reads it pays. Such is
     a tensor between partitions, a column of the paper's matrices D and L.
+
+    Attributes
+    ----------
+    source : int
+        Number of the kernel that makes the tensor.
+    readers : tuple of int
+        Numbers of the kernels that read any tensor which is this output: it is stored once, and read once by a block.
 
     Examples
     --------
@@ -101,7 +125,10 @@ class Crosses(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """See :meth:`Incidence.of_blocks`."""
+        """1 for a block that stores or reads the tensor, else 0: float array, shape (blocks, incidences).
+
+        Arguments are those of :meth:`Incidence.of_blocks`.
+        """
         made_bi = member_bk[:, [each.source for each in incidences]]
         read_bi = _held(member_bk, [each.readers for each in incidences])
         every_i = np.array([len(each.readers) for each in incidences])
@@ -110,9 +137,16 @@ class Crosses(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Inside(Incidence):
-    """As often as the deepest reader in the block is deep, by the block that makes a tensor: the paper's matrix B.
+    """Paid by the block that makes a tensor, as often as its deepest reader inside is deep: the paper's matrix B.
 
-    ``depths`` are tiles that wait on the chip between source and reader, one for each of the ``readers``.
+    Attributes
+    ----------
+    source : int
+        Number of the kernel that makes the tensor.
+    readers : tuple of int
+        Numbers of the kernels that read it.
+    depths : tuple of float
+        Tiles of the tensor that wait on the chip between the source and each of the readers.
 
     Examples
     --------
@@ -127,7 +161,10 @@ class Inside(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """See :meth:`Incidence.of_blocks`."""
+        """Largest depth of the readers in a block with the source: float array, shape (blocks, incidences).
+
+        0 for a block without the source, or without any reader. Arguments are those of :meth:`Incidence.of_blocks`.
+        """
         deepest_bi = np.zeros((len(member_bk), len(incidences)))
         for reader in range(max(len(each.readers) for each in incidences)):
             having = [i for i, each in enumerate(incidences) if reader < len(each.readers)]
@@ -139,10 +176,17 @@ class Inside(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Open(Incidence):
-    """Once, by a set of kernels that makes a tensor and does not hold all its readers: it waits for the others.
+    """Paid once by a set of kernels that makes a tensor and does not hold all its readers: it waits for the others.
 
-    While a block runs, what waits is what is open of all that ran before it, a set of its own, and of the block: both
-    are sums of this incidence.
+    Two sums of this incidence say what waits while a block runs: what is open of all kernels that ran before, a set of
+    its own, and what is open of the block.
+
+    Attributes
+    ----------
+    source : int
+        Number of the kernel that makes the tensor.
+    readers : tuple of int
+        Numbers of the kernels that read it.
 
     Examples
     --------
@@ -156,7 +200,10 @@ class Open(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """See :meth:`Incidence.of_blocks`."""
+        """1 for a block with the source and not all readers, else 0: float array, shape (blocks, incidences).
+
+        Arguments are those of :meth:`Incidence.of_blocks`.
+        """
         read_bi = _held(member_bk, [each.readers for each in incidences])
         every_i = np.array([len(each.readers) for each in incidences])
         made_bi = member_bk[:, [each.source for each in incidences]]
@@ -165,9 +212,16 @@ class Open(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Exactly(Incidence):
-    """Once, by every block that holds some of a few kernels and not the others.
+    """Paid once by every block that holds certain ones of a few kernels, and not the others of them.
 
     Whatever depends on few kernels is a sum of such charges, one for every way to hold them.
+
+    Attributes
+    ----------
+    kernels : tuple of int
+        Numbers of the few kernels.
+    held : tuple of bool
+        Whether the block that pays holds each of them.
 
     Examples
     --------
@@ -180,7 +234,10 @@ class Exactly(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """See :meth:`Incidence.of_blocks`."""
+        """1 for a block with exactly the kernels that are held, else 0: float array, shape (blocks, incidences).
+
+        Arguments are those of :meth:`Incidence.of_blocks`.
+        """
         columns = [(member_bk[:, each.kernels] == np.array(each.held)).all(axis=1) for each in incidences]
         return np.stack(columns, axis=1).astype(np.float64)
 
@@ -198,6 +255,7 @@ def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
     Returns
     -------
     float array, shape (blocks, incidences)
+        Never negative.
 
     Examples
     --------

@@ -1,9 +1,10 @@
 """What accounting rules read: the kernels of a layer on one chip, the schemes of each, and who reads what.
 
 A layer is what one chip does in one evaluation: a setting under the part of a plan that decides it
-(:attr:`dfopt.setting.instance.Instance.shared`), with its streamed axis cut into some number of tiles.
+(:attr:`dfopt.setting.instance.Instance.shared`), with its streamed axis cut into some number of tiles. Kernels are
+given by their numbers in the graph. Whole bytes are those of a tensor before any sharding.
 
-Suffixes: k kernel, o option of a kernel (a sharding scheme), l layout.
+Suffixes: k kernel, o option of a kernel (a sharding scheme), l layout (in ``latency_l`` a latency).
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ __all__ = ["FanOut", "Layer", "Reader", "Wanted", "keeps_saved"]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A kernel that takes a tensor, as which of its operands, and how many tiles wait on the chip in between.
+    """A kernel that takes a tensor as one of its operands.
 
-    ``late``: it belongs to the backward pass, for which what the forward pass saved is converted by itself.
+    ``kernel``: its number. ``operand``: 1 or 2. ``depth``: tiles of the tensor that wait in SRAM where one block has
+    its source and this kernel. ``late``: whether the tensor is converted for this kernel of the backward pass by
+    itself, as :func:`dfopt.terms.conversions.gathered_late` says.
     """
 
     kernel: int
@@ -50,18 +53,18 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """Tensors that are one output of a kernel: stored once, read once by every block.
+    """One output of a kernel with all its readers: stored once, read once by every block.
 
     Attributes
     ----------
     source : int
         Kernel that makes it.
-    readers
+    readers : tuple of Reader
         Every kernel and operand that takes it, in the order of the tensors.
     whole : B
-        Bytes of the whole tensor.
+        Bytes before any sharding: of the whole output, or of the part of it that is read.
     elements : no unit
-        Its elements.
+        Elements of it, before any sharding.
     carried : bool
         Whether the next layer reads it, and not this one.
     saved : bool
@@ -80,26 +83,26 @@ class FanOut:
 
     @property
     def kernels(self) -> tuple[int, ...]:
-        """Kernels that read it, each once."""
+        """Numbers of the kernels that read it, each once, in the order of its readers."""
         return tuple(dict.fromkeys(reader.kernel for reader in self.readers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """Layouts that readers of a tensor want it in.
+    """Layouts that some readers of a tensor want it in: all of its late readers, or all others.
 
     Attributes
     ----------
     group : int
-        Place of the tensor among the fan-outs of the layer.
+        Place of the tensor in :attr:`Layer.fan_outs`.
     fan : FanOut
         The tensor.
     late : bool
-        Whether they are those for which it is converted by itself in the backward pass.
+        Whether they are its late readers, for which it is converted by itself in the backward pass.
     tolls : bool
-        Whether every block of readers converts it; else the block that makes it does, for all of them.
-    layouts_ko : int array, shape (options of the kernel,), by kernel
-        What each reader wants: bit l stands for layout l.
+        Whether every block of readers pays for the conversion; else the block of the source does, once for all.
+    layouts_ko : dict of int array, shape (options of the kernel,), by kernel
+        Set of layouts that each reader wants: bit l stands for layout l of :data:`~dfopt.terms.conversions.LAYOUTS`.
     """
 
     group: int
@@ -110,18 +113,18 @@ class Wanted:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Kernels behind which the conversion may be hidden."""
+        """Kernels whose products may hide the conversion: these readers, or none where they pay tolls."""
         return () if self.tolls else tuple(self.layouts_ko)
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """The kernels of a layer on one chip.
+    """What one chip does in one evaluation: the kernels of a layer, with their options and tensors.
 
     Attributes
     ----------
     instance
-        Setting and plan; of the plan only what decides the work of a chip.
+        Setting and plan; of the plan only what decides the work of a chip is read.
     tiles : no unit
         Tiles that the streamed axis is cut into.
     """
@@ -130,17 +133,17 @@ class Layer:
     tiles: int
 
     def at(self, tiles: int) -> Layer:
-        """The layer with its streamed axis cut into another number of tiles."""
+        """The layer with its streamed axis cut into ``tiles`` tiles; itself if it has as many already."""
         return self if tiles == self.tiles else Layer(self.instance, tiles)
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What others work out once of it."""
+        """What others worked out of this layer, by name: they fill it, and nothing is in it at first."""
         return {}
 
     @cached_property
     def graph(self) -> Graph:
-        """The workload as one chip of a second axis sees it."""
+        """The workload as one chip of a second axis sees it; without such an axis, the whole model."""
         return self.instance.graph
 
     @cached_property
@@ -155,46 +158,46 @@ class Layer:
 
     @cached_property
     def degree(self) -> int:
-        """Chips that share the work of a kernel."""
+        """Number of tensor-parallel chips, which share the work of every kernel."""
         return self.instance.plan.shards
 
     @cached_property
     def rules(self) -> ops.Rules:
-        """Which layouts a scheme needs."""
+        """Which layouts a scheme needs: ``exact`` or ``dfmodel``, see :mod:`dfopt.physics.ops`."""
         return self.assumptions.sharding_rules
 
     @property
     def moves_tensors(self) -> bool:
-        """Whether tensors between blocks pass through DRAM as one; else each kernel moves what it takes and makes."""
+        """Whether blocks move tensors between them through DRAM; else each kernel moves all that it takes and makes."""
         return self.assumptions.operand_traffic is None
 
     @property
     def by_cycles(self) -> bool:
-        """Whether kernels compute by the cycle model, in as many compute tiles as they have."""
+        """Whether kernels compute by the cycle model, at a pace that depends on how many compute tiles they have."""
         return self.assumptions.compute_model == "cycle"
 
     @property
     def at_one_rate(self) -> bool:
-        """Whether all kernels compute at one rate, whatever their size."""
+        """Whether all kernels compute at one rate: with ``compute_model: fixed``, and one peak for all their types."""
         return self.assumptions.compute_model == "fixed" and len(set(self.instance.setting.rate_k)) == 1
 
     @property
     def keeps_saved(self) -> bool:
-        """Whether what is kept for the backward pass is counted as a state, which it is where gradients are kept."""
+        """Whether :func:`keeps_saved` holds: saved activations are counted as a state, not as tensors that wait."""
         return keeps_saved(self.graph, self.assumptions)
 
     @by_reads
     def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
-        """Schemes that each kernel may take: its options."""
+        """Schemes that each kernel may take: its options, in the order of the axis o."""
         return tuple(ops.legal_schemes(kernel, self.degree, self.assumptions) for kernel in self.kernels)
 
     def by_option(self, kernel: int, figure: Callable[[Kernel, Sharding], float]) -> Floats:
-        """A figure of one kernel under each of its options, shape (options,)."""
+        """``figure(kernel, scheme)`` of the kernel of this number, under each of its options: shape (options,)."""
         return np.array([figure(self.kernels[kernel], scheme) for scheme in self.schemes_k[kernel]], dtype=np.float64)
 
     @by_reads
     def output_share_ko(self) -> tuple[Floats, ...]:
-        """Share of every kernel's output that one chip holds, under each of its options."""
+        """Share of every kernel's output that one chip holds, by kernel: float arrays, shape (options,), at most 1."""
         return tuple(
             self.by_option(k, lambda kernel, scheme: ops.output_share(kernel, scheme, self.degree, self.rules))
             for k in range(len(self.kernels))
@@ -202,7 +205,7 @@ class Layer:
 
     @by_reads
     def produced_ko(self) -> tuple[Ints, ...]:
-        """Place among :data:`dfopt.terms.conversions.LAYOUTS` of every kernel's output, under each of its options."""
+        """Layout of every kernel's output (place in ``LAYOUTS``), by kernel: int arrays, shape (options,)."""
         return tuple(
             np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
             for schemes in self.schemes_k
@@ -210,15 +213,14 @@ class Layer:
 
     @by_reads
     def output_tile_k(self) -> Floats:
-        """Share of every kernel's output in one tile."""
+        """Share of every kernel's output in one tile: float array, shape (kernels,), each at most 1."""
         return np.array([ops.tile_share(kernel, self.tiles) for kernel in self.kernels])
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Ways to run every kernel under each of its options by the cycle model.
+        """Ways to run under the cycle model, by kernel and option: pairs of arrays of shape (ways,).
 
-        Each is a pair of arrays of shape (ways,): compute tiles that it takes, ascending, and the seconds of one
-        evaluation that the kernel then takes.
+        The first has compute tiles, ascending; the second seconds of one evaluation with so many, descending.
         """
         return tuple(
             tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
@@ -227,14 +229,14 @@ class Layer:
 
     @cached_property
     def latency_l(self) -> Floats:
-        """Seconds that a block may take to compute under the cycle model, ascending; empty under the others."""
+        """Seconds that a block may take to compute under the cycle model, ascending: shape (levels,); else empty."""
         if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
 
     @by_reads
     def fan_outs(self) -> tuple[FanOut, ...]:
-        """All that kernels of the layer pass on, and what they hand to the next layer where that counts."""
+        """All outputs that kernels pass on in the layer, and behind them those of :attr:`carried`."""
         graph, index = self.graph, self.graph.index()
         depth_t, operand_t = depths(graph, self.assumptions), ops.operands(graph)
         kept_t = beside_tensors(graph)
@@ -255,7 +257,7 @@ class Layer:
 
     @by_reads
     def carried(self) -> tuple[FanOut, ...]:
-        """What kernels hand to the next layer, where that passes through DRAM."""
+        """Outputs that kernels hand to the next layer; empty if that is free (``layer_boundary``)."""
         graph, index, found = self.graph, self.graph.index(), []
         for tensor in graph.carried if self.assumptions.layer_boundary == "dram" else ():
             reader = Reader(index[tensor.dst], 1, 2.0, late=False)
@@ -268,9 +270,9 @@ class Layer:
 
     @by_reads
     def ends_k(self) -> tuple[tuple[tuple[int, float], ...], ...]:
-        """By kernel the inputs and outputs of the graph that it reads and writes, where these pass through DRAM.
+        """Inputs and outputs of the graph that each kernel reads and writes, as pairs of operand and whole bytes.
 
-        Of each which operand it is, 0 for the output, and its whole bytes.
+        Operand 0 is the output of the kernel, 1 and 2 are its inputs. Empty under ``layer_boundary: free``.
         """
         ends: list[list[tuple[int, float]]] = [[] for _ in self.kernels]
         if self.assumptions.layer_boundary == "dram":
@@ -282,12 +284,12 @@ class Layer:
 
     @by_reads
     def beside(self) -> Beside:
-        """What kernels keep beside tensors."""
+        """What kernels keep in memory beside tensors, such as dropout masks."""
         return beside_of(self.graph, self.assumptions)
 
     @by_reads
     def saved_k(self) -> tuple[tuple[float, ...], ...]:
-        """By kernel the whole bytes of its outputs that the forward pass leaves for a later one."""
+        """Whole bytes of every output that the forward pass leaves for a later one, by the kernel that makes them."""
         saved: list[list[float]] = [[] for _ in self.kernels]
         for fan in self.fan_outs if self.graph.trains else ():  # elsewhere there is no other pass
             if fan.saved:
@@ -296,9 +298,9 @@ class Layer:
 
     @by_reads
     def passed_k(self) -> tuple[tuple[tuple[tuple[int, ...], float, float], ...], ...]:
-        """By kernel the tensors between kernels that it writes and reads.
+        """Tensors between kernels that each kernel writes and reads, as tuples of operands, whole bytes and elements.
 
-        Of each which operands it is, 0 for the output, its whole bytes, and its elements.
+        Operands are ``(0,)`` for a tensor that the kernel writes, else those of 1 and 2 that the tensor is.
         """
         passed: list[list[tuple[tuple[int, ...], float, float]]] = [[] for _ in self.kernels]
         for fan in self.fan_outs:
@@ -311,7 +313,7 @@ class Layer:
 
     @by_reads
     def wanted(self) -> tuple[Wanted, ...]:
-        """What readers of tensors want of their layouts, those apart for which they are converted later."""
+        """What readers of each tensor want of its layout, late readers apart; empty without tensor parallelism."""
         if self.degree == 1:
             return ()
         pay, found = readers_pay(self.assumptions), []
@@ -334,17 +336,14 @@ class Layer:
         """Seconds to bring a tensor from one layout into all of a set of layouts.
 
         With sequence parallelism one all-gather serves all readers, who cut what they want from it: where one of them
-        wants all of it, or where nothing else is faster.
-
-        Parameters
-        ----------
-        one
-            Of :attr:`wanted`.
+        wants all of it, or where nothing else is faster. What products hide does not count. ``one``: an entry of
+        :attr:`wanted`.
 
         Returns
         -------
-        float array, shape (3, 8)
-            By layout that is there, and by the set of those that are wanted: bit l for layout l.
+        float array, shape (layouts, sets of layouts)
+            By the layout that the source leaves, and by the set of layouts that are wanted (bit l for layout l): shape
+            (3, 8).
         """
         each_s, gather_s = self.each_conversion_s(one)
         if not self.assumptions.splits_tokens:
@@ -353,7 +352,7 @@ class Layer:
         return least_s  # of none each takes none
 
     def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that a chip sends in what :meth:`conversion_s` takes the seconds of, shape (3, 8)."""
+        """Bytes that a chip sends in the conversions of :meth:`conversion_s`: float array with its axes."""
         sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
         each_s, gather_s = self.each_conversion_s(one)
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
@@ -361,7 +360,10 @@ class Layer:
         return bytes_ls
 
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
-        """Seconds of one collective for each layout, from every layout into every set of them; of an all-gather."""
+        """Seconds to convert a tensor with one collective for each layout that is wanted, and those of one all-gather.
+
+        The former have the shape and axes of :meth:`conversion_s`. ``one``: an entry of :attr:`wanted`.
+        """
         fan, instance = one.fan, self.instance
         seconds = np.array(
             [between_shards_s(instance, kind, fan.whole, fan.source, one.late, one.behind) for kind in _KINDS]
@@ -371,7 +373,7 @@ class Layer:
 
 
 def keeps_saved(graph: Graph, assumptions: Assumptions) -> bool:
-    """Whether what is kept for the backward pass is counted as a state, which it is where gradients are kept."""
+    """Whether what stays for the backward pass counts as a state: if the graph trains, with ``gradients: exact``."""
     return graph.trains and assumptions.gradients == "exact"
 
 

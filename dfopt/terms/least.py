@@ -1,6 +1,6 @@
 """The least of every kernel of a layer under any of its options, from the rules: the bounding form of its figures.
 
-Suffixes: k kernel, f figure.
+Suffixes: k kernel, f figure, o option of a kernel (a sharding scheme).
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ __all__ = ["FIGURES", "least_compute_k", "least_figures"]
 
 MOVED: Final = ("dram_bytes", "sram_traffic_bytes")
 FIGURES: Final = ("flop", "weight_bytes", "gradient_bytes", "gradient_bytes_copied", *MOVED, *HELD)
-"""FLOP; bytes of weight, and of its gradient as copies add it up; what the rules have of some resources: bytes that
-pass through DRAM and SRAM in every partition that has the kernel, and what chips hold."""
+"""Names of the least figures of a kernel, of one chip in one evaluation.
+
+``flop``: FLOP. ``weight_bytes``: bytes of its weight on a chip. ``gradient_bytes``, ``gradient_bytes_copied``: bytes of
+its weight gradient as copies add it up. ``dram_bytes``, ``sram_traffic_bytes``: bytes that pass through DRAM and SRAM
+in every partition that has the kernel. All others are what it has chips hold (:data:`dfopt.terms.rules.HELD`).
+"""
 _BYTES: Final = tuple(term for term in OF_KERNELS if term is not COMPUTE)  # they are the same on many chips
 _PLACES: Final = {name: place for place, name in enumerate(FIGURES)}
 
@@ -37,11 +41,11 @@ def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
     layer
         In any number of tiles.
     flop_k : float array, shape (kernels,)
-        Least FLOP of each.
+        Least FLOP of each kernel, such as the first of :func:`least_figures`. Read under ``compute_model: fixed`` only.
 
     Returns
     -------
-    float array, shape (kernels,)
+    float array, shape (kernels,), s
     """
     if layer.assumptions.compute_model == "fixed":
         return at_one_rate(flop_k, np.array(layer.instance.setting.rate_k), layer.assumptions)
@@ -62,7 +66,7 @@ def least_figures(layer: Layer) -> Floats:
     Returns
     -------
     float array, shape (kernels, figures)
-        In the order of :data:`FIGURES`.
+        Figures in the order of :data:`FIGURES`: FLOP, bytes, and numbers of parameters.
     """
     least_kf = np.array([kernel.answer("least", _of_kernel) for kernel in LayerKernel.all_of(layer)])
     for term in (CARRIED, TENSOR_TRAFFIC):

@@ -1,4 +1,4 @@
-"""What no search could answer, refused before one begins: what was found, beside what, and a remedy."""
+"""Questions that no search could answer, refused before one begins: what was found, beside what, and a remedy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,21 @@ __all__ = ["check", "check_names", "check_variants"]
 
 
 def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
+    """Refuse variants of a graph that are another workload, or that are given twice.
+
+    Parameters
+    ----------
+    graph
+        The workload.
+    variants
+        Other graphs of it, of another microbatch or computed in another way (``variant``). All have the name, the batch
+        and the sections of the graph. Those of one way have kernels of the same names.
+
+    Raises
+    ------
+    PlanError
+        If one of them is another workload, or if two have the same microbatch and are computed in the same way.
+    """
     seen, first = {(graph.microbatch, graph.variant)}, {graph.variant: graph}
     for other in variants:
         alike = first.setdefault(other.variant, other)
@@ -31,7 +46,20 @@ def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
 
 
 def check_names(graph: Graph, request: Request) -> None:
-    """Refuse pins of kernels that a graph does not have."""
+    """Refuse pins of kernels that a graph does not have.
+
+    Parameters
+    ----------
+    graph
+        The workload.
+    request
+        Its pins of partitions and of shardings are looked at.
+
+    Raises
+    ------
+    PlanError
+        For the first name that no kernel has. The message suggests a similar name.
+    """
     known = graph.index()
     for option, names in (("pin", list(request.pin_partition)), ("shard", list(request.pin_sharding))):
         for name in names:
@@ -42,7 +70,25 @@ def check_names(graph: Graph, request: Request) -> None:
 
 
 def check(setting: Setting, request: Request) -> None:
-    """Refuse what no search could answer, with a remedy."""
+    """Refuse a question that no search could answer, and say a remedy.
+
+    Parameters
+    ----------
+    setting
+        Graph, machine and resolved assumptions.
+    request
+        What is asked: pins, objectives, formulation and other choices.
+
+    Raises
+    ------
+    SystemSpecError
+        If the machine has a number that nothing can be computed with; if the chip lacks what the compute model needs,
+        or a type that a kernel can compute in; or if its rows of unit ``memory`` are not supported beside the other
+        choices.
+    PlanError
+        If a pin names a kernel that the graph does not have, or a partition beyond the last that is allowed; or if
+        choices of request and assumptions cannot be made together.
+    """
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     chip, pin_partition, p_max = system.chip, request.pin_partition, request.p_max
     system.check_extremes()

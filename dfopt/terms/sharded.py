@@ -3,7 +3,8 @@
 Every figure is the least over those options, each by itself: no block costs less under any of them, and with one option
 of each kernel all of them are exact. What a figure is made of is said by the rules.
 
-Suffixes: k kernel, o option (a kernel with one of its schemes), t tensor, x toll.
+Suffixes: k kernel, o option (a kernel with one of its schemes), t tensor, x toll. The axis o has the options of all
+kernels, see :mod:`dfopt.terms.figures`.
 """
 
 from __future__ import annotations
@@ -37,19 +38,20 @@ class LayerOptions:
     Attributes
     ----------
     instance
-        Setting and plan; of the plan only what decides the work of a chip.
+        Setting and plan; of the plan only what decides the work of a chip is read.
     """
 
     instance: Instance
 
     @classmethod
     def of(cls, instance: Instance) -> LayerOptions:
-        """The layer of an instance, which is worked out once.
+        """The layer of an instance, which is worked out once for all plans under which a chip does the same.
 
         Parameters
         ----------
         instance
-            Its part that plans share is what counts.
+            Setting and plan. Its part that plans share (:attr:`dfopt.setting.instance.Instance.shared`) decides the
+            layer.
         """
         shared = instance.shared
         return shared.memo.setdefault("layer options", cls(shared))  # type: ignore[no-any-return]
@@ -61,18 +63,24 @@ class LayerOptions:
 
     @cached_property
     def conversions(self) -> Conversions:
-        """Conversions of layouts."""
+        """Conversions of layouts, and what they cost."""
         return Conversions(self.figures)
 
     def least(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
-        """The layer with the least of every figure over some of the options.
+        """The layer with the least of every figure over some of the options, each figure by itself.
 
         Parameters
         ----------
-        allowed_o : bool array
+        allowed_o : bool array, shape (options,)
             Options that are left, at least one of every kernel.
         tiles : int
             Tiles that the streamed axis is cut into.
+
+        Returns
+        -------
+        ShardedGraph
+            Exact with one option of each kernel. With more it is a bound: no block costs less under any of these
+            options.
         """
         return self.cut(self._untiled(allowed_o), allowed_o, tiles)
 
@@ -115,12 +123,21 @@ class LayerOptions:
     def cut(self, sharded: ShardedGraph, allowed_o: Bools, tiles: int) -> ShardedGraph:
         """A layer under the same options with its streamed axis cut into another number of tiles.
 
+        It is what :meth:`least` makes for that number, in less time.
+
         Parameters
         ----------
         sharded
-            Of :meth:`least` for these options.
-        allowed_o, tiles
-            See there.
+            Of :meth:`least` for these options, in any number of tiles.
+        allowed_o : bool array, shape (options,)
+            Options that are left: those that ``sharded`` was made for.
+        tiles : int
+            Tiles that the streamed axis is cut into now.
+
+        Returns
+        -------
+        ShardedGraph
+            A copy with other ``fixed_buffer_k``, ``tile_t``, ``menus`` and ``tile_count``.
         """
         layer, least = self.figures.layer.at(tiles), self.figures.least
         buffers_k = self._carried("buffer_bytes", allowed_o, tiles)
@@ -144,13 +161,16 @@ class LayerOptions:
 
     @by_reads
     def whole_t(self) -> Floats:
-        """Bytes of every tensor, whole."""
+        """Bytes of every tensor before any sharding: float array, shape (tensors,), in the order of the graph."""
         graph = self.figures.layer.graph
         return np.array([graph.bytes_of(tensor) for tensor in graph.tensors], dtype=float)
 
     @by_reads
     def plain(self) -> ShardedGraph:
-        """What depends on no option: kernels, and who reads what."""
+        """The part of :meth:`least` that depends on no option: kernels, and who reads what.
+
+        All figures of bytes, seconds and shares are 0 in it, it has no tolls, and its streamed axis is in one tile.
+        """
         layer = self.figures.layer
         graph, assumptions, none = layer.graph, layer.assumptions, np.zeros(len(layer.kernels))
         index, empty_t = graph.index(), np.zeros(len(graph.tensors))
@@ -205,6 +225,11 @@ def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | Non
         Scheme of every kernel, by its name.
     tiles
         Tiles that the streamed axis is cut into; if not given, the most that are worth trying.
+
+    Returns
+    -------
+    ShardedGraph
+        Its arrays have the kernels and tensors of the instance's graph, in their order.
 
     Raises
     ------

@@ -27,53 +27,70 @@ Bools = NDArray[np.bool_]
 class ShardedGraph:
     """One layer on one chip under chosen shardings: what the intra-chip problem is built from.
 
+    Arrays have the shape (kernels,) with the suffix k, (tensors,) with t and (tolls,) with x, unless another one is
+    given. Bytes and seconds are those of one chip in one evaluation.
+
     Attributes
     ----------
     names : tuple of str
         Kernels, in graph order; the axis k of the arrays.
     forward_k : bool
         Whether the kernel belongs to the forward pass.
-    compute_k : float
-        Seconds of compute per microbatch with the whole chip; under the cycle model the menus count instead.
-    stationary_k : float
-        Bytes that stay in SRAM while the kernel's partition runs: weights, gradient accumulators.
-    weight_k, read_k : float
-        Bytes of weights that are held, and that an evaluation reads: of experts not those of all.
-    mem_k : float
-        DRAM bytes whatever the partition: weight reads, gradients, carried tensors, inputs and outputs, KV caches; as
-        the fastest memory counts them, see :mod:`dfopt.setting.placements`.
-    accessed_k : float
-        Bytes that the kernel reads from SRAM and writes there beside the tensors between kernels: weights, gradients,
-        its own data, carried tensors, inputs and outputs.
-    fixed_buffer_k : float
-        SRAM bytes of buffers for carried tensors, inputs and outputs.
-    net_k : float
-        Seconds of communication, layout conversions of the outgoing tensors included.
+    compute_k : float, s
+        Compute with the whole chip; under the cycle model 0, and the menus count instead.
+    stationary_k : float, B
+        What stays in SRAM while the kernel's partition runs: weights, gradient accumulators.
+    weight_k : float, B
+        Weights that are held, of experts those of all.
+    read_k : float, B
+        Weights that an evaluation reads: of experts only those that some token chooses.
+    mem_k : float, B
+        What passes through DRAM whatever the partition: weight reads, gradients, carried tensors, inputs and outputs,
+        KV caches; as the fastest memory counts them, see :mod:`dfopt.setting.placements`.
+    accessed_k : float, B
+        What the kernel reads from SRAM and writes there beside the tensors between kernels: weights, gradients, its own
+        data, carried tensors, inputs and outputs.
+    fixed_buffer_k : float, B
+        Buffers in SRAM for carried tensors, inputs and outputs.
+    net_k : float, s
+        Communication, layout conversions of the outgoing tensors included; tolls are apart.
     src_t, dst_t : int
-        Ends of the tensors.
-    b_t, moved_t, tile_t, depth_t : float
-        Bytes; those that blocks store and read, 0 where kernels have them in `mem_k` as their own; bytes of one tile;
-        tiles buffered between the two kernels when fused.
+        Kernels that make and that read the tensor, as places on the axis k. In a part of a layer an end elsewhere is
+        ``len(names)``.
+    b_t : float, B
+        The tensor as its source holds it on one chip.
+    moved_t : float, B
+        What blocks store and read of it: ``b_t``, or 0 where kernels have it in ``mem_k`` as their own.
+    tile_t : float, B
+        One tile of the tensor.
+    depth_t : float
+        Tiles of it that are buffered between its two kernels where they are fused.
     group_t : int
         Fan-out group: tensors of one group are stored once. Each its own under ``per_consumer``.
     kept_t : bool
         Whether the backward pass needs it, or its source keeps it: in DRAM whatever the partitions are.
-    menus : tuple of (tiles, seconds)
-        Per kernel, compute-tile options under the cycle model; empty under the others.
+    menus : tuple of (int array, float array)
+        By kernel under the cycle model: numbers of compute tiles, ascending, and seconds with each, descending. Empty
+        under the others.
     tile_count : int
         Tiles that the streamed axis is cut into.
     output_k : float
         Share of its output that one chip holds.
     held_k : float, shape (kernels, amounts)
-        What the kernel has a chip hold, in the order of :data:`dfopt.terms.rules.HELD`.
-    gradient_k, added_k : float
-        Bytes of weight gradient that the kernel produces, as copies add it up, and that an evaluation adds to: of
-        experts not those of all.
-    again_k : float
-        Bytes that a kernel moves again for each part of its weight after the first, where it does.
-    toll_x, sent_x, payers_xk : float, float, bool
-        Tolls: seconds of communication, and bytes that a chip sends in them, of every partition that holds any of
-        some kernels, once for all of those.
+        What the kernel has a chip hold, in the order of :data:`dfopt.terms.rules.HELD`: bytes, and numbers of
+        parameters.
+    gradient_k : float, B
+        Weight gradient of the kernel in the type in which copies add it up, of experts that of all.
+    added_k : float, B
+        Weight gradient that an evaluation adds to: of experts only those that some token chooses.
+    again_k : float, B
+        What a kernel moves again for each part of its weight after the first, where it does.
+    toll_x : float, s
+        Communication that every partition pays which holds any of some kernels, once for all of those.
+    sent_x : float, B
+        What a chip sends in it.
+    payers_xk : bool, shape (tolls, kernels)
+        These kernels.
     sets_k : bool, shape (kernels, sets)
         The sets of a library's kernels that each is in, see :data:`dfopt.physics.library.SETS`.
     """
@@ -110,7 +127,7 @@ class ShardedGraph:
 
     @property
     def sram_traffic_k(self) -> Floats:
-        """Bytes that each kernel reads from SRAM and writes there, whatever else is in its partition.
+        """Bytes that each kernel reads from SRAM and writes there, whatever else is in its partition: shape (kernels,).
 
         A fan-out group is written once by its source and read once by every kernel that takes it, whether it stays on
         the chip or goes through DRAM.
@@ -122,17 +139,46 @@ class ShardedGraph:
 
 
 def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
-    """Fewest rows of a tile: one for every chip that shares it."""
+    """Fewest rows that a tile may have: one for every chip that shares it, or 1 if no chips share tiles.
+
+    Parameters
+    ----------
+    instance
+        Setting and plan.
+    schemes
+        Scheme of every kernel of its graph, in their order.
+    """
     kernels = instance.graph.kernels
     shared = any(ops.splits_tiles(kernel, z) for kernel, z in zip(kernels, schemes, strict=True))
     return instance.plan.shards if shared else 1
 
 
 def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[int]:
-    """Tile counts worth trying, most tiles first; no tile has less than ``least`` rows if the axis has as many.
+    """Tile counts worth trying, most tiles first.
 
     Under the cycle model a tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a
     candidate. Under the others more tiles only save SRAM, so the smallest tiles are best.
+
+    Parameters
+    ----------
+    graph
+        The rows of its shortest streamed axis are cut into tiles.
+    assumptions
+        The compute model, and the rows of a tile if they are stated (``tile_rows``): then there is one candidate.
+    least : int
+        Fewest rows of a tile, if the axis has as many.
+
+    Returns
+    -------
+    list of int
+        At least one, descending.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> graph = Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),))
+    >>> [tile_counts(graph, Assumptions(compute_model=model)) for model in ("fixed", "cycle")]
+    [[16], [16, 8, 6, 4, 3, 2, 1]]
     """
     rows = ops.streamed_rows(graph)
     least = min(max(assumptions.tile_rows or 1, least), rows)

@@ -1,6 +1,7 @@
 """The table of charges of one problem, and what follows from it by code that knows no rule.
 
-Suffixes: k kernel, o option of a kernel, v vector of options (one of each kernel), c charge, i incidence, b block.
+Suffixes: k kernel, o option of a kernel, v vector of options (one of each kernel), c charge, i incidence, b block, l
+level of a resource. In arrays of amounts the axis c has columns: one for every charge, or one for each of its levels.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ from dfopt.terms.layer import Layer
 __all__ = ["Domain", "Table", "whole_domain"]
 
 Domain = tuple[tuple[int, ...], ...]
-"""Options that are left, by kernel: places among all options of that kernel."""
+"""Options that are left, by kernel: places among all options of that kernel, at least one."""
 MERGED = 4096
-"""Amounts of a merged charge: 32 kB. The largest rule of the zoo, a fan-out with five readers, has 729."""
+"""Most amounts of a merged charge: 32 kB. The largest rule of the zoo, a fan-out with five readers, has 729."""
 
 
 def whole_domain(sizes_k: Sequence[int]) -> Domain:
-    """All options of kernels that have so many.
+    """The domain with all options of every kernel.
+
+    Parameters
+    ----------
+    sizes_k : sequence of int
+        Number of options of each kernel.
 
     Examples
     --------
@@ -42,9 +48,9 @@ class Table:
 
     Attributes
     ----------
-    sizes_k
-        Options of each kernel.
-    charges
+    sizes_k : tuple of int
+        Number of options of each kernel.
+    charges : tuple of Charge
         Merged, see :func:`dfopt.terms.charges.merged`.
     """
 
@@ -53,13 +59,21 @@ class Table:
 
     @classmethod
     def of(cls, layer: Layer, terms: Iterable[Term]) -> Table:
-        """The table of a layer under some rules."""
+        """The table of a layer under some rules.
+
+        Parameters
+        ----------
+        layer
+            Its kernels and their options are the axes of the table.
+        terms
+            The rules: all of them are :data:`dfopt.terms.rules.TERMS`.
+        """
         made = (charge for term in terms for charge in term.of(layer))
         return cls(tuple(map(len, layer.schemes_k)), merged(made, MERGED))
 
     @cached_property
     def incidences(self) -> tuple[Incidence, ...]:
-        """The distinct incidences of its charges."""
+        """The distinct incidences of its charges: the axis i."""
         return tuple(dict.fromkeys(charge.incidence for charge in self.charges))
 
     @cached_property
@@ -71,18 +85,22 @@ class Table:
 
     @property
     def width(self) -> int:
-        """Columns of all charges."""
+        """Number of columns of all charges."""
         return self.columns_c[-1].stop if self.charges else 0
 
     @cached_property
     def incidence_c(self) -> Ints:
-        """Of every charge the place of its incidence in :attr:`incidences`."""
+        """Place of every charge's incidence in :attr:`incidences`: int array, shape (charges,)."""
         place = {incidence: i for i, incidence in enumerate(self.incidences)}
         return np.array([place[charge.incidence] for charge in self.charges], dtype=np.int64)
 
     @cached_property
     def of_resource(self) -> dict[str, tuple[Ints, Ints]]:
-        """Charges of every resource that has any, and their columns, shape (charges, levels)."""
+        """Charges of every resource that has any, by its name, as a pair of int arrays.
+
+        The first, shape (charges,), has their places in :attr:`charges`. The second, shape (charges, levels), has their
+        columns in arrays of amounts; a resource without levels has one.
+        """
         places: dict[str, list[int]] = {}
         for c, charge in enumerate(self.charges):
             places.setdefault(charge.resource, []).append(c)
@@ -94,7 +112,7 @@ class Table:
 
     @cached_property
     def of_kernel(self) -> tuple[tuple[int, ...], ...]:
-        """Places of the charges that have each kernel in their scope."""
+        """Places in :attr:`charges` of those that have each kernel in their scope, by kernel."""
         places: list[list[int]] = [[] for _ in self.sizes_k]
         for c, charge in enumerate(self.charges):
             for k in charge.scope:
@@ -112,7 +130,7 @@ class Table:
         Returns
         -------
         float array, shape (vectors, columns)
-            Of a charge :attr:`columns_c`.
+            A charge has the columns that :attr:`columns_c` says, in the unit of its resource.
         """
         amount_vc = np.empty((len(options_vk), self.width))
         for columns, charge in zip(self.columns_c, self.charges, strict=True):
@@ -123,25 +141,35 @@ class Table:
     def least(self, domain: Domain) -> Floats:
         """Least amount of every charge over a domain, each by itself: no block pays less under any options of it.
 
+        Parameters
+        ----------
+        domain
+            Options that are left, at least one of every kernel.
+
         Returns
         -------
         float array, shape (columns,)
-            Equal to :meth:`exact` where every kernel has one option.
+            Equal to the row of :meth:`exact` where every kernel has one option.
         """
         least = [_cut(charge, domain).min(axis=tuple(range(len(charge.scope)))).ravel() for charge in self.charges]
         return np.concatenate([*least, np.zeros(0)])
 
     def least_by_option(self, domain: Domain, least_c: Floats, kernel: int) -> Floats:
-        """The same with each option of one kernel that the domain leaves it.
+        """Least amount of every charge over a domain, if one kernel has each of its options that are left.
 
         Parameters
         ----------
+        domain
+            Options that are left, at least one of every kernel.
         least_c : float array, shape (columns,)
             Of :meth:`least` for the domain.
+        kernel : int
+            Number of the kernel.
 
         Returns
         -------
-        float array, shape (options of the kernel, columns)
+        float array, shape (options of the kernel in the domain, columns)
+            Each row is what :meth:`least` says of the domain with this option alone left to the kernel.
         """
         least_oc = np.repeat(least_c[None], len(domain[kernel]), axis=0)
         for c in self.of_kernel[kernel]:
@@ -158,13 +186,16 @@ class Table:
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            Of :meth:`exact`, or one vector of :meth:`least`.
+            Of :meth:`exact`; or :meth:`least` as its only row.
         count_bi : float array, shape (blocks, incidences)
             How often blocks pay :attr:`incidences`, see :func:`dfopt.terms.incidence.counts`.
+        resource
+            Name of the resource.
 
         Returns
         -------
         float array, shape (vectors, blocks)
+            In the unit of the resource. Zeros for a resource without charges.
         """
         if resource not in self.of_resource:
             return np.zeros((len(amount_vc), len(count_bi)))
@@ -172,16 +203,28 @@ class Table:
         return np.asarray(amount_vc[:, columns[:, 0]] @ count_bi[:, self.incidence_c[places]].T)
 
     def sums_at(self, amount_vc: Floats, count_bi: Floats, resource: str, level_vb: Ints) -> Floats:
-        """What blocks pay of a resource with levels, each at one of them.
+        """What blocks pay of a resource with levels, each block at one of them.
 
         Parameters
         ----------
+        amount_vc : float array, shape (vectors, columns)
+            Of :meth:`exact`; or :meth:`least` as its only row.
+        count_bi : float array, shape (blocks, incidences)
+            How often blocks pay :attr:`incidences`, see :func:`dfopt.terms.incidence.counts`.
+        resource
+            Name of the resource.
         level_vb : int array, shape (vectors, blocks)
-            The level of each.
+            Number of the level at which each block is.
 
         Returns
         -------
         float array, shape (vectors, blocks)
+            In the unit of the resource.
+
+        Raises
+        ------
+        KeyError
+            If no charge is of the resource.
         """
         places, columns = self.of_resource[resource]
         paid_vb = np.zeros(level_vb.shape)
@@ -191,19 +234,33 @@ class Table:
         return paid_vb
 
     def totals(self, amount_vc: Floats, resource: str) -> Floats:
-        """What a layer has of a resource of which every charge is paid once, shape (vectors,)."""
+        """Sums over a layer of a resource whose charges are each paid once: float array, shape (vectors,).
+
+        Parameters
+        ----------
+        amount_vc : float array, shape (vectors, columns)
+            Of :meth:`exact`; or :meth:`least` as its only row.
+        resource
+            Name of the resource, without levels. Zeros if it has no charges.
+        """
         if resource not in self.of_resource:
             return np.zeros(len(amount_vc))
         _, columns = self.of_resource[resource]
         return np.asarray(amount_vc[:, columns[:, 0]].sum(axis=1))
 
     def of_options(self, resource: str) -> list[Floats]:
-        """What kernels have of a resource of which each charge is paid once and decided by its kernel alone.
+        """What options of kernels add to a resource whose charges are each paid once and decided by one kernel alone.
+
+        Parameters
+        ----------
+        resource
+            Name of the resource. Each of its charges has the incidence ``Has(k)`` and the scope ``(k,)`` of one kernel
+            k.
 
         Returns
         -------
         list of float array, shape (options,)
-            By kernel.
+            By kernel, in the unit of the resource. Zeros for kernels without such a charge.
         """
         amount_ko = [np.zeros(size) for size in self.sizes_k]
         for charge in self.charges:
@@ -217,6 +274,22 @@ class Table:
 
         An option is dominated where no charge has more under the other one, for any options of the other kernels. What
         is left has an optimum under every rule that grows with the sums of its resources.
+
+        Parameters
+        ----------
+        domain
+            Options that are left, at least one of every kernel.
+
+        Returns
+        -------
+        Domain
+            At least one option of every kernel.
+
+        Examples
+        --------
+        >>> table = Table((2,), (Charge("dram_bytes", Has(0), (0,), np.array([1.0, 2.0])),))
+        >>> table.undominated(((0, 1),))
+        ((0,),)
         """
         left = [list(options) for options in domain]
         changed = set(range(len(left)))
@@ -232,7 +305,19 @@ class Table:
     def undominated_of(self, kernel: int, domain: Domain) -> list[int]:
         """Options of one kernel that no other one of them replaces, whatever options the domain leaves the others.
 
-        Of options that are equal the first is left.
+        Of options with equal amounts only the first is left.
+
+        Parameters
+        ----------
+        kernel : int
+            Number of the kernel.
+        domain
+            Options that are left, at least one of every kernel.
+
+        Returns
+        -------
+        list of int
+            Some of ``domain[kernel]``, at least one.
         """
         options = domain[kernel]
         if len(options) == 1:
@@ -250,7 +335,20 @@ class Table:
         return [options[place] for place in kept]
 
     def vectors(self, domain: Domain) -> Ints:
-        """All vectors of options of a domain, shape (vectors, kernels); the number of them is not limited here."""
+        """All vectors of options of a domain, the last kernel's option changing fastest.
+
+        There are as many as the product of the numbers of options that are left; it is not limited here.
+
+        Returns
+        -------
+        int array, shape (vectors, kernels)
+            Options as places among all of a kernel, as :meth:`exact` takes them.
+
+        Examples
+        --------
+        >>> Table((2, 1), ()).vectors(((0, 1), (0,))).tolist()
+        [[0, 0], [1, 0]]
+        """
         return np.array(list(itertools.product(*domain)), dtype=np.int64).reshape(-1, len(domain))
 
 

@@ -1,4 +1,8 @@
-"""The optimiser's side of what kernels keep beside tensors, and of what a chip holds only while a layer runs."""
+"""What the optimiser counts that kernels keep beside tensors, and what a chip holds only while a layer runs.
+
+"Beside tensors" is what is in memory for the backward pass though no tensor of the graph brings it there, such as
+dropout masks (:mod:`dfopt.documents.saved`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,20 @@ __all__ = ["Beside", "beside_of"]
 
 @dataclass(frozen=True)
 class Beside:
-    """Bytes by kernel, of whole outputs: ``kept`` until the backward pass, ``working`` while the layer runs."""
+    """What kernels of a graph keep beside tensors, before any sharding. It is false if none keeps anything.
+
+    Attributes
+    ----------
+    graph
+        The workload.
+    assumptions
+        Resolved: no ``auto`` is left.
+    kept : dict, B
+        Bytes that a kernel keeps until the backward pass of its microbatch, by its name. Negative where tensors say
+        more than is kept.
+    working : dict, B
+        Bytes that a kernel keeps only while its layer runs, by its name.
+    """
 
     graph: Graph
     assumptions: Assumptions
@@ -30,7 +47,25 @@ class Beside:
         return bool(self.kept or self.working) or self.assumptions.by_layer
 
     def on_chip(self, kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
-        """Both on one chip, under a scheme."""
+        """Bytes that one chip keeps for a kernel under a scheme.
+
+        With ``training_memory: calculon`` the second bytes have gradients of activations and buffers of collectives,
+        too.
+
+        Parameters
+        ----------
+        kernel
+            A kernel of the graph.
+        scheme
+            Its sharding scheme.
+        degree : int
+            Number of tensor-parallel chips.
+
+        Returns
+        -------
+        (float, float), B
+            Until the backward pass, and only while the layer runs.
+        """
         kept, working = self.kept.get(kernel.name, 0.0), self.working.get(kernel.name, 0.0)
         rules = self.assumptions.sharding_rules
         if kept or working:
@@ -43,7 +78,15 @@ class Beside:
 
 
 def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
-    """What the kernels of a graph keep."""
+    """What the kernels of a graph keep beside tensors; nothing if it does not train.
+
+    Parameters
+    ----------
+    graph
+        The workload.
+    assumptions
+        Resolved: no ``auto`` is left.
+    """
     if not graph.trains:
         return Beside(graph, assumptions.with_(training_memory=None), {}, {})
     kept, working = kept_beside(graph)

@@ -1,4 +1,12 @@
-"""The accounting rules of a layer: every one is an entry of `TERMS`, and says everything about itself."""
+"""The accounting rules of a layer: every one is an entry of `TERMS`, and says everything about itself.
+
+There are two kinds of rules. A rule of single kernels takes a :class:`~dfopt.terms.kernel.LayerKernel` and yields pairs
+of the name of a resource and a float array, shape (options,): what the kernel adds to the resource under each of its
+options, in the unit of the resource. The block that holds the kernel pays that once. All other rules take a
+:class:`~dfopt.terms.layer.Layer` and yield :class:`~dfopt.terms.charges.Charge`, which say who pays and how often.
+
+Bytes and seconds are those of one chip in one evaluation of the layer.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +39,17 @@ OF_KERNELS: Final = (
 )  # fmt: skip
 """Rules of single kernels, see :meth:`dfopt.terms.charges.Term.of_kernel`."""
 SENT: Final = (COLLECTIVES, OWN_COMMUNICATIONS, REDUCED_EACH)
-"""What single kernels communicate, as a plan has it: the charges are as those of rules of single kernels."""
+"""What single kernels communicate under a plan. These rules take a layer.
+
+Each charge is paid once by the block of one kernel, as in rules of single kernels. It is a constant, or decided by the
+option of that kernel.
+"""
 OF_LAYER: Final = (
     COMPUTE_TILES, TENSOR_TRAFFIC, TENSORS, CARRIED, CONVERSIONS, STARTS, WAITING, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
 )  # fmt: skip
-"""Rules of several kernels, and of levels."""
+"""Rules of several kernels, and of resources with levels."""
 TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
+"""All rules."""
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
     Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),
@@ -62,7 +75,7 @@ RESOURCES: Final = (
     Resource("working_bytes", "B", "layer", "activations there while a layer runs"),
     Resource("legal", "1", "layer", "infinite where options cannot be together"),
 )
-"""All that charges add up to."""
+"""All that charges add up to, with the unit of each: ``s``, ``B``, or ``1`` for none."""
 HELD: Final[dict[str, tuple[Amount, bool]]] = {
     **{f"{of}{'_copied' * copied}": (of, copied) for of in _WEIGHTS for copied in (False, True)},
     "saved_bytes": ("saved", False),

@@ -1,4 +1,11 @@
-"""What a layer holds in memory for as long as it is asked to, of one evaluation; and which options are no layer."""
+"""What a layer holds in memory for as long as it is asked to, of one evaluation; and which options are no layer.
+
+A rule of single kernels yields pairs of the name of a resource and a float array, shape (options,): what one chip has
+of the kernel under each of its options. Its resources are counted once for a layer, whatever the blocks are. All other
+rules yield charges. The resource ``legal`` is infinite where options cannot be together, else 0.
+
+Suffixes: k kernel, o option of a kernel (a sharding scheme).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +30,18 @@ __all__ = [
 
 
 def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes of weights that a kernel has a chip hold (of routed experts: ``experts``), and its number of parameters.
+    """Weights that a kernel has one chip hold, and the number of its parameters.
 
-    While it trains, only forward kernels hold weights: the backward pass reads the same ones again. Of each there is a
-    part that all chips of the second axis have alike, under the same name with ``_copied``: more chips may share out
-    its optimizer state.
+    In a graph that trains only forward kernels hold weights, as the backward pass reads the same ones again: others
+    yield nothing (:attr:`~dfopt.terms.kernel.LayerKernel.holds_weight`). Each amount is in two parts. The part that all
+    chips of the second axis have alike goes by the same name with ``_copied``: more chips may share out its optimizer
+    state.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``weights`` and ``weights_copied``, B; for routed experts ``experts`` and ``experts_copied`` instead.
+        ``parameters`` and ``parameters_copied``, no unit. Zeros for a kernel without a weight.
     """
     if not of.holds_weight:
         return
@@ -42,10 +56,14 @@ PARAMETERS = Term.of_kernel("parameters", "every chip holds its shard of a weigh
 
 
 def reduced(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes of the weight gradient that a kernel adds up with other chips, once for each of its weights.
+    """Bytes of a kernel's weight gradient that its chip adds up with other chips, in two parts.
 
-    ``gradient_bytes`` are added up by copies of the batch, ``gradient_bytes_copied`` by these and by all chips of the
-    second axis, which have that part of the weight alike.
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``gradient_bytes``, B: what copies of the batch add up. ``gradient_bytes_copied``, B: what these and all chips
+        of the second axis add up, which have that part of the weight alike. Zeros but for kernels of op
+        ``weight_update``.
     """
     size, copied = gradient_bytes(of), of.kernel.copied or 0.0
     yield "gradient_bytes", (1.0 - copied) * size
@@ -58,7 +76,13 @@ REDUCED = Term.of_kernel(
 
 
 def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes kept for the sequences of one evaluation, such as keys and values."""
+    """Bytes that a kernel keeps for the sequences of one evaluation, such as keys and values.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``cached_bytes``, B. Zeros for a kernel that states nothing of the sort.
+    """
     yield "cached_bytes", by_option(of, lambda kernel, scheme: cached_bytes(kernel, scheme, of.degree))
 
 
@@ -66,9 +90,14 @@ CACHES = Term.of_kernel("caches", "stated by the kernels of the graph", caches)
 
 
 def kept(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that kernels keep beside tensors, such as dropout masks: ``saved_bytes`` until the backward pass.
+    """Bytes that a kernel keeps beside tensors, such as dropout masks.
 
-    What is there only while the layer runs, such as outputs that are computed again, is ``working_bytes``.
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``saved_bytes``, B: what is kept until the backward pass; negative where tensors say more than is kept.
+        ``working_bytes``, B: what is there only while the layer runs, such as outputs that are computed again. Nothing
+        is yielded where no kernel of the graph keeps anything.
     """
     if sizes := of.kept:
         saved_o, working_o = np.array(sizes).T
@@ -80,7 +109,13 @@ KEPT = Term.of_kernel("activations beside tensors", "Korthikanti et al., 2022, s
 
 
 def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes of every tensor that the forward pass leaves for the backward pass: ``saved_bytes`` of its source, once."""
+    """Bytes of every tensor that the forward pass leaves for the backward pass, counted once: at its source.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``saved_bytes``, B, once for every such output of the kernel.
+    """
     for whole in of.saved:
         yield "saved_bytes", whole * output_share(of)
 
@@ -89,14 +124,25 @@ SAVED = Term.of_kernel("activations", "Korthikanti et al., 2022, section 4: what
 
 
 def waits(setting: Setting) -> bool:
-    """Whether what waits between partitions is counted by itself, or all of a layer at once."""
+    """Whether what waits between partitions is counted by itself; else all of a layer is counted at once.
+
+    It is false for a graph that trains with ``training_memory: calculon``.
+    """
     return not (setting.graph.trains and setting.assumptions.by_layer)
 
 
 def waiting(layer: Layer) -> Iterator[Charge]:
     """A tensor between blocks waits in DRAM from the block that makes it to the last one that reads it.
 
-    What stays for the backward pass anyhow is counted there, where gradients are kept at all.
+    What stays for the backward pass anyhow is counted there, where gradients are kept at all. Tensors that are handed
+    to the next layer do not wait here.
+
+    Yields
+    ------
+    Charge
+        Of ``waiting_bytes``, B, for every output that may wait. It is paid by every set of kernels with the source and
+        not all readers (:class:`~dfopt.terms.incidence.Open`), and decided by the option of the source. Nothing is
+        yielded where all of a layer is counted at once (:func:`waits`).
     """
     if not waits(layer.instance.setting):
         return
@@ -110,7 +156,15 @@ WAITING = Term("waiting", "a tensor lies in DRAM as long as a block has still to
 
 
 def partial_sums(layer: Layer) -> Iterator[Charge]:
-    """A product that leaves partial sums to another kernel needs one that adds them up."""
+    """A product that leaves partial sums to another kernel needs one that adds them up.
+
+    Yields
+    ------
+    Charge
+        Of ``legal``, for every kernel that may leave partial sums, decided by its option and that of the other kernel.
+        Infinite where the first leaves partial sums and the other does not split its contraction, so that it has no
+        reduction. It is paid once, by the block of the first.
+    """
     index = layer.graph.index()
     for k, kernel in enumerate(layer.kernels):
         leaves = [ops.leaves_partial_sums(kernel, scheme, layer.degree, layer.rules) for scheme in layer.schemes_k[k]]
@@ -127,7 +181,16 @@ PARTIAL_SUMS = Term("partial sums", "a sum of partial sums needs a reduction", p
 
 
 def handed_on(layer: Layer) -> Iterator[Charge]:
-    """Layers of all kinds leave what they hand on in one layout, as any of them may come next."""
+    """Layers of all kinds leave what they hand on in one layout, as any of them may come next.
+
+    Yields
+    ------
+    Charge
+        Of ``legal``, for every output that layers hand on: one for the first kind of layer and each other kind, decided
+        by the options of the two kernels that make the output there. Infinite where its layouts differ. It is paid
+        once, by the block of the kernel that is first in the graph. Nothing is yielded if layers hand on for nothing
+        (``layer_boundary: free``).
+    """
     index = layer.graph.index()
     kinds = layer.graph.handed_on if layer.assumptions.layer_boundary == "dram" else ()
     for others in kinds[1:]:
@@ -141,7 +204,14 @@ HANDED_ON = Term("layers hand on alike", "layers of several kinds follow one ano
 
 
 def tile_rows(layer: Layer) -> Iterator[Charge]:
-    """Chips that share the rows of every tile need a row each."""
+    """Chips that share the rows of every tile need a row each.
+
+    Yields
+    ------
+    Charge
+        Of ``legal``, for every kernel, decided by its option. Infinite where chips share the rows of its tiles. It is
+        paid once, by the block of the kernel. Nothing is yielded as long as tiles have enough rows.
+    """
     rows = ops.streamed_rows(layer.graph)
     least = max(layer.assumptions.tile_rows or 1, layer.degree)
     if layer.tiles <= -(-rows // min(least, rows)):

@@ -1,4 +1,10 @@
-"""What the chips that share kernels communicate, and what kernels communicate themselves."""
+"""What the tensor-parallel chips communicate, and what kernels communicate themselves.
+
+All rules here take a layer and yield charges, of seconds in one evaluation. A *block* is a set of kernels that one
+on-chip partition runs.
+
+Suffixes: k kernel, o option of a kernel (a sharding scheme).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +31,21 @@ WHOLE = 1 << LAYOUTS.index("RR")
 
 
 def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
-    """The collective on its output that each option of a kernel needs, if any."""
+    """The collective that each option of a kernel needs on its output, because its scheme leaves partial sums.
+
+    Parameters
+    ----------
+    layer
+        The layer.
+    kernel : int
+        Number of the kernel.
+
+    Returns
+    -------
+    list of Collective or None
+        One for each option; None for an option that needs no collective. Without tensor parallelism no option needs
+        any.
+    """
     of, schemes = layer.kernels[kernel], layer.schemes_k[kernel]
     if layer.degree == 1:
         return [None] * len(schemes)
@@ -33,7 +53,14 @@ def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
 
 
 def collectives(layer: Layer) -> Iterator[Charge]:
-    """A scheme that splits a contraction leaves partial sums: the block of the kernel pays seconds to add them up."""
+    """A scheme that splits a contraction leaves partial sums: the block of the kernel pays seconds to add them up.
+
+    Yields
+    ------
+    Charge
+        Of ``network_s``, s, for every kernel, paid once by its block and decided by its option. 0 for options that
+        leave no partial sums. Nothing is yielded without tensor parallelism.
+    """
     for k in range(len(layer.kernels) if layer.degree > 1 else 0):
         size, kinds = layer.graph.output_bytes(k), inherent(layer, k)
         seconds = [between_shards_s(layer.instance, kind, size, k, behind=(k,)) if kind else 0.0 for kind in kinds]
@@ -48,6 +75,15 @@ def conversions(layer: Layer) -> Iterator[Charge]:
 
     With sequence parallelism what the forward pass saved stays as it lies: every block of the backward pass that reads
     it converts it again (Korthikanti et al., 2022, section 4.2.2), unless it is assumed that its source does.
+
+    Yields
+    ------
+    Charge
+        Of ``network_s``, s, for every entry of :attr:`~dfopt.terms.layer.Layer.wanted`. If the source pays, it is one
+        charge: the block of the source pays it once, and the options of source and readers decide it. If readers pay,
+        it is one charge for every way to hold some of them (:class:`~dfopt.terms.incidence.Exactly`): every block that
+        holds just these readers pays it, and the options of the source and of these readers decide it. Nothing is
+        yielded without tensor parallelism.
     """
     for one in layer.wanted:
         if one.tolls:
@@ -87,7 +123,14 @@ CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conv
 
 
 def own_communications(layer: Layer) -> Iterator[Charge]:
-    """Communications that kernels list themselves; with two-batch overlap they hide behind the other microbatch."""
+    """Communications that kernels list themselves; with two-batch overlap they hide behind the other microbatch.
+
+    Yields
+    ------
+    Charge
+        For every kernel one of ``network_s``, s, and one of ``hidden_s``, s, constants that its block pays once. One of
+        them is 0: ``hidden_s`` without two-batch overlap, and ``network_s`` with it.
+    """
     shown, hidden = layer.instance.own_communication_s, layer.instance.hidden_s
     for k in range(len(layer.kernels)):
         for resource, seconds in (("network_s", shown[k]), ("hidden_s", hidden[k])):
@@ -98,7 +141,14 @@ OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the gr
 
 
 def reduced_each(layer: Layer) -> Iterator[Charge]:
-    """Copies add up the gradients of their weights in every evaluation, spread over the microbatches of a step."""
+    """Copies add up the gradients of their weights in every evaluation, spread over the microbatches of a step.
+
+    Yields
+    ------
+    Charge
+        Of ``network_s``, s, for every kernel, paid once by its block and decided by its option. Only under ``gradients:
+        dfmodel``; else nothing is yielded.
+    """
     if not adds_up_at_once(layer.assumptions):
         return
     for k, kernel in enumerate(LayerKernel.all_of(layer)):
@@ -110,7 +160,13 @@ REDUCED_EACH = Term("gradients of every evaluation", "DFModel's program adds gra
 
 
 def starts(layer: Layer) -> Iterator[Charge]:
-    """Every block takes a while to start, such as a kernel launch."""
+    """Every block takes a while to start, such as a kernel launch.
+
+    Yields
+    ------
+    Charge
+        One of ``network_s``, s, a constant that every block pays once: ``kernel_overhead`` of the assumptions, or 0.
+    """
     everyone = AnyOf(tuple(range(len(layer.kernels))))
     yield Charge("network_s", everyone, (), np.array(layer.assumptions.kernel_overhead or 0.0))
 

@@ -1,4 +1,14 @@
-"""Tensors: what passes through DRAM and what waits in SRAM, between kernels and at the ends of a layer."""
+"""Tensors: what passes through DRAM and what waits in SRAM, between kernels and at the ends of a layer.
+
+A rule of single kernels yields pairs of the name of a resource and a float array, shape (options,): what the block of
+the kernel pays once, under each option of the kernel. All other rules yield charges. Bytes are those of one chip in one
+evaluation.
+
+*Ends* are inputs and outputs of the graph. *Carried* tensors are handed from one layer to the next. A kernel that is
+alone in its block may run in *parts* of its weight. A *fan-out* is one output of a kernel with all its readers.
+
+Suffix: o option of a kernel (a sharding scheme).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +36,21 @@ def tensors(layer: Layer) -> Iterator[Charge]:
 
     A kernel alone in its block may run in parts of its weight. Then its outputs are cut too, and it reads its inputs
     again for each further part.
+
+    Yields
+    ------
+    Charge
+        For every fan-out but carried ones; the option of its source decides the amount of each.
+
+        - ``dram_bytes``, B: the tensor, paid by each block that stores or reads it
+          (:class:`~dfopt.terms.incidence.Crosses`). Not where kernels move their operands by themselves
+          (:func:`operands`).
+        - ``buffer_bytes``, B: two tiles, paid by the same blocks.
+        - ``buffer_bytes``, B: a tile, paid by the block of the source as often as its deepest reader inside is deep
+          (:class:`~dfopt.terms.incidence.Inside`).
+        - ``cut_buffer_bytes``, B: two tiles, paid once by the block of a source that has something to cut
+          (:func:`~dfopt.terms.rules.weights.stays`).
+        - ``reread_bytes``, B: the tensor, paid once by the block of each kernel of :func:`moves_again`.
     """
     moves = layer.moves_tensors
     for fan in layer.fan_outs:
@@ -54,14 +79,35 @@ def _read_again(layer: Layer, fan: FanOut, size: Floats) -> Iterator[Charge]:
 
 
 def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
-    """Kernels that move a tensor once more for each part of their weight after the first."""
+    """Kernels that move a tensor once more for each part of their weight after the first.
+
+    Parameters
+    ----------
+    layer
+        The layer, whose ``weight_tiling`` decides.
+    fan
+        The tensor, of this layer.
+
+    Returns
+    -------
+    tuple of int
+        Numbers of its readers where inputs are read again, and of its source where outputs are written again and it is
+        not carried. Empty where nothing is repeated.
+    """
     read = fan.kernels if reads_again(layer.assumptions) else ()
     written = (fan.source,) if writes_again(layer.assumptions) and not fan.carried else ()
     return (*read, *written)
 
 
 def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """What kernels move of the tensors between them where each runs alone: as it is written, and as each takes it."""
+    """What a kernel moves of the tensors between kernels where each runs alone: as it is written, and as each takes it.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``dram_bytes``, B, once for every tensor that the kernel writes or reads. Only under ``operand_traffic``; else
+        nothing is yielded, and :func:`tensors` has these bytes.
+    """
     chosen = of.assumptions
     if chosen.operand_traffic is None:
         return
@@ -86,7 +132,16 @@ OPERANDS = Term.of_kernel("operands", "operand_traffic of the assumptions", oper
 
 
 def carried(layer: Layer) -> Iterator[Charge]:
-    """What layers hand on passes through DRAM wherever its kernels run."""
+    """What layers hand on passes through DRAM wherever its kernels run.
+
+    Yields
+    ------
+    Charge
+        For every carried tensor; the option of its source decides the amount of each. ``dram_bytes``, B, is the tensor
+        and ``buffer_bytes``, B, two tiles of it: both are paid once by the block of the source and once by that of each
+        reader. ``reread_bytes``, B, is the tensor: the block of each kernel of :func:`moves_again` pays it once.
+        Nothing is yielded if layers hand on for nothing (``layer_boundary: free``).
+    """
     for fan in layer.carried:
         of = LayerKernel.all_of(layer)[fan.source]
         size = fan.whole * output_share(of)
@@ -101,7 +156,15 @@ CARRIED = Term("carried tensors", "DFModel, section V.A: a partition starts and 
 
 
 def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Inputs and outputs of the graph pass through DRAM wherever their kernels run."""
+    """Inputs and outputs of the graph pass through DRAM wherever their kernels run.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``dram_bytes``, B, for every end that the kernel reads or writes. ``reread_bytes``, B, as much for every input,
+        where a kernel in parts reads inputs again. Nothing is yielded for a kernel without ends, as under
+        ``layer_boundary: free``.
+    """
     for operand, whole in of.ends:
         size_o = end_bytes(of, operand, whole)
         yield "dram_bytes", size_o
@@ -113,13 +176,27 @@ ENDS = Term.of_kernel("ends", "DFModel, section V.A: a partition starts and ends
 
 
 def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Two tiles of what passes between DRAM and a kernel as an input or output of the graph wait in SRAM."""
+    """Two tiles of what passes between DRAM and a kernel as an input or output of the graph wait in SRAM.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``buffer_bytes``, B, for every end that the kernel reads or writes.
+    """
     for operand, whole in of.ends:
         yield "buffer_bytes", CROSSING_TILES * end_bytes(of, operand, whole) * end_tile(of, operand)
 
 
 def end_tile(of: LayerKernel, operand: int) -> float:
-    """Share of an input or output of the graph in one tile."""
+    """Share of an input or output of the graph in one tile, at most 1.
+
+    Parameters
+    ----------
+    of
+        The kernel that reads or writes it.
+    operand : int
+        0 for an output, 1 or 2 for an input that the kernel takes as that operand.
+    """
     if operand:
         return ops.input_tile_share(of.kernel, of.tiles, operand)
     return ops.tile_share(of.kernel, of.tiles)
@@ -129,7 +206,13 @@ END_BUFFERS = Term.of_kernel("buffers of ends", "DFModel, section V.B: tiles are
 
 
 def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """What kernels move because they say so: data of their own, lookups in tables, caches of sequences."""
+    """What a kernel moves because it says so: data of its own, lookups in tables, caches of sequences.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``dram_bytes``, B, as the fastest memory counts them. Zeros for a kernel that states nothing of the sort.
+    """
     yield "dram_bytes", by_option(of, lambda kernel, scheme: of.counted.own_traffic(kernel, scheme, of.degree))
 
 

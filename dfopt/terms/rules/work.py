@@ -1,4 +1,11 @@
-"""What kernels compute, and what they read from SRAM and write there."""
+"""What kernels compute, and what they read from SRAM and write there.
+
+A rule of single kernels yields pairs of the name of a resource and a float array, shape (options,): what the block of
+the kernel pays once, under each option of the kernel. All other rules yield charges. Seconds and bytes are those of one
+chip in one evaluation.
+
+Suffixes: k kernel, o option of a kernel (a sharding scheme).
+"""
 
 from __future__ import annotations
 
@@ -36,26 +43,54 @@ def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Seconds of the largest shard of every kernel at the rate that the chip sustains.
 
     That is one share of the peak rate of its type, or the chip's share for shards of its size.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``compute_s``, s. Nothing is yielded under the cycle model, see :func:`compute_tiles`.
     """
     if of.assumptions.compute_model != "cycle":
         yield "compute_s", at_rate(of)
 
 
 def flop(of: LayerKernel) -> Floats:
-    """FLOP of a kernel's largest shard under each of its options."""
+    """FLOP of a kernel's largest shard under each of its options: float array, shape (options,)."""
     degree, sums, chosen = of.degree, of.sums, of.assumptions
     return by_option(of, lambda kernel, scheme: shard_flop(kernel, scheme, degree, sums, chosen))
 
 
 def at_one_rate(flop_k: Floats, rate_k: Floats | float, assumptions: Assumptions) -> Floats:
-    """Seconds of some FLOP where all kernels sustain one share of their type's peak rate; under others with no loss."""
+    """Seconds of some FLOP where all kernels sustain one share of their type's peak rate.
+
+    That share is ``compute_utilization``, or 1 if it is not stated. Resolved assumptions state it under
+    ``compute_model: fixed``.
+
+    Parameters
+    ----------
+    flop_k : float array
+        FLOP, of any shape: such as of kernels, or of the options of one.
+    rate_k : float or float array, FLOP/s
+        Peak rate in the type that each computes in: one for all, or of the shape of ``flop_k``.
+    assumptions
+        Resolved.
+
+    Returns
+    -------
+    float array, s
+        Of the shape of ``flop_k``.
+    """
     return flop_k / (rate_k * (assumptions.compute_utilization or 1.0))
 
 
 def at_rate(of: LayerKernel) -> Floats:
     """Seconds of a kernel's largest shard on the whole chip, at the share that it sustains of its type's peak.
 
-    Under the cycle model there is no such share: that is the time with every unit of every tile busy.
+    Under the cycle model no share is known: unless ``compute_utilization`` is stated all the same, it is the time with
+    every unit of every compute tile busy.
+
+    Returns
+    -------
+    float array, shape (options,), s
     """
     flop_o, chosen = flop(of), of.assumptions
     if chosen.compute_model != "efficiency":
@@ -68,7 +103,7 @@ def at_rate(of: LayerKernel) -> Floats:
 
 
 def least_cycles(of: LayerKernel) -> float:
-    """Seconds of a kernel under the cycle model that none of its options beats, in any number of tiles."""
+    """Seconds of one evaluation of a kernel under the cycle model that none of its options beats, in any number of tiles."""
     degree, chip, rules = of.degree, of.chip, of.assumptions.sharding_rules
     least_s = by_option(of, lambda kernel, z: least_cycles_s(kernel, z, degree, chip, rules)).min()
     return float(least_s) * (chip.peak_flops / of.rate)
@@ -79,6 +114,13 @@ def compute_tiles(layer: Layer) -> Iterator[Charge]:
 
     Kernels of a block share the tiles of the chip, and the block takes the least latency that all of them reach. Where
     a kernel never does, it needs more tiles than there are.
+
+    Yields
+    ------
+    Charge
+        Of ``compute_tiles``, no unit, for every kernel, paid once by its block and decided by its option. The amount
+        has the shape (options, levels): levels are the latencies of :attr:`~dfopt.terms.layer.Layer.latency_l`. Nothing
+        is yielded under other compute models.
     """
     if not layer.by_cycles:
         return
@@ -95,7 +137,12 @@ COMPUTE = Term.of_kernel("compute", "DFModel, section IV.D: FLOP over the rate o
 def accessed(of: LayerKernel) -> Floats:
     """Bytes of its own that a kernel reads from SRAM and writes there, whatever else its block holds.
 
-    Data of its own, weights, gradients, inputs and outputs of the graph; shape (options,).
+    These are data of its own, weights, gradients, and inputs and outputs of the graph; not tensors between kernels.
+
+    Returns
+    -------
+    float array, shape (options,), B
+        Each byte counts once, in whatever memory it lies.
     """
     own_o = by_option(of, lambda kernel, scheme: own_traffic(kernel, scheme, of.degree))
     own_o += weight_bytes(of, ops.weights_read) + of.assumptions.gradient_passes * accumulated(of)
@@ -105,7 +152,13 @@ def accessed(of: LayerKernel) -> Floats:
 
 
 def sram_traffic(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes of its own that every kernel reads from SRAM and writes there, where the SRAM has a bandwidth."""
+    """Bytes of its own that every kernel reads from SRAM and writes there.
+
+    Yields
+    ------
+    (str, float array of shape (options,))
+        ``sram_traffic_bytes``, B, as :func:`accessed` has them. Nothing is yielded if the SRAM has no bandwidth.
+    """
     if of.limits_sram:
         yield "sram_traffic_bytes", accessed(of)
 
@@ -114,7 +167,15 @@ SRAM_TRAFFIC = Term.of_kernel("SRAM traffic", "every operand of a kernel passes 
 
 
 def tensor_traffic(layer: Layer) -> Iterator[Charge]:
-    """A tensor is written by its source and read by each kernel that takes it, on the chip or on its way to DRAM."""
+    """A tensor is written by its source and read by each kernel that takes it, on the chip or on its way to DRAM.
+
+    Yields
+    ------
+    Charge
+        Of ``sram_traffic_bytes``, B, for every output that kernels pass on, one for its source and one for each kernel
+        that reads it. The block of that kernel pays it once, and the option of the source decides it. Nothing is
+        yielded if the SRAM has no bandwidth.
+    """
     limited = layer.instance.system.chip.sram.bandwidth is not None
     for fan in layer.fan_outs if limited else ():
         size = fan.whole * layer.output_share_ko[fan.source]

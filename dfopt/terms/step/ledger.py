@@ -94,8 +94,8 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float
     kernels : sequence of Kernel
         They say only what tables and other resident data there are.
     sizes : iterable of float, optional
-        All else: the sum over these kernels of each of :data:`dfopt.terms.rules.HELD`, in its order, for one evaluation on one chip.
-        What is left out at the end is 0.
+        All else: the sum over these kernels of each resource of :data:`dfopt.terms.rules.HELD`, in its order, for one
+        evaluation on one chip. What is left out at the end is 0.
     """
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...], bool], float] = defaultdict(float)
