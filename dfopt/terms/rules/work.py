@@ -103,7 +103,7 @@ def at_rate(of: LayerKernel) -> Floats:
 
 
 def least_cycles(of: LayerKernel) -> float:
-    """Seconds of one evaluation of a kernel under the cycle model that none of its options beats, in any number of tiles."""
+    """Seconds of an evaluation of a kernel under the cycle model that no option beats, in any number of tiles."""
     degree, chip, rules = of.degree, of.chip, of.assumptions.sharding_rules
     least_s = by_option(of, lambda kernel, z: least_cycles_s(kernel, z, degree, chip, rules)).min()
     return float(least_s) * (chip.peak_flops / of.rate)
