@@ -100,6 +100,10 @@ class Setting:
         return 1.0 - copied_k, copied_k
 
     @cached_property
+    def _of_members(self) -> dict[Graph, Setting]:
+        return {}
+
+    @cached_property
     def _hiding(self) -> dict[str, Setting]:
         return {}
 
@@ -131,7 +135,9 @@ class Setting:
         # machines of one question share the graph, and what chips of it see
         drawn = self.graph.memo.setdefault("member graphs", cache(partial(member_graph, self.graph)))
         graph = drawn(plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size)
-        return replace(self, graph=graph, of=self.graph)
+        if graph not in self._of_members:  # chips along other dims may see the same
+            self._of_members[graph] = replace(self, graph=graph, of=self.graph)
+        return self._of_members[graph]
 
 
 @dataclass(frozen=True, eq=False)
