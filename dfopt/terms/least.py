@@ -11,13 +11,12 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.physics import ops
-from dfopt.terms.figures import figures_of
 from dfopt.terms.incidence import Has
 from dfopt.terms.kernel import LayerKernel, schemes, weight_bytes
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD, OF_KERNELS
 from dfopt.terms.rules.tensors import CARRIED
-from dfopt.terms.rules.work import COMPUTE, TENSOR_TRAFFIC, at_one_rate, flop, least_cycles
+from dfopt.terms.rules.work import COMPUTE, TENSOR_TRAFFIC, at_one_rate, at_rate, flop, least_cycles
 
 __all__ = ["FIGURES", "least_compute_k", "least_figures"]
 
@@ -52,7 +51,7 @@ def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
     kernels = LayerKernel.all_of(layer)
     if layer.by_cycles:
         return np.array([kernel.answer("least cycles", least_cycles) for kernel in kernels])
-    return np.array([kernel.answer("figures", figures_of)["at rate"].min() for kernel in kernels])
+    return np.array([kernel.answer("least seconds", lambda of: float(at_rate(of).min())) for kernel in kernels])
 
 
 def least_figures(layer: Layer) -> Floats:
