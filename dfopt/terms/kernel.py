@@ -227,6 +227,8 @@ def weight_bytes(of: LayerKernel, elements: Callable[[Kernel], float]) -> Floats
     float array, shape (options,), B
         Zeros for a kernel without a weight.
     """
+    if not (count := elements(of.kernel)):  # most kernels have none
+        return np.zeros(len(schemes(of)))
     degree, rules = of.degree, of.assumptions.sharding_rules
     share_o = by_option(of, lambda kernel, scheme: ops.weight_share(kernel, scheme, degree, rules))
-    return (elements(of.kernel) * of.words.of_weight(of.kernel)) * share_o
+    return (count * of.words.of_weight(of.kernel)) * share_o

@@ -41,9 +41,9 @@ def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     ------
     (str, float array of shape (options,))
         ``weights`` and ``weights_copied``, B; for routed experts ``experts`` and ``experts_copied`` instead.
-        ``parameters`` and ``parameters_copied``, no unit. Zeros for a kernel without a weight.
+        ``parameters`` and ``parameters_copied``, no unit. Nothing for a kernel without a weight.
     """
-    if not of.holds_weight:
+    if not (ops.weight_elements(of.kernel) and of.holds_weight):
         return
     size, copied = weight_bytes(of, ops.weight_elements), of.kernel.copied or 0.0
     of_weight = "experts" if item_of_weight(of.kernel) == "experts" else "weights"
@@ -62,9 +62,11 @@ def reduced(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     ------
     (str, float array of shape (options,))
         ``gradient_bytes``, B: what copies of the batch add up. ``gradient_bytes_copied``, B: what these and all chips
-        of the second axis add up, which have that part of the weight alike. Zeros but for kernels of op
+        of the second axis add up, which have that part of the weight alike. Only of kernels of op
         ``weight_update``.
     """
+    if not ops.gradient_elements(of.kernel):
+        return
     size, copied = gradient_bytes(of), of.kernel.copied or 0.0
     yield "gradient_bytes", (1.0 - copied) * size
     yield "gradient_bytes_copied", copied * size
@@ -81,9 +83,10 @@ def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        ``cached_bytes``, B. Zeros for a kernel that states nothing of the sort.
+        ``cached_bytes``, B. Nothing for a kernel that states nothing of the sort.
     """
-    yield "cached_bytes", by_option(of, lambda kernel, scheme: cached_bytes(kernel, scheme, of.degree))
+    if of.kernel.states:
+        yield "cached_bytes", by_option(of, lambda kernel, scheme: cached_bytes(kernel, scheme, of.degree))
 
 
 CACHES = Term.of_kernel("caches", "stated by the kernels of the graph", caches)

@@ -211,9 +211,12 @@ def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        ``dram_bytes``, B, as the fastest memory counts them. Zeros for a kernel that states nothing of the sort.
+        ``dram_bytes``, B, as the fastest memory counts them. Nothing for a kernel that states nothing of the sort.
     """
-    yield "dram_bytes", by_option(of, lambda kernel, scheme: of.counted.own_traffic(kernel, scheme, of.degree))
+    kernel = of.kernel
+    if kernel.states or kernel.dram_bytes or kernel.dram_bytes_per_chip:
+        degree, counted = of.degree, of.counted
+        yield "dram_bytes", by_option(of, lambda kernel, scheme: counted.own_traffic(kernel, scheme, degree))
 
 
 OWN_DATA = Term.of_kernel("own data", "stated by the kernels of the graph", own_data)

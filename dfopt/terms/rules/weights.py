@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from dfopt.arrays import Floats
 from dfopt.physics import ops
 from dfopt.terms.charges import Term
-from dfopt.terms.kernel import LayerKernel, output_share, weight_bytes
+from dfopt.terms.kernel import LayerKernel, output_share, schemes, weight_bytes
 
 __all__ = ["GRADIENTS", "WEIGHTS", "accumulated", "gradient_bytes", "stays", "weight_flows"]
 
@@ -52,9 +54,11 @@ def weights(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     ------
     (str, float array of shape (options,))
         ``dram_bytes``, B, as the fastest memory counts them: what an evaluation reads. Not yielded if partitions read
-        no weights (``weights_from_dram``). ``stationary_bytes``, B: what is in SRAM at a time. Zeros for a kernel
-        without a weight.
+        no weights (``weights_from_dram``). ``stationary_bytes``, B: what is in SRAM at a time. Nothing for a
+        kernel without a weight.
     """
+    if not ops.weight_elements(of.kernel):
+        return
     if of.assumptions.weights_from_dram:
         yield "dram_bytes", weight_bytes(of, ops.weights_read) * of.counted.of_weight(of.kernel)
     yield "stationary_bytes", weight_bytes(of, ops.weights_at_once)
@@ -73,7 +77,7 @@ def accumulated(of: LayerKernel) -> Floats:
         dfmodel``, and for all kernels but those of op ``weight_update``.
     """
     added = ops.gradients_added(of.kernel) if of.assumptions.gradients == "exact" else 0.0
-    return added * (of.added_word if added else 0.0) * output_share(of)
+    return added * of.added_word * output_share(of) if added else np.zeros(len(schemes(of)))
 
 
 def gradient_bytes(of: LayerKernel) -> Floats:
@@ -85,7 +89,7 @@ def gradient_bytes(of: LayerKernel) -> Floats:
         Of routed experts all count. Zeros for all kernels but those of op ``weight_update``.
     """
     elements = ops.gradient_elements(of.kernel)
-    return elements * (of.reduced_word if elements else 0.0) * output_share(of)
+    return elements * of.reduced_word * output_share(of) if elements else np.zeros(len(schemes(of)))
 
 
 def gradients(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
@@ -97,10 +101,10 @@ def gradients(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     ------
     (str, float array of shape (options,))
         ``dram_bytes``, B: what is read and written, or only written (``gradient_traffic``). ``stationary_bytes``, B:
-        the accumulator in SRAM, of experts one at a time. Zeros for all kernels but those of op ``weight_update``. Only
-        under ``gradients: exact``; else nothing is yielded.
+        the accumulator in SRAM, of experts one at a time. Only of kernels of op ``weight_update``, and only under
+        ``gradients: exact``.
     """
-    if of.assumptions.gradients == "exact":
+    if of.assumptions.gradients == "exact" and ops.gradient_elements(of.kernel):
         yield "dram_bytes", of.assumptions.gradient_passes * accumulated(of)
         yield "stationary_bytes", ops.gradients_at_once(of.kernel) * of.words.activations * output_share(of)
 
