@@ -122,13 +122,14 @@ class _Member(Laid):
             listed[payer] += self._exchanged(name, self.laid[name].makes, asked, size)
             for need in asked:  # what arrives is written once, and read by everyone
                 passed[payer].append(self._arrives(name, need, size))
-        found = []
+        found, known = [], self.whole.memo.setdefault("kernels of members", {})  # many graphs have the same
         for kernel in self.whole.kernels:
             own, part = tuple(listed[kernel.name]), self.laid[kernel.name].kernel
             changes: dict[str, Any] = {"communications": own} if own else {}
             if moved := math.fsum(passed[kernel.name]):
                 changes["dram_bytes_per_chip"] = part.dram_bytes_per_chip + moved
-            found.append(part.model_copy(update=changes))
+            drawn = part.model_copy(update=changes)
+            found.append(known.setdefault(drawn, drawn))
         return tuple(found)
 
     @cached_property

@@ -101,7 +101,10 @@ class LayerKernel:
         Answer
             What ``work`` returned for this kernel, or for one that looks the same.
         """
-        found: Answer = self.instance.setting.of_kernels[question].answer(self, work)
+        setting = self.instance.setting
+        if setting.of is None:  # no other graph has its kernels
+            return work(self)
+        found: Answer = setting.of_kernels[question].answer(self, work)
         return found
 
     @property
