@@ -69,7 +69,7 @@ class LeastHeld:
         said = [
             f"least {self.tier.upper()}: {self.plan.label} holds at least {gb(self.bytes)} per chip in"
             f" {self.stage}, whatever its sharding and partitions ({listed(self.states)}); the chip has"
-            f" {self.room}: short by {gb(short)}"
+            f" {self.room or gb(self.capacity)}: short by {gb(short)}"
         ]
         if self.others:
             said.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")

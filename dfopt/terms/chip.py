@@ -161,12 +161,18 @@ class Chip:
 
 
 def reads_again(assumptions: Assumptions) -> bool:
-    """Whether a kernel that runs in parts of its weight reads its inputs again for each part after the first."""
+    """Whether a kernel that runs in parts of its weight reads its inputs again for each part after the first.
+
+    True under ``weight_tiling: reread`` and ``reread_all``.
+    """
     return assumptions.weight_tiling in ("reread", "reread_all")
 
 
 def writes_again(assumptions: Assumptions) -> bool:
-    """Whether a kernel that runs in parts of its weight writes its outputs again for each part after the first."""
+    """Whether a kernel that runs in parts of its weight writes its outputs again for each part after the first.
+
+    True under ``weight_tiling: reread_all``.
+    """
     return assumptions.weight_tiling == "reread_all"
 
 

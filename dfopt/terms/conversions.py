@@ -56,7 +56,8 @@ def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
 def readers_pay(assumptions: Assumptions) -> bool:
     """Whether every partition that reads a tensor of :func:`gathered_late` pays to convert it.
 
-    Else, with any value of ``backward_gathers``, the partition of its source pays once for all of these readers.
+    True unless the assumption ``backward_gathers`` is given. Then the partition of its source pays once for all of
+    these readers.
     """
     return assumptions.backward_gathers is None
 

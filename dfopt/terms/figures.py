@@ -40,7 +40,15 @@ _APART: Final = ("weight", "read", "gradient", "added", "accessed", "at rate")
 
 
 def figures_of(of: LayerKernel) -> dict[str, Floats]:
-    """What a kernel has under each of its options by the rules of single kernels, by resource, and what else it has."""
+    """What a kernel has under each of its options by the rules of single kernels, by name.
+
+    Returns
+    -------
+    dict of float array, shape (options of the kernel,)
+        By the name of a resource (see :data:`dfopt.terms.rules.RESOURCES`) what one chip has of it in one evaluation,
+        in its unit; a resource that no rule adds to is left out. And always ``weight``, ``read``, ``gradient``,
+        ``added`` and ``accessed``, B, and ``at rate``, s: what :class:`Figures` has as ``weight_o`` and so on.
+    """
     found: dict[str, Floats] = {}
     for term in OF_KERNELS:
         assert term.amounts is not None
@@ -62,6 +70,7 @@ class Figures:
     """Figures of the kernels of a layer under each of their options, in the order of kernels and schemes.
 
     Arrays with the suffix o have the shape (options,). Bytes and seconds are those of one chip in one evaluation.
+    What ``by_reads`` decorates is an attribute, read without a call.
 
     Attributes
     ----------

@@ -121,6 +121,8 @@ class Wanted:
 class Layer:
     """What one chip does in one evaluation: the kernels of a layer, with their options and tensors.
 
+    What ``by_reads`` decorates is an attribute, read without a call.
+
     Attributes
     ----------
     instance
@@ -313,7 +315,10 @@ class Layer:
 
     @by_reads
     def wanted(self) -> tuple[Wanted, ...]:
-        """What readers of each tensor want of its layout, late readers apart; empty without tensor parallelism."""
+        """What readers want of layouts: in the order of :attr:`fan_outs`, early readers of each, then its late ones.
+
+        An output without early, or late, readers has no such entry. Empty without tensor parallelism.
+        """
         if self.degree == 1:
             return ()
         pay, found = readers_pay(self.assumptions), []

@@ -86,6 +86,12 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
         The workload.
     assumptions
         Resolved: no ``auto`` is left.
+
+    Returns
+    -------
+    Beside
+        Bytes of whole outputs, before any sharding, in one evaluation, by the name of the kernel. Of a graph that does
+        not train it has no kernel, and is false.
     """
     if not graph.trains:
         return Beside(graph, assumptions.with_(training_memory=None), {}, {})

@@ -200,7 +200,7 @@ class LeastWork:
         Returns
         -------
         (float array, float array, float array), s, shape (kinds,) each
-            ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`dfopt.terms.step.overlap.Exchanges`.
+            Of a step: ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`dfopt.terms.step.overlap.Exchanges`.
         """
         return self.known("exchanged", instance, self._exchanged)
 
