@@ -10,6 +10,7 @@ such names of their own are listed in `OTHERS`.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,23 +67,18 @@ OTHERS = {"request", "asked", "plan", "chip", "row", "self"}
 """Last words of objects that have fields of the same names and are no assumptions: what is asked, a plan, a chip."""
 
 
-def reads(field: str) -> dict[str, list[str]]:
-    """Files that read a field, as paths below the package, with the objects that they read it of."""
-    found: dict[str, list[str]] = {}
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr == field and isinstance(node.ctx, ast.Load):
+@cache
+def read() -> dict[str, dict[str, list[str]]]:
+    """By field the files that read it, as paths below the package, with the objects that they read it of."""
+    names, found = {*CONVENTIONS, *FOLLOWS, *SPACE}, dict[str, dict[str, list[str]]]()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = str(path.relative_to(PACKAGE).with_suffix(""))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load):
                 owner = ast.unparse(node.value)
                 if owner.split(".")[-1] not in OTHERS:
-                    found.setdefault(path, []).append(f"{owner}:{node.lineno}")
+                    found.setdefault(node.attr, {}).setdefault(place, []).append(f"{owner}:{node.lineno}")
     return found
-
-
-TREES = {
-    str(path.relative_to(PACKAGE).with_suffix("")): ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if "_zoo" not in path.parts
-}
 
 
 def room_of(path: str) -> str:
@@ -91,7 +87,7 @@ def room_of(path: str) -> str:
 
 def outside(field: str) -> set[str]:
     """Files that read a field and neither price nor print."""
-    return {path for path in reads(field) if room_of(path) not in (*PRICES, *PRINTED)}
+    return {path for path in read().get(field, ()) if room_of(path) not in (*PRICES, *PRINTED)}
 
 
 def test_every_assumption_is_of_one_kind() -> None:
@@ -110,4 +106,4 @@ def test_space_rules_are_read_where_the_space_is_listed(field: str) -> None:
 
 
 def test_a_read_is_seen() -> None:
-    assert "search/fusing" in reads("empty_partitions") and "terms/chip" in reads("weight_tiling")
+    assert "search/fusing" in read()["empty_partitions"] and "terms/chip" in read()["weight_tiling"]
