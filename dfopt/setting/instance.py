@@ -7,7 +7,7 @@ that holds nothing else, so it cannot depend on anything else.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, Self
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Dims, Splits, groups
 from dfopt.documents.graph import Graph
+from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.saved import reduced_bytes
 from dfopt.documents.system import System
@@ -100,8 +101,15 @@ class Setting:
         return 1.0 - copied_k, copied_k
 
     @cached_property
-    def _of_members(self) -> dict[Graph, Setting]:
-        return {}
+    def _of_members(self) -> Callable[[Modules, int, int], Setting]:
+        """The setting as one chip of a second axis sees it; machines of one question share the graphs."""
+        drawn = self.graph.memo.setdefault("member graphs", cache(partial(member_graph, self.graph)))
+
+        @cache
+        def of(modules: Modules, members: int, first: int) -> Setting:
+            return replace(self, graph=drawn(modules, members, first), of=self.graph)
+
+        return of
 
     @cached_property
     def _hiding(self) -> dict[str, Setting]:
@@ -132,12 +140,7 @@ class Setting:
 
     def _of_member(self, plan: Plan) -> Setting:
         assert plan.modules is not None
-        # machines of one question share the graph, and what chips of it see
-        drawn = self.graph.memo.setdefault("member graphs", cache(partial(member_graph, self.graph)))
-        graph = drawn(plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size)
-        if graph not in self._of_members:  # chips along other dims may see the same
-            self._of_members[graph] = replace(self, graph=graph, of=self.graph)
-        return self._of_members[graph]
+        return self._of_members(plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size)
 
 
 @dataclass(frozen=True, eq=False)

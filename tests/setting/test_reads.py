@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import World, share, worlds
 
+import dfopt as df
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.setting.instance import Instance
+from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds.work import LeastWork
@@ -94,3 +95,13 @@ def test_plans_of_a_world_are_not_mixed_up(world: World, data: st.DataObject) ->
         mine, theirs = work.setdefault(instance.setting, LeastWork(instance.setting)), LeastWork(alone.setting)
         for ask in ("layers", "passes", "exchanged", "moved", "parts"):
             assert same(getattr(mine, ask)(instance), getattr(theirs, ask)(alone)), ask
+
+
+def test_members_of_a_graph_of_which_some_layers_are_recomputed_share_a_setting() -> None:
+    """Such a graph says how many layers in a dict, and is no key."""
+    graph = df.load_graph("qwen3-0.6b", phase="training", batch=4, isl=64, recompute="full/none")
+    machine = df.load_system("mi300x-8")
+    setting = Setting.resolved(graph, machine, df.Assumptions())
+    plans, _ = asked_plans(setting.graph, machine, Request(mp=2), setting.assumptions)
+    seen = {id(setting.seen(plan)) for plan in plans}
+    assert 0 < len(seen) < len(plans)
