@@ -51,4 +51,4 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
     for kind in np.unique(kind_k):
         sizes = np.sort(held_k[(kind_k == kind) & (held_k <= room)])
         most = max(most, int((np.cumsum(sizes) <= room).sum()))
-    return Together(alone, crowding(most, chip.tiles) if figures.layer.at_one_rate else np.inf)
+    return Together(alone, crowding(most, chip.tiles) if figures.layer.one_rate else np.inf)

@@ -21,7 +21,7 @@ from dfopt.joint.menu import Menu
 from dfopt.physics.copies import exchanged
 from dfopt.physics.network import adds_up_at_once
 from dfopt.physics.overlap import hides_weights
-from dfopt.physics.pipeline import step_time
+from dfopt.physics.pipeline import hides_all, step_time
 from dfopt.physics.window import by_window
 from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.node import Node
@@ -29,7 +29,6 @@ from dfopt.search.options import Options
 from dfopt.search.unrolled import schemes_of_one
 from dfopt.setting.instance import Instance
 from dfopt.sharding import interchip
-from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.step.optimizer import optimizer_seconds
 
@@ -73,7 +72,7 @@ class Shown:
         known = self.known.get((menu, node.allowed_o.tobytes()))
         if known is not None and (np.isinf(room) or _fits(menu, known[1], room)):
             return known
-        tables, way = menu.tables, "max" if chip_of(instance.system, instance.assumptions).rule.hides_all else "sum"
+        tables, way = menu.tables, "max" if hides_all(instance.assumptions) else "sum"
         if menu.figures.layer.by_cycles:  # a share of peak says nothing there
             tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
         left = self.options.left() * _PART
@@ -129,7 +128,7 @@ class Shown:
                 network_o=tables.network_o * forward_o,
                 conversion_tll=tables.conversion_tll * mine_t,
             )
-            way = "max" if chip_of(instance.system, instance.assumptions).rule.hides_all else "sum"
+            way = "max" if hides_all(instance.assumptions) else "sum"
             left = self.options.left() * _PART
             self.ahead[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
         return self.ahead[key]

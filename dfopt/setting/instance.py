@@ -135,11 +135,6 @@ class Setting:
                 return other.seen(plan)
         if plan.modules is None or self.of is not None:  # it is what one chip sees already
             return self
-        found: Setting = self.reads["seen"].answer(plan, self._of_member)
-        return found
-
-    def _of_member(self, plan: Plan) -> Setting:
-        assert plan.modules is not None
         return self._of_members(plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size)
 
 

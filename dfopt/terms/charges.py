@@ -17,7 +17,7 @@ from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer
 
-__all__ = ["Amounts", "Charge", "Resource", "Term", "merged"]
+__all__ = ["Amounts", "Charge", "Resource", "Term", "amounts_of", "merged"]
 
 Unit = Literal["s", "B", "1"]
 
@@ -138,6 +138,22 @@ class Term:
             layer.instance.plan, lambda plan: tuple(self.charges(under(layer, plan)))
         )
         return found
+
+
+def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
+    """What some rules of single kernels say of one together.
+
+    Returns
+    -------
+    dict of float array, shape (options of the kernel,)
+        By the name of a resource, in its unit; without those that no rule adds to.
+    """
+    found: dict[str, Floats] = {}
+    for term in terms:
+        assert term.amounts is not None
+        for resource, amount_o in term.amounts(kernel):
+            found[resource] = found[resource] + amount_o if resource in found else amount_o
+    return found
 
 
 def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:

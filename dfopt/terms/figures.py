@@ -21,7 +21,7 @@ from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden
 from dfopt.setting.reads import by_reads
-from dfopt.terms.charges import Term
+from dfopt.terms.charges import Term, amounts_of
 from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.incidence import Has
 from dfopt.terms.kernel import LayerKernel, weight_bytes
@@ -49,11 +49,7 @@ def figures_of(of: LayerKernel) -> dict[str, Floats]:
         in its unit; a resource that no rule adds to is left out. And always ``weight``, ``read``, ``gradient``,
         ``added`` and ``accessed``, B, and ``at rate``, s: what :class:`Figures` has as ``weight_o`` and so on.
     """
-    found: dict[str, Floats] = {}
-    for term in OF_KERNELS:
-        assert term.amounts is not None
-        for resource, amount_o in term.amounts(of):
-            found[resource] = found[resource] + amount_o if resource in found else amount_o
+    found = amounts_of(of, OF_KERNELS)
     compute_o = found.get("compute_s")
     return found | {
         "weight": weight_bytes(of, ops.weight_elements),
@@ -150,11 +146,9 @@ class Figures:
 
     @cached_property
     def _by_resource(self) -> dict[str, Floats]:
-        found = dict(self._alone)
-        for name in _APART:
-            del found[name]
+        found = {name: figure_o for name, figure_o in self._alone.items() if name not in _APART}
         for term in SENT:
-            for resource, figure_o in self._sent(term).items():
+            for resource, figure_o in self._charged(term).items():
                 found[resource] = found.get(resource, 0.0) + figure_o
         return found
 
@@ -172,10 +166,10 @@ class Figures:
                 found[name][first : first + len(figure_o)] = figure_o
         return found
 
-    def _sent(self, term: Term) -> dict[str, Floats]:
-        """What options have by a rule of what single kernels communicate, by resource."""
+    def _charged(self, term: Term, tiles: int = 1) -> dict[str, Floats]:
+        """What options have by a rule whose charges are of single kernels, by resource, in so many tiles."""
         found: dict[str, Floats] = {}
-        for charge in term.of(self.layer):
+        for charge in term.of(self.layer.at(tiles)):
             assert isinstance(charge.incidence, Has) and charge.scope in ((), (charge.incidence.kernel,))
             k = charge.incidence.kernel
             first = self.first_k[k]
@@ -277,7 +271,7 @@ class Figures:
         """
         seconds_o = np.full(len(self.kernel_o), overhead_of_kernels(self.layer.assumptions))
         for term in (COLLECTIVES, OWN_COMMUNICATIONS):
-            seconds_o = seconds_o + self._sent(term).get("network_s", 0.0)
+            seconds_o = seconds_o + self._charged(term).get("network_s", 0.0)
         return seconds_o
 
     @cached_property
@@ -301,12 +295,7 @@ class Figures:
         -------
         float array, shape (options,), B
         """
-        buffer_o = np.zeros(len(self.kernel_o))
-        for charge in END_BUFFERS.of(self.layer.at(tiles)):
-            assert isinstance(charge.incidence, Has)
-            first = self.first_k[charge.incidence.kernel]
-            buffer_o[first : first + len(charge.amount)] += charge.amount
-        return buffer_o
+        return self._charged(END_BUFFERS, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
         """The least of a figure over the options that are left, by kernel.

@@ -179,7 +179,7 @@ class Layer:
         return self.assumptions.compute_model == "cycle"
 
     @property
-    def at_one_rate(self) -> bool:
+    def one_rate(self) -> bool:
         """Whether all kernels compute at one rate: with ``compute_model: fixed``, and one peak for all their types."""
         return self.assumptions.compute_model == "fixed" and len(set(self.instance.setting.rate_k)) == 1
 

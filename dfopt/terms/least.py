@@ -11,8 +11,9 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.physics import ops
+from dfopt.terms.charges import amounts_of
 from dfopt.terms.incidence import Has
-from dfopt.terms.kernel import LayerKernel, schemes, weight_bytes
+from dfopt.terms.kernel import LayerKernel, weight_bytes
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD, OF_KERNELS
 from dfopt.terms.rules.tensors import CARRIED
@@ -78,12 +79,6 @@ def least_figures(layer: Layer) -> Floats:
 
 def _of_kernel(of: LayerKernel) -> tuple[float, ...]:
     """What the rules of single kernels say of one."""
-    sums_fo = np.zeros((len(FIGURES), len(schemes(of))))
-    for term in _BYTES:
-        assert term.amounts is not None
-        for resource, amount_o in term.amounts(of):
-            if (place := _PLACES.get(resource)) is not None:
-                sums_fo[place] += amount_o
-    sums_fo[_PLACES["flop"]] = flop(of)
-    sums_fo[_PLACES["weight_bytes"]] = weight_bytes(of, ops.weight_elements)
-    return tuple(sums_fo.min(axis=1).tolist())
+    found = amounts_of(of, _BYTES) | {"flop": flop(of), "weight_bytes": weight_bytes(of, ops.weight_elements)}
+    none_o = np.zeros_like(found["flop"])
+    return tuple(np.array([found.get(name, none_o) for name in FIGURES]).min(axis=1).tolist())

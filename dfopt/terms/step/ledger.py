@@ -324,7 +324,6 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
         If the stage holds more than a memory has: what it holds, what the chip has and what would help.
     """
     found = {}
-    reserve = instance.assumptions.memory_reserve
     for tier, capacity in usable_bytes(instance.setting).items():
         parts = books.get(tier, {})
         found[tier] = capacity - sum(parts.values())
@@ -335,7 +334,7 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
             levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
             raise Infeasible(
                 f"{who_needs} {sum(parts.values()) / 1e9:.4g} GB of {tier.upper()} per chip ({listed}), the chip has"
-                f" {usable(capacity, reserve)}: short by {-found[tier] / 1e9:.4g} GB; levers:"
+                f" {usable_words(capacity, instance.assumptions)}: short by {-found[tier] / 1e9:.4g} GB; levers:"
                 f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *elsewhere, *levers])}"
             )
     return found
