@@ -160,7 +160,7 @@ def _of_assumption(field: FieldDoc, model: type[BaseModel]) -> Iterator[tuple[st
 
 def _of_score(field: FieldDoc, model: type[BaseModel]) -> Iterator[tuple[str, str]]:
     """How a figure follows from others."""
-    from dfopt.documents.formulas import FORMULAS
+    from dfopt.documents.metrics import FORMULAS
     from dfopt.documents.score import Score
 
     if model is Score and field.name in FORMULAS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dfopt.documents.metrics import METRICS
 from dfopt.documents.tokens import asked
 
 _TIMES = "compute_s", "memory_s", "network_s"
@@ -27,7 +28,7 @@ class Frames:
         import pandas as pd
 
         keeps, chips, fastest = self.score.sustained, self.system.chips, self.system.chip.fastest_tier
-        figures = ("step_time_s", "tokens_per_s", "model_flop_utilization", "utilization")
+        figures = [name for name, metric in METRICS.items() if metric.headline]
         row = {"graph": self.graph.name, "system": self.system.name, "chips": chips, **asked(self.graph)}
         row |= {"plan": self.plan.label} | {name: getattr(keeps, name) for name in figures}
         row |= {"tokens_per_s_per_chip": keeps.tokens_per_s / chips, "bound_by": keeps.bound_by}

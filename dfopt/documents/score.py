@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from pydantic import model_validator
 
@@ -16,13 +16,9 @@ from dfopt.documents.base import Document, Part
 from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memory_breakdown import MemoryBreakdown
+from dfopt.documents.metrics import METRICS
 from dfopt.documents.physical_score import Bound, PhysicalScore
 from dfopt.units import format as show_unit
-
-_RATES: Final = (
-    "samples_per_s", "tokens_per_s", "produced_tokens_per_s", "utilization", "model_flop_utilization",
-    "hardware_flop_utilization",
-)  # fmt: skip
 
 
 class PartitionScore(Part):
@@ -302,7 +298,8 @@ class Score(Document):
         if self.physical is None or self.physical.step_time_s == self.step_time_s:
             return self
         share = self.step_time_s / self.physical.step_time_s
-        rates = {name: share * rate for name in _RATES if (rate := getattr(self, name)) is not None}
+        known = {name: getattr(self, name) for name, metric in METRICS.items() if metric.rate}
+        rates = {name: share * rate for name, rate in known.items() if rate is not None}
         return self.model_copy(update={"step_time_s": self.physical.step_time_s, **rates})
 
     @property

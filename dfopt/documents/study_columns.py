@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dfopt.documents.axes import AXES
+from dfopt.documents.metrics import METRICS
 
 AXIS_COLUMNS: Final[dict[str, str]] = {
     "graph": "Label of the graph of the cell.",
@@ -29,12 +30,12 @@ COLUMNS: Final[dict[str, str]] = {
     "status": "Result of a cell: optimal, optimal_per_level, gap_reached or limit_with_solution; infeasible;"
     " no_solution if a limit came first; failed; pending if it has not run.",
     **ASKED,
-    "step_time_s": "Time of one step, in seconds.",
+    "step_time_s": METRICS["step_time_s"].meaning,
     "bound_s": "Proven bound in seconds: no mapping has a shorter step.",
     "level_bound_s": "Proven bound in seconds: no mapping with the sharding of its plan has a shorter step.",
     "gap": "Relative distance of the step time to ``bound_s``.",
     "level_gap": "Relative distance of the step time to ``level_bound_s``.",
-    "utilization": "Work of the step divided by the work that all chips could do in its time.",
+    "utilization": METRICS["utilization"].meaning,
     **{axis.name: axis.text for axis in AXES.values()},
     "microbatches": "Number of microbatches per pipeline and step.",
     "layers_per_stage": "Number of layers in the heaviest pipeline stage.",
@@ -45,18 +46,16 @@ COLUMNS: Final[dict[str, str]] = {
     "compute_share": "Share of the slowest stage's time in partitions that compute bounds.",
     "memory_share": "Share of the slowest stage's time in partitions that the off-chip memory bounds.",
     "network_share": "Share of the slowest stage's time in partitions that communication bounds.",
-    "layer_time_s": "Time of the slowest stage for one layer and microbatch, in seconds.",
+    "layer_time_s": METRICS["layer_time_s"].meaning,
     "layer_compute_s": "Compute time of all partitions of the slowest stage for one layer and microbatch, in seconds.",
     "layer_memory_s": "DRAM time of all partitions of the slowest stage for one layer and microbatch, in seconds.",
     "layer_network_s": "Network time of all partitions of the slowest stage for one layer and microbatch, in seconds.",
-    "pipeline_fill_s": "Time of the step in which the pipeline fills and drains, in seconds.",
-    "point_to_point_s": "Time of the step for transfers between stages, where they count once per step, in seconds.",
-    "gradient_reduction_s": "Time of the step for the reduction of gradients, in seconds.",
-    "flop_per_step": "Work of one step, in FLOP.",
+    "pipeline_fill_s": METRICS["pipeline_fill_s"].meaning,
+    "point_to_point_s": METRICS["point_to_point_s"].meaning,
+    "gradient_reduction_s": METRICS["gradient_reduction_s"].meaning,
+    "flop_per_step": METRICS["flop_per_step"].meaning,
     "flop_per_s": "Achieved rate of the whole system, in FLOP/s.",
-    "samples_per_s": "Samples of the batch per second.",
-    "tokens_per_s": "Tokens that the step processes, per second.",
-    "produced_tokens_per_s": "Tokens that sequences gain in serving, per second.",
+    **{name: metric.meaning for name, metric in METRICS.items() if metric.meaning},  # those above keep their place
     "tokens_per_s_per_chip": "Tokens that the step processes, per second and chip.",
     "tokens_per_s_per_sequence": "Tokens per second of one sequence: those gained in serving, else those processed.",
     "dram_used_bytes": "DRAM that a chip of the fullest stage needs, in bytes.",

@@ -6,8 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from dfopt.documents.formulas import FORMULAS
 from dfopt.documents.graph import Kernel
+from dfopt.documents.metrics import FORMULAS
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
 from dfopt.judge import ledger, network, offload, overlap, runtimes, traffic, turns, types, window

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.metrics import METRICS
 from dfopt.documents.plan import Plan
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
@@ -34,11 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Bounded", "asked_of", "bounded", "judged_figures", "main", "solve"]
 
 _STATUS = {Infeasible: "infeasible", NoSolution: "no_solution"}
-# Of the score: what the frame needs. The whole result is written only where it was asked for.
-_FIGURES = (
-    "step_time_s", "layer_time_s", "pipeline_fill_s", "point_to_point_s", "gradient_reduction_s", "flop_per_step",
-    "utilization", "samples_per_s", "tokens_per_s", "bound_by", "compute_share", "memory_share", "network_share",
-)  # fmt: skip
+# Of the score beside its metrics: what the frame needs. The whole result is written only where it was asked for.
+_BOUND_BY = "bound_by", "compute_share", "memory_share", "network_share"
+_METRICS = tuple(name for name, metric in METRICS.items() if metric.meaning)
 # Of a chip that is a stack of dies: column and field; systems without one have no such keys.
 _PHYSICAL = {
     "physical_step_time_s": "step_time_s", "frequency_share": "frequency", "logic_max_c": "logic_max_c",
@@ -155,11 +154,11 @@ def judged_figures(score: Score, plan: Plan, graph: Graph, system: System) -> di
         "layer_memory_s": sum(part.memory_s for part in mine),
         "layer_network_s": sum(part.network_s for part in mine),
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
-        **{name: getattr(score, name) for name in _FIGURES},
+        **{name: getattr(score, name) for name in _BOUND_BY},
+        **{name: value for name in _METRICS if (value := getattr(score, name)) is not None},
         **asked(graph),
         "tokens_per_s_per_chip": score.tokens_per_s / system.chips,
         "tokens_per_s_per_sequence": (score.produced_tokens_per_s or score.tokens_per_s) / sequences_of(graph),
-        **({} if (made := score.produced_tokens_per_s) is None else {"produced_tokens_per_s": made}),
     }
     if physical is not None:
         found |= {column: getattr(physical, name) for column, name in _PHYSICAL.items()}

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.experts import routing_of
+from dfopt.documents.metrics import METRICS
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.errors import PlanError
@@ -19,7 +20,7 @@ from dfopt.show.asked import asked_facts
 from dfopt.show.grid import Grid, Kind
 from dfopt.show.html import Html, paragraph, table
 from dfopt.show.omissions import left_out
-from dfopt.show.parts import dollars, held_words, percent
+from dfopt.show.parts import dollars, held_words
 from dfopt.show.report.page import Section, assemble
 from dfopt.show.tables import plan_words, seconds, shortlist, status_line
 from dfopt.units import format as show_unit
@@ -41,14 +42,18 @@ def _total(score: Score, name: str, total: float | None, words: Callable[[float]
     return (score.unpriced or {}).get(name, "-") if total is None else words(total)
 
 
+def _metric(name: str, result: Result) -> str:
+    """A metric of a result, at the speed that a stack of dies keeps up."""
+    return METRICS[name].shown(getattr(result.score.sustained, name))
+
+
 _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
     "plan": lambda one: plan_words(one.plan, one.graph.microbatch),
     "computed": lambda one: one.graph.variant or "-",
-    "step time": lambda one: seconds(one.score.sustained.step_time_s),
+    "step time": partial(_metric, "step_time_s"),
     "without heat": lambda one: "-" if one.score.physical is None else seconds(one.step_time_s),
-    "tokens per second": lambda one: number(one.score.sustained.tokens_per_s),
+    **{metric.words: partial(_metric, name) for name, metric in METRICS.items() if metric.headline},
     "tokens per second per chip": lambda one: number(one.score.sustained.tokens_per_s / one.system.chips),
-    "utilization": lambda one: percent(one.score.sustained.utilization),
     "status": status_line,
     "bound by": lambda one: one.score.bound_by,
     "memory of a chip": lambda one: held_words(

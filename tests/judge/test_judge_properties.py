@@ -14,9 +14,9 @@ from judge_cases import machine, ring
 from strategies import layered
 
 from dfopt.documents.assumptions import Assumptions, profile
-from dfopt.documents.formulas import FORMULAS
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.metrics import FORMULAS
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.documents.system import EfficiencyRow, NetworkDim, System

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from dfopt.documents.metrics import METRICS
 from dfopt.documents.study_columns import ASKED, AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.errors import PlanError
 from dfopt.studies.selection import check_column, telling
@@ -22,9 +23,9 @@ PER_DOLLAR: Final = "tokens_per_s_per_usd"
 RATES: Final = ("tokens_per_s_per_sequence", "tokens_per_s_per_chip", PER_DOLLAR)
 """Rates that compare cells of any batch: of a user, of a chip, of a dollar."""
 _LOWER: Final = frozenset(
-    {"step_time_s", "bound_s", "gap", "pipeline_fill_s", "point_to_point_s", "gradient_reduction_s", "layer_time_s",
-     "layer_compute_s", "layer_memory_s", "layer_network_s", "dram_used_bytes", "chips", "tiles", "sram_bytes",
-     "dram_bandwidth_bytes_per_s", "peak_flop_per_s", "price_usd", "power_w", "energy_per_step_j", "solve_s"}
+    {"bound_s", "gap", "layer_compute_s", "layer_memory_s", "layer_network_s", "dram_used_bytes", "chips", "tiles",
+     "sram_bytes", "dram_bandwidth_bytes_per_s", "peak_flop_per_s", "price_usd", "power_w", "solve_s",
+     *(name for name, metric in METRICS.items() if metric.sense == "minimize")}
 )  # fmt: skip
 _UNITS: Final[tuple[tuple[str, str, float, Dimension | None], ...]] = (
     # by the end of a column's name: what it is in, the factor to that, and its dimension if it has one
