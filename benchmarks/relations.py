@@ -216,6 +216,9 @@ def wider(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
         return Verdict("different", f"without {dropped}: {error}")
     except DfoptError:
         return Verdict("refused")
+    if draw.parameters.get("batch") == "max" and other.graph.batch != result.graph.batch:  # steps of other work
+        fewer, batches = other.graph.batch < result.graph.batch, f"batch {other.graph.batch}, {result.graph.batch} fits"
+        return Verdict("different" if fewer else "equal", f"without {dropped}: {batches}")
     return _not_worse(other, result, f"without {dropped}")
 
 
