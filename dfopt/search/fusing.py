@@ -12,7 +12,7 @@ from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
-from dfopt.terms.layer import keeps_saved
+from dfopt.terms.layer import counts_training
 
 __all__ = ["default_p_max", "limits_of"]
 
@@ -36,7 +36,7 @@ def limits_of(instance: Instance, stage: StageTables, dram_left: float, options:
         forward_backward=assumptions.forward_backward if graph.trains else "shared",
         pins=pins if stage.chip.fused else (),
         dram_left=dram_left,
-        saved_in_dram=keeps_saved(graph, assumptions),
+        saved_in_dram=counts_training(graph, assumptions),
     )
 
 

@@ -33,7 +33,7 @@ from dfopt.terms.conversions import LAYOUTS, gathered_late, readers_pay
 from dfopt.terms.cycle import compute_menu
 from dfopt.terms.working import Beside, beside_of
 
-__all__ = ["FanOut", "Layer", "Reader", "Wanted", "keeps_saved"]
+__all__ = ["FanOut", "Layer", "Reader", "Wanted", "counts_training"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ class Layer:
 
     @property
     def keeps_saved(self) -> bool:
-        """Whether :func:`keeps_saved` holds: saved activations are counted as a state, not as tensors that wait."""
-        return keeps_saved(self.graph, self.assumptions)
+        """Whether saved activations are counted as a state (:func:`counts_training`), not as tensors that wait."""
+        return counts_training(self.graph, self.assumptions)
 
     @by_reads
     def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
@@ -377,8 +377,8 @@ class Layer:
         return each_s, float(seconds[_GATHER])
 
 
-def keeps_saved(graph: Graph, assumptions: Assumptions) -> bool:
-    """Whether what stays for the backward pass counts as a state: if the graph trains, with ``gradients: exact``."""
+def counts_training(graph: Graph, assumptions: Assumptions) -> bool:
+    """Whether gradients, optimizer and saved activations count: the graph trains, with ``gradients: exact``."""
     return graph.trains and assumptions.gradients == "exact"
 
 

@@ -28,6 +28,7 @@ from dfopt.setting.stages import PipelineStage, in_order, stage_places
 from dfopt.terms.bounds.hidden import Stages, behind_layers, in_windows
 from dfopt.terms.bounds.memory import Held, held_at_least
 from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.step.optimizer import optimizer_seconds
 from dfopt.terms.step.overlap import hides_any
@@ -254,9 +255,8 @@ class PlanTable:
     @cached_property
     def _gradients_gk(self) -> Floats:
         """Least seconds of each kind of layer in which gradients are added up after a step, and the optimizer's."""
-        count, trains = len(self.work.kinds), self.work.setting.graph.trains
-        if self.assumptions.gradients != "exact" or not trains:
-            return np.zeros((len(self.instances), count))
+        if not counts_training(self.work.setting.graph, self.assumptions):
+            return np.zeros((len(self.instances), len(self.work.kinds)))
         return np.array([self.work.known("gradients", one, self._gradients) for one in self.instances])
 
     def _gradients(self, instance: Instance) -> Floats:

@@ -29,6 +29,7 @@ from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capaciti
 from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
+from dfopt.terms.layer import counts_training
 from dfopt.terms.rules import HELD
 from dfopt.terms.rules.held import waits
 from dfopt.terms.sharded_graph import ShardedGraph
@@ -121,11 +122,11 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float
             of = "table gradients" if of == "gradients" else of
             scale = 1.0 if graph.main_gradients is None and of == "table gradients" else word / graph.words.ends
             amounts[of, *key] += kernel.resident_bytes * scale * share
-    keeps_gradients = graph.trains and assumptions.gradients == "exact"
+    trains = counts_training(graph, assumptions)
     found = []
     for kind in KINDS:
         size = for_parameter if kind.per_parameter else 1.0
-        if size > 0 and (keeps_gradients or not kind.trained):
+        if size > 0 and (trains or not kind.trained):
             for (of, split_over, copied), amount in amounts.items():
                 if of == kind.of and amount > 0:
                     lies = kind.lifetime, kind.item, kind.shared_from, kind.exists_from, copied
@@ -210,7 +211,7 @@ def reserved(instance: Instance) -> float:
     0 unless the graph trains under ``gradients: exact`` with several data-parallel copies.
     """
     assumptions = instance.assumptions
-    exchanges = instance.graph.trains and assumptions.gradients == "exact" and instance.plan.copies > 1
+    exchanges = counts_training(instance.graph, assumptions) and instance.plan.copies > 1
     return (assumptions.exchange_buffers or 0.0) if exchanges else 0.0
 
 

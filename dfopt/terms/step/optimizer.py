@@ -15,6 +15,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.saved import optimizer_bytes, reduced_bytes, updates_weights
 from dfopt.physics.beside import optimizer_s
 from dfopt.setting.instance import Instance
+from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded_graph import Floats, Ints
 
 __all__ = ["optimizer_seconds"]
@@ -38,7 +39,7 @@ def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> F
         dfmodel``, or nothing is trained), and for backward kernels that read weights which forward kernels hold.
     """
     seconds, assumptions, graph = np.zeros(len(kernel_o)), instance.assumptions, instance.graph
-    if assumptions.optimizer_step is None or assumptions.gradients != "exact" or not graph.trains:
+    if assumptions.optimizer_step is None or not counts_training(graph, assumptions):
         return seconds
     once, known = instance.setting.only_forward, dict[tuple[int, float], float]()
     for o, (k, weight) in enumerate(zip(kernel_o.tolist(), weight_o.tolist(), strict=True)):
