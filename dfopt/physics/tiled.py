@@ -11,9 +11,11 @@ them ``N - F``; if not they are slowed down by ``u N``. The two meet, so what a 
 
     (t - 1) / t  max(u N, N - F)        and in a ``pipe`` a first tile more, N / t, which a ``ring`` does not wait for.
 
-Non-decreasing in ``N``; and ``F`` with it is non-decreasing in ``F``. ``F`` is that of the products' work spread evenly
-over the chips, whatever schemes they have: then it is a figure of the communication alone, and prices of pairs of
-schemes stay what they are.
+Non-decreasing in ``N``; and ``F`` with it is non-decreasing in ``F``. Where a product waits for memory, which hides its
+computing, a chip that computes faster takes longer: less of ``N`` is hidden, and the product is not faster.
+
+``F`` is that of the products' work spread evenly over the chips, whatever schemes they have: then it is a figure of the
+communication alone, and prices of pairs of schemes stay what they are.
 
 **Waves.** A kernel that is fused with its collective computes its output tiles in ``w`` waves, as many tiles at once as
 the chip has units, and sends each wave while the next one computes (DeepStack, arXiv:2604.04750; TileLink and Flux are
