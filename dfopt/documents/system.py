@@ -66,6 +66,9 @@ class ChipBody(Part):
     efficiency : e.g. [{unit: matrix, share: 0.7}, {unit: vector, share: 0.1}]
         Measured shares of the peak rate and of the memory bandwidth, by the size of a kernel. The first row of a unit
         that fits a kernel counts, so list large kernels first. None: the chip has no such table.
+    hiding_share : share, e.g. 0.5
+        Share of the compute rate that counts for how long products hide collectives (``tensor_overlap``). A chip that
+        stands for several designs has the least of theirs; at 0 no hiding takes too long. None: 1.
     sram : e.g. {capacity: 320 MB}
         On-chip memory, which holds weights and the buffers between fused kernels.
     memory_reserve : e.g. {serving: 0.1, training: 0.05}
@@ -86,6 +89,7 @@ class ChipBody(Part):
     frequency: Hertz | None = Field(default=None, gt=0)
     compute_utilization: Ratio = Field(default=0.9, gt=0, le=1)
     efficiency: tuple[EfficiencyRow, ...] | None = Field(default=None, max_length=1000)
+    hiding_share: float | None = Field(default=None, ge=0, le=1)
     sram: Sram
     memory_reserve: MemoryReserve | None = None
     price_usd: float | None = Field(default=None, ge=0)

@@ -31,6 +31,7 @@ from dfopt.errors import DfoptError, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.costs import Costs
 from dfopt.exploring.descent import downhill, smallest
+from dfopt.exploring.hiding import with_slowest_hiding
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.least_plans import LeastPlans, PlanLows
 from dfopt.exploring.solves import Run, Solves
@@ -38,6 +39,7 @@ from dfopt.exploring.space import Box, Choice, Space
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
 from dfopt.physics.merits import MERITS, Figures, Merit
+from dfopt.physics.tiled import hides_less
 from dfopt.physics.work import flop_of_step
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -248,9 +250,11 @@ class Workload:
         try:
             # the corner of several has no price: it is no chip that can be bought
             usd = self.costs.usd(box.which, float(chip.dram.stacks)) if box.single else None
-            return system_of(
+            made = system_of(
                 space.design.name, chip, template, space.design.technology.core.utilization, usd, self.memory
             )
+            bounds = not box.single and hides_less(self._assumed, self.request.tensor_overlap)
+            return with_slowest_hiding(made, box, space) if bounds else made
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None

@@ -12,7 +12,8 @@ them ``N - F``; if not they are slowed down by ``u N``. The two meet, so what a 
     (t - 1) / t  max(u N, N - F)        and in a ``pipe`` a first tile more, N / t, which a ``ring`` does not wait for.
 
 Non-decreasing in ``N``; and ``F`` with it is non-decreasing in ``F``. Where a product waits for memory, which hides its
-computing, a chip that computes faster takes longer: less of ``N`` is hidden, and the product is not faster.
+computing, a chip that computes faster takes longer: less of ``N`` is hidden, and the product is not faster. What bounds
+several chips therefore counts ``F`` as on the slowest of them (``hiding_share`` of a chip).
 
 ``F`` is that of the products' work spread evenly over the chips, whatever schemes they have: then it is a figure of the
 communication alone, and prices of pairs of schemes stay what they are.
@@ -41,7 +42,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.efficiency import efficiency_share
 
-__all__ = ["Products", "Sent", "beside_s", "spread_s", "usage_of", "waves_of"]
+__all__ = ["Products", "Sent", "beside_s", "hides_less", "spread_s", "usage_of", "waves_of"]
 
 _TILED: Final = (
     Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE, Collective.ALL_TO_ALL,
@@ -120,7 +121,10 @@ def waves_of(products: Sequence[Kernel], chips: int, chip: Chip) -> int:
 
 
 def spread_s(products: Sequence[tuple[Kernel, float]], chips: int, chip: Chip, assumptions: Assumptions) -> float:
-    """Seconds of products spread evenly over so many chips; each with the peak of a chip in its type, FLOP/s."""
+    """Seconds of products spread evenly over so many chips; each with the peak of a chip in its type, FLOP/s.
+
+    Infinite where a chip that stands for several designs hides all that can be hidden (``hiding_share`` 0).
+    """
     seconds = 0.0
     for kernel, peak in products:
         if kernel.op == "elementwise":
@@ -129,8 +133,24 @@ def spread_s(products: Sequence[tuple[Kernel, float]], chips: int, chip: Chip, a
         share = assumptions.compute_utilization or 1.0
         if assumptions.compute_model == "efficiency" and chip.efficiency is not None:
             share = float(efficiency_share(chip.efficiency, False, flop, (_WIDE, _WIDE, _WIDE)))
-        seconds += flop / (peak * share)
+        rate = peak * share * (1.0 if chip.hiding_share is None else chip.hiding_share)
+        seconds += flop / rate if rate else math.inf
     return seconds
+
+
+def hides_less(assumptions: Assumptions, way: str | None = None) -> bool:
+    """Whether products may hide less of their collectives on a chip that computes faster, and take as long.
+
+    ``way``: of hiding, that a request asks for beside the assumptions.
+
+    Examples
+    --------
+    >>> [hides_less(Assumptions(tensor_overlap="ring", overlap=overlap)) for overlap in ("perfect", "none")]
+    [True, False]
+    >>> hides_less(Assumptions()), hides_less(Assumptions(), "any")
+    (False, True)
+    """
+    return assumptions.overlap != "none" and bool({assumptions.tensor_overlap, way} - {None, "none"})
 
 
 def usage_of(system: System, dims: Sequence[str]) -> float:
