@@ -29,7 +29,7 @@ A layout has its place here as its number. In a set of layouts bit l stands for 
 
 
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
-    """Which tensors are converted for the backward pass by themselves: sequence parallelism saves them as they lie.
+    """Which tensors are converted once more for the backward pass: sequence parallelism saves them split by tokens.
 
     These are tensors from a forward kernel to a kernel of another pass. With ``backward_gathers: kept_calculon`` there
     is one more condition: the same output goes to a forward kernel, too, and recomputed kernels read what that one

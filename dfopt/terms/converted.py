@@ -29,7 +29,10 @@ __all__ = ["Conversions"]
 class Conversions:
     """Tensors that readers want in other layouts than their sources leave them in, and what bringing them there costs.
 
-    Costs are seconds of kernels that pay for all readers, tolls of blocks that read, and bytes that chips send.
+    The source of a tensor pays once for all its readers, in its seconds of communication. Tensors that are saved for
+    the backward pass as they lie (sequence parallelism) are converted again there: unless ``backward_gathers`` is
+    given, each block that reads one pays a toll. Bytes that chips send count for both. All figures are of one
+    evaluation of the graph.
 
     Attributes
     ----------
@@ -63,10 +66,11 @@ class Conversions:
         return found
 
     def network(self, allowed_o: Bools) -> Floats:
-        """Least seconds of communication of each kernel, with the conversions that it pays for; tolls are apart.
+        """Least seconds of communication of each kernel in one evaluation, with the conversions of its own output.
 
-        Of a conversion it counts the layouts that are wanted whatever the options. A reader whose options want
-        different ones counts with the cheapest of them; of several such readers only the most expensive counts.
+        The source of a tensor pays for its conversions here; what readers pay is in :meth:`tolls`. All layouts count
+        that some reader wants under each of its options. Of readers whose options want different layouts, each has
+        its cheapest one, and only the most expensive of these readers counts beside the layouts that are sure.
 
         Parameters
         ----------

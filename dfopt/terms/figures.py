@@ -278,8 +278,8 @@ class Figures:
     def network_o(self) -> Floats:
         """Seconds of communication in every evaluation, with gradients: float array, shape (options,).
 
-        It is :attr:`sent_o`, and the reduction of weight gradients where copies add them up in every evaluation
-        (``gradients: dfmodel``). Conversions of layouts are not in it.
+        It is the sum of :attr:`sent_o` (seconds, too) and the reduction of weight gradients, where copies add these up
+        in every evaluation (``gradients: dfmodel``). Conversions of layouts are not in it.
         """
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 

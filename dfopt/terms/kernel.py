@@ -157,10 +157,10 @@ class LayerKernel:
 
     @property
     def kept(self) -> tuple[tuple[float, float], ...]:
-        """Bytes that one chip keeps for it beside tensors, such as dropout masks, as a pair for each option.
+        """Bytes that one chip keeps for this kernel beside tensors, such as dropout masks, as a pair for each option.
 
-        The first are kept until the backward pass, the second only while the layer runs. Empty where no kernel keeps
-        anything.
+        The first are kept until the backward pass, the second only while the layer runs; (0, 0) for a kernel that
+        keeps nothing. An empty tuple where no kernel of the layer keeps anything.
         """
         beside = Layer(self.instance, self.tiles).beside
         return tuple(beside.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if beside else ()

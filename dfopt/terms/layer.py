@@ -41,8 +41,8 @@ class Reader:
     """A kernel that takes a tensor as one of its operands.
 
     ``kernel``: its number. ``operand``: 1 or 2. ``depth``: tiles of the tensor that wait in SRAM where one block has
-    its source and this kernel. ``late``: whether the tensor is converted for this kernel of the backward pass by
-    itself, as :func:`dfopt.terms.conversions.gathered_late` says.
+    its source and this kernel. ``late``: True where this kernel of a later pass needs a conversion of its own, apart
+    from that of the forward pass (:func:`dfopt.terms.conversions.gathered_late`).
     """
 
     kernel: int
@@ -165,7 +165,7 @@ class Layer:
 
     @cached_property
     def rules(self) -> ops.Rules:
-        """Which layouts a scheme needs: ``exact`` or ``dfmodel``, see :mod:`dfopt.physics.ops`."""
+        """Rules by which schemes need and leave layouts (``sharding_rules``): ``exact`` or ``dfmodel``."""
         return self.assumptions.sharding_rules
 
     @property

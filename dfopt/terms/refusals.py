@@ -23,13 +23,13 @@ def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
     graph
         The workload.
     variants
-        Other graphs of it, of another microbatch or computed in another way (``variant``). All have the name, the batch
-        and the sections of the graph. Those of one way have kernels of the same names.
+        Other graphs of the workload, of another microbatch or computed in another way (``variant``).
 
     Raises
     ------
     PlanError
-        If one of them is another workload, or if two have the same microbatch and are computed in the same way.
+        If a variant has another name, batch or sections than the graph. If graphs of one way of computing have kernels
+        of other names. If two graphs, the given one included, have the same microbatch and the same way.
     """
     seen, first = {(graph.microbatch, graph.variant)}, {graph.variant: graph}
     for other in variants:

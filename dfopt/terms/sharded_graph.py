@@ -84,7 +84,8 @@ class ShardedGraph:
     added_k : float, B
         Weight gradient that an evaluation adds to: of experts only those that some token chooses.
     again_k : float, B
-        What a kernel moves again for each part of its weight after the first, where it does.
+        Inputs and outputs that pass through DRAM once more for each part of the kernel's weight after the first, where
+        its weight is loaded in parts. 0 where the chip does not move them again.
     toll_x : float, s
         Communication that every partition pays which holds any of some kernels, once for all of those.
     sent_x : float, B

@@ -303,9 +303,9 @@ class Table:
         return tuple(map(tuple, left))
 
     def undominated_of(self, kernel: int, domain: Domain) -> list[int]:
-        """Options of one kernel that no other one of them replaces, whatever options the domain leaves the others.
+        """Options of one kernel that no other option replaces, whatever options the domain leaves the other kernels.
 
-        Of options with equal amounts only the first is left.
+        One option replaces another if it pays no more of any charge. Of options with equal amounts the first is left.
 
         Parameters
         ----------

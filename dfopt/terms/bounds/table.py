@@ -100,7 +100,7 @@ class PlanTable:
 
     @cached_property
     def used_i(self) -> Floats:
-        """Share of a memory that each plan takes up at least, the largest of all memories; above 1 it does not fit."""
+        """Share of the fullest memory that each plan takes up at least, shape (plans,); above 1 a plan does not fit."""
         setting = self.work.setting
         used_r = self.held.used(setting.system.chip, setting.assumptions.memory_reserve)
         return np.maximum.reduceat(used_r, self.first_i)

@@ -175,7 +175,8 @@ class LeastWork:
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages that bounds are about.
 
-        A graph that is not folded has one here, which stands for the heaviest with its average share of all kernels.
+        A graph that is not folded has one here, with the kernels' total divided by the number of stages. The heaviest
+        stage has at least that, so what bounds this one bounds the step.
         """
         return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
 
@@ -236,7 +237,8 @@ class LeastWork:
         Returns
         -------
         (float array, float array), s, shape (kinds,) each
-            The second is that of communications which another microbatch hides (``two_batch_overlap``), else 0.
+            The second holds the communications that another microbatch may hide (``two_batch_overlap``); the first is
+            then without them. Else the second is 0, and the first holds all.
         """
         return self.known("layers", instance, self._of_layers)
 

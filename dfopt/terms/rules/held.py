@@ -83,7 +83,7 @@ def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        ``cached_bytes``, B. Nothing for a kernel that states nothing of the sort.
+        ``cached_bytes``, B, on one chip. Nothing is yielded for a kernel without such data.
     """
     if of.kernel.states:
         yield "cached_bytes", by_option(of, lambda kernel, scheme: cached_bytes(kernel, scheme, of.degree))

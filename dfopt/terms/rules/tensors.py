@@ -100,13 +100,15 @@ def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
 
 
 def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """What a kernel moves of the tensors between kernels where each runs alone: as it is written, and as each takes it.
+    """DRAM bytes of tensors between kernels, where each kernel reads and writes its own (``operand_traffic``).
+
+    The output counts in the layout in which the kernel leaves it, each input in that in which the kernel reads it.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``dram_bytes``, B, once for every tensor that the kernel writes or reads. Only under ``operand_traffic``; else
-        nothing is yielded, and :func:`tensors` has these bytes.
+        ``dram_bytes``, B, once for every tensor that the kernel writes or reads, on one chip and in one evaluation.
+        Nothing is yielded if ``operand_traffic`` is not given: then :func:`tensors` has these bytes.
     """
     chosen = of.assumptions
     if chosen.operand_traffic is None:

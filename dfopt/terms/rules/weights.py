@@ -95,7 +95,7 @@ def gradient_bytes(of: LayerKernel) -> Floats:
 def gradients(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Weight gradients are accumulated over microbatches: in DRAM between evaluations, in SRAM during one.
 
-    The authors' program leaves that out, and adds gradients of the copies up in every microbatch instead.
+    DFModel's program leaves that out, and adds gradients of the copies up in every microbatch instead.
 
     Yields
     ------

@@ -137,7 +137,8 @@ COMPUTE = Term.of_kernel("compute", "DFModel, section IV.D: FLOP over the rate o
 def accessed(of: LayerKernel) -> Floats:
     """Bytes of its own that a kernel reads from SRAM and writes there, whatever else its block holds.
 
-    These are data of its own, weights, gradients, and inputs and outputs of the graph; not tensors between kernels.
+    These are data of its own, weights, gradients, and inputs and outputs of the graph. Tensors between kernels are not
+    among them, nor are those that the next layer reads.
 
     Returns
     -------

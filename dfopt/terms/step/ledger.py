@@ -280,14 +280,17 @@ def _largest(
 
 
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
-    """States as if all layers had them alike, and what the layer at work has beside that.
+    """States of one layer, split into what every layer holds and what the layer at work holds beside that.
+
+    The bytes of a pipeline stage are layers x the first list, and once the sum of sign x bytes of the second one. A
+    state with lifetime ``layer`` or ``exchange`` exists for the layer at work alone, one with ``others`` for all layers
+    but that.
 
     Returns
     -------
     (list of State, list of (float, State))
-        States of every layer: lifetime ``others`` becomes ``step``, and those of the layer at work alone are left out.
-        Then pairs of a sign and a state of one layer: 1 adds it (``layer``, ``exchange``), -1 takes it away
-        (``others``).
+        First the states of every layer, ``others`` written as lifetime ``step``. Then pairs of a sign and a state: 1
+        for ``layer`` and ``exchange``, -1 for ``others``.
     """
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}

@@ -63,10 +63,18 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
 
 
 def hop_beside_s(instance: Instance, sent_s: float) -> float:
-    """Seconds of the message that the last layer of a chunk sends in each pass, from ``sent_s`` of its stage.
+    """Seconds of the message that the last layer of a chunk sends in one pass, behind which memories may move data.
 
-    0 unless Calculon's rules count (``offload: calculon``), there are several pipeline stages, and these wait for
-    messages.
+    Parameters
+    ----------
+    sent_s : float, s
+        All messages of the pipeline stage for one microbatch: of both passes and all its chunks.
+
+    Returns
+    -------
+    float, s
+        ``sent_s`` / (2 x chunks). 0 unless Calculon's rules count (``offload: calculon``), there are several pipeline
+        stages, and these wait for messages.
     """
     assumptions, plan = instance.assumptions, instance.plan
     if assumptions.offload != "calculon" or plan.stages == 1 or hides_hops(instance):
@@ -102,9 +110,10 @@ def stage_s(
 
 
 def backward_shown_s(instance: Instance, runs: Sequence[tuple[int, int]], layers: Layers, sent_s: float) -> float:
-    """Average seconds that a layer of a pipeline stage waits in its backward pass for what is moved.
+    """Average seconds that a layer of a stage waits in its backward pass of one microbatch for what is moved.
 
-    ``runs`` has one kind only, which ``layers`` has.
+    ``runs`` is one pair of a kind and its number of layers, and ``layers`` has that kind. ``sent_s``: seconds of all
+    messages of the stage for one microbatch, some of which hide what is moved.
     """
     hop_s, [(number, times)] = hop_beside_s(instance, sent_s), runs
     last = min(instance.plan.interleave, times) if hop_s else 0

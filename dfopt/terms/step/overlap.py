@@ -80,7 +80,7 @@ class Exchanges(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Seconds of one layer for one microbatch, by kind: figures of known partitions, or their least.
+    """Seconds of one layer for one microbatch, by kind: of known partitions, or lower bounds over all partitions.
 
     Attributes
     ----------
@@ -89,9 +89,10 @@ class Passes(NamedTuple):
     backward_s : s, one for each kind
         Partitions that hold nothing of the forward pass.
     memory_s, compute_s : s, one for each kind
-        As :class:`dfopt.physics.window.Window` has them. May be empty: only Calculon's count reads them.
+        Seconds of memory traffic and of compute in the backward pass, which Calculon's count of hidden exchanges reads;
+        elsewhere they may be empty. Recomputed kernels count in running totals, in lower bounds not at all.
     exact : bool
-        For Calculon's count: whether all figures are of known partitions. False: some are the least.
+        Whether all figures are of known partitions. False: some are lower bounds.
     """
 
     forward_s: tuple[float, ...]
@@ -113,7 +114,7 @@ def exchanges_behind(instance: Instance) -> bool:
 
 
 def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> Exchanges | None:
-    """Seconds of the exchanges of data-parallel copies by kind, from bytes of every kernel.
+    """Seconds of a step in which data-parallel copies exchange gradients and weights of one layer, by kind.
 
     Parameters
     ----------
@@ -127,7 +128,8 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
     Returns
     -------
     Exchanges or None
-        None if the plan exchanges nothing, or if nothing may be hidden (:func:`exchanges_behind`).
+        None if the plan exchanges nothing, or if no pass may hide an exchange (:func:`exchanges_behind`): then the
+        step waits for all of them behind its last pass, which other code counts.
     """
     if not exchanges_behind(instance):
         return None
