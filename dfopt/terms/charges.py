@@ -141,7 +141,7 @@ class Term:
 
 
 def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
-    """What some rules of single kernels say of one together.
+    """Amounts that some rules of single kernels charge one kernel, added up by resource.
 
     Returns
     -------

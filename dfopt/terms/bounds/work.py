@@ -130,7 +130,7 @@ class LeastWork:
         return found
 
     def of(self, instance: Instance) -> tuple[Least, ...]:
-        """Least work of one layer, by kind."""
+        """Least work of one layer for one microbatch, one entry for each kind."""
         return self.known("least", instance, self._least)
 
     def _least(self, instance: Instance) -> tuple[Least, ...]:
@@ -181,9 +181,10 @@ class LeastWork:
         return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
 
     def parts(self, instance: Instance) -> Parts:
-        """Pass and least seconds of every kernel, by kind.
+        """Pass and least seconds of every kernel for one microbatch, by kind of layer.
 
-        Those of the network are the communications that kernels list for themselves.
+        Seconds are of compute, memory, network and SRAM. Those of the network are the communications that kernels list
+        for themselves.
         """
         own_k, found = self._own_seconds(instance), Parts()
         for kind, one in enumerate(self.of(instance)):
@@ -192,7 +193,7 @@ class LeastWork:
         return found
 
     def passes(self, instance: Instance) -> Passes:
-        """Least seconds of both passes of one layer, by kind."""
+        """Least seconds of both passes of one layer for one microbatch, by kind."""
         return self.known("passes", instance, lambda one: roofline_passes(self.parts(one), one.assumptions))
 
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:

@@ -167,7 +167,7 @@ def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequenc
 
 
 def offloaded(instance: Instance) -> dict[Item, str]:
-    """The offloaded items of a plan, and the tier of each; empty for a graph that does not train."""
+    """The items of a plan that lie in a slower memory, and its name (tier); empty for a graph that does not train."""
     placement, chip = instance.plan.placement, instance.system.chip
     if placement is None or not instance.graph.trains:
         return {}

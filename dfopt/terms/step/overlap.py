@@ -123,7 +123,7 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
     weight_k : float array, shape (kernels,)
         Bytes of its weights on one chip, for the optimizer's step, which no pass hides.
     kind_k : int array, shape (kernels,)
-        Its kind.
+        Kind of layer of each kernel.
 
     Returns
     -------
@@ -145,8 +145,10 @@ def exchanged_by_kind(
 
     Parameters
     ----------
-    volume_k, weight_k, kind_k : arrays, shape (kernels,)
-        As of :func:`exchange_seconds`.
+    volume_k, weight_k : float arrays, B, shape (kernels,)
+        Bytes of each kernel's weight gradient on one chip, as copies add it up, and of its weight.
+    kind_k : int array, shape (kernels,)
+        Kind of layer of each kernel.
     step_k : float array, s, shape (kernels,), optional
         The optimizer's step of each kernel, if it is known. `weight_k` is not read then.
 
