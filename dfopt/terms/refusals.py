@@ -41,7 +41,8 @@ def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
                 f" {graph.name} (batch {graph.batch}, {len(graph.kernels)} kernels); only the microbatch may differ"
             )
         if (key := (other.microbatch, other.variant)) in seen:
-            raise PlanError(f"variants: a microbatch of {other.microbatch} is there twice")
+            way = "" if other.variant is None else f", computed with {other.variant},"
+            raise PlanError(f"variants: a microbatch of {other.microbatch}{way} is there twice")
         seen.add(key)
 
 

@@ -19,15 +19,12 @@ from dfopt.physics.collectives import Collective
 from dfopt.physics.network import adds_up_at_once
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.communication import added_up_s, between_shards_s
-from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.incidence import AnyOf, Exactly, Has
 from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer, Wanted
 from dfopt.terms.rules.weights import gradient_bytes
 
 __all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "REDUCED_EACH", "STARTS", "inherent"]
-
-WHOLE = 1 << LAYOUTS.index("RR")
 
 
 def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
