@@ -128,7 +128,7 @@ def decisions(result: df.Result) -> dict[str, Any]:
         given["modules"] = dict(plan.modules.schemes)
     if plan.shards > 1:
         given["pin_sharding"] = {kernel.name: kernel.sharding for kernel in result.mapping.kernels}
-    if result.assumptions.execution != "kernel_by_kernel":
+    if result.assumptions.execution != "kernel_by_kernel" and not plan.two_batch_overlap:  # which allows no such pins
         given["pin_partition"] = {kernel.name: kernel.partition for kernel in result.mapping.kernels}
     return given
 
