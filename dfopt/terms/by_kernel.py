@@ -27,11 +27,19 @@ Ints = NDArray[np.int64]
 def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     """Bytes of each forward kernel's output that later passes read: recomputation, backward pass and weight updates.
 
+    Parameters
+    ----------
+    graph
+        The workload.
+    assumptions
+        Of them ``fanout`` is read.
+
     Returns
     -------
     dict, B
-        By name of the kernel, for every kernel of the graph: 0 where no later pass reads any output of it. Before any
-        sharding. Tensors of one fan-out group count once.
+        By name of the kernel, for every kernel of the graph. Bytes are of one evaluation (one microbatch), before any
+        sharding. Tensors of one fan-out group (:func:`fanout_groups`) count once. 0 for kernels of other passes, and
+        for a forward kernel whose output no later pass reads.
     """
     return _read_later(graph, assumptions, "forward", ("recompute", "backward", "update"))
 
@@ -39,11 +47,19 @@ def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
 def again_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     """Bytes of each recomputed kernel's output that the backward pass or weight updates read.
 
+    Parameters
+    ----------
+    graph
+        The workload.
+    assumptions
+        Of them ``fanout`` is read.
+
     Returns
     -------
     dict, B
-        By name of the kernel, for every kernel of the graph: 0 for kernels of other passes. Before any sharding.
-        Tensors of one fan-out group count once.
+        By name of the kernel, for every kernel of the graph. Bytes are of one evaluation (one microbatch), before any
+        sharding. Tensors of one fan-out group (:func:`fanout_groups`) count once. 0 for kernels of other passes, and
+        for a recomputed kernel whose output none of these passes reads.
     """
     return _read_later(graph, assumptions, "recompute", ("backward", "update"))
 
@@ -85,15 +101,23 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 
 
 def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
-    """Tiles of each tensor that wait in SRAM where one partition has both of its kernels.
+    """Number of tiles of each tensor that wait in SRAM if one partition has both its source and its reader.
 
-    A library's kernel hands on in registers: 0 (``execution: library``). Else it is 2 with ``skew_buffers: double``;
-    with ``depth`` it is the difference in level (longest path from a source) plus one.
+    Under ``execution: library`` the number is 0, since fused kernels hand on in registers. Else it is 2 with
+    ``skew_buffers: double``. With ``skew_buffers: depth`` it is the difference in level between the two kernels plus
+    one. The level of a kernel is the longest path to it from a kernel that no tensor leads to.
+
+    Parameters
+    ----------
+    graph
+        The workload.
+    assumptions
+        Resolved: ``execution`` is not ``auto``.
 
     Returns
     -------
     list of float
-        One for each tensor of the graph, in their order.
+        Tiles, not bytes: one number for each tensor of the graph, in their order.
     """
     if assumptions.execution == "library":  # its kernels hand on in registers, a tile of their own size at a time
         return [0.0] * len(graph.tensors)
@@ -104,20 +128,20 @@ def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
 
 
 def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
-    """Share of an input or output of the graph that one tensor-parallel chip moves, above 0 and at most 1.
+    """Share of an input or output of the graph that one chip of the kernel reads or writes, above 0 and at most 1.
 
     Parameters
     ----------
     kernel
         Kernel that reads the input, or writes the output.
     operand : int
-        0 for the output of the kernel, 1 or 2 for that input of it.
+        0 for the output of the kernel, 1 or 2 for its first or second input.
     scheme
         Sharding scheme of the kernel.
     shards : int
         Number of tensor-parallel chips.
     rules
-        Which layouts a scheme needs.
+        Which layouts a scheme needs: ``exact`` or ``dfmodel``.
     elements : float
         Elements of the whole input, before any sharding. Not used for an output.
     """

@@ -20,10 +20,10 @@ def between_shards_s(
     again: bool = False,
     behind: tuple[int, ...] = (),
 ) -> float:
-    """Seconds that a collective of the tensor-parallel chips adds to the work of their kernels.
+    """Seconds of one evaluation that a collective of the tensor-parallel chips adds to the work of their kernels.
 
-    Under ``tensor_overlap`` products may hide a part of it, which does not count. Under ``collective_work`` a chip has
-    work of its own for it, which counts.
+    Under ``tensor_overlap`` matrix products may hide a part of these seconds, which is left out. Under
+    ``collective_work`` the seconds include the chip's own work for the collective, such as to add up what arrives.
 
     Parameters
     ----------
@@ -32,19 +32,24 @@ def between_shards_s(
     kind
         The collective; None for no communication.
     volume : B
-        Bytes of the whole tensor that it works on, before any sharding.
+        Bytes of the whole tensor that the collective works on, before any sharding.
     kernel : int
         Number of the kernel that makes the tensor.
     again : bool
-        Whether it repeats a collective of the forward pass for the backward pass. What a recomputed kernel makes always
-        counts so.
+        Whether the collective repeats one of the forward pass for the backward pass. Then ``collective_work`` may count
+        less work of the chip. A collective on the output of a recomputed kernel always counts as repeated.
     behind : tuple of int
-        Numbers of the kernels whose matrix products may hide it.
+        Numbers of the kernels whose matrix products may hide the collective. Empty: nothing hides it.
 
     Returns
     -------
     float, s
-        0 without a collective, without bytes, or if only one chip has a kernel.
+        0 without a collective, without bytes, or without tensor parallelism.
+
+    Raises
+    ------
+    ValueError
+        If the volume of a collective is infinite or NaN.
     """
     plan, graph, chip, chosen = instance.plan, instance.graph, instance.system.chip, instance.assumptions
     dims, shards = plan.shard_dims, plan.shards
@@ -80,7 +85,8 @@ def _spread_s(instance: Instance, kernel: int) -> float:
 def added_up_s(instance: Instance, kernel: int, volume: float) -> float:
     """Seconds of one evaluation in which chips add up the weight gradient of a kernel, as DFModel's program does.
 
-    That is the all-reduce of a whole step, over its number of microbatches (``gradients: dfmodel``).
+    They are the seconds of one all-reduce per step, divided by the number of microbatches of a step. The caller adds
+    them only under ``gradients: dfmodel``; under ``gradients: exact`` the all-reduce is counted at the end of the step.
 
     Parameters
     ----------
@@ -89,12 +95,17 @@ def added_up_s(instance: Instance, kernel: int, volume: float) -> float:
     kernel : int
         Number of the kernel.
     volume : B
-        Bytes of its weight gradient that one chip adds up.
+        Bytes of its weight gradient on one chip, under the scheme of the kernel.
 
     Returns
     -------
     float, s
-        0 where no other chip has the same weight.
+        0 if no other chip has the same shard of the weight, as without data-parallel copies and a second axis.
+
+    Raises
+    ------
+    ValueError
+        If the volume is infinite or NaN, unless ``gradient_bandwidth`` is stated.
     """
     parts = [
         amortized_gradient_seconds(float(share_k[kernel]) * volume, dims, instance.system, instance.assumptions)

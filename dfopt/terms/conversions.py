@@ -29,15 +29,25 @@ A layout has its place here as its number. In a set of layouts bit l stands for 
 
 
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
-    """Which tensors are converted once more for the backward pass: sequence parallelism saves them split by tokens.
+    """Which tensors need a conversion of layout for a later pass, apart from that for the forward pass.
 
-    These are tensors from a forward kernel to a kernel of another pass. With ``backward_gathers: kept_calculon`` there
-    is one more condition: the same output goes to a forward kernel, too, and recomputed kernels read what that one
-    makes. With ``kept``, or without sequence parallelism, there are no such tensors.
+    Sequence parallelism saves a tensor in the layout that its source leaves. So a tensor from a forward kernel to a
+    kernel of another pass is converted again for the latter. With ``backward_gathers: kept_calculon`` there is one more
+    condition: the same output goes to a forward kernel, too, and recomputed kernels read what that forward kernel
+    makes. With ``backward_gathers: kept``, or without sequence parallelism, there are no such tensors.
+
+    Parameters
+    ----------
+    graph
+        The workload.
+    assumptions
+        Of them ``sequence_parallelism``, ``backward_gathers`` and ``fanout`` are read.
 
     Returns
     -------
     bool array, shape (tensors,)
+        For every tensor of ``graph.tensors`` whether its reader needs such a conversion. Whether any collective
+        follows depends on the layouts.
     """
     way, passes = assumptions.backward_gathers, {kernel.name: kernel.pass_ for kernel in graph.kernels}
     if not assumptions.splits_tokens or way == "kept":
@@ -54,17 +64,19 @@ def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
 
 
 def readers_pay(assumptions: Assumptions) -> bool:
-    """Whether every partition that reads a tensor of :func:`gathered_late` pays to convert it.
+    """Whether every partition that reads a tensor of :func:`gathered_late` pays for the conversion, as a toll.
 
-    True unless the assumption ``backward_gathers`` is given. Then the partition of its source pays once for all of
-    these readers.
+    True if the assumption ``backward_gathers`` is None. If it is given, the result is False: the partition of the
+    kernel that makes the tensor pays once for all readers of later passes.
     """
     return assumptions.backward_gathers is None
 
 
 def overhead_of_kernels(assumptions: Assumptions) -> float:
-    """Seconds of starting a kernel, where each has a partition of its own (``execution: kernel_by_kernel``); else 0.
+    """Seconds that each kernel pays in an evaluation to start, as a part of its communication.
 
-    Elsewhere a partition pays it once for all its kernels, see :meth:`dfopt.terms.converted.Conversions.tolls`.
+    Under ``execution: kernel_by_kernel``, where each kernel has a partition of its own, they are ``kernel_overhead``,
+    or 0 if that is None. Under any other execution they are 0: there a partition pays the overhead once for all its
+    kernels, as a toll (:meth:`dfopt.terms.converted.Conversions.tolls`).
     """
     return assumptions.kernel_overhead or 0.0 if assumptions.execution == "kernel_by_kernel" else 0.0

@@ -27,12 +27,18 @@ __all__ = ["Conversions"]
 
 @dataclass(frozen=True, eq=False)
 class Conversions:
-    """Tensors that readers want in other layouts than their sources leave them in, and what bringing them there costs.
+    """Tensors that readers want in other layouts than their sources leave them in, and what the conversions cost.
 
-    The source of a tensor pays once for all its readers, in its seconds of communication. Tensors that are saved for
-    the backward pass as they lie (sequence parallelism) are converted again there: unless ``backward_gathers`` is
-    given, each block that reads one pays a toll. Bytes that chips send count for both. All figures are of one
-    evaluation of the graph.
+    A conversion is a collective of the tensor-parallel chips. Who pays for it depends on the readers:
+
+    - *Late* readers are kernels of later passes that read a tensor of the forward pass under sequence parallelism. If
+      the assumption ``backward_gathers`` is None, their blocks pay a *toll*: every block (the kernels of one on-chip
+      partition) that holds some of them pays once. See :meth:`tolls`.
+    - For all other readers the source, which is the kernel that makes the tensor, pays once. If ``backward_gathers`` is
+      given and there are late readers, the source pays once more, for all of these. See :meth:`network`.
+
+    Seconds and bytes are those of one chip in one evaluation. They are added to other communication. No conversion
+    counts as both a toll and seconds of a source. Without tensor parallelism there are no conversions.
 
     Attributes
     ----------
@@ -46,9 +52,10 @@ class Conversions:
     def listed(self) -> tuple[tuple[Wanted, Floats], ...]:
         """Pairs of what readers want of a tensor and the seconds to convert it, for every entry of ``Layer.wanted``.
 
-        Seconds are a float array, shape (layouts, sets of layouts): by the layout that the source leaves and the set
-        that readers want. They are 0 where nothing has to be converted. See
-        :meth:`dfopt.terms.layer.Layer.conversion_s`.
+        Conversions that sources pay for and those that are tolls are both listed. Seconds are of one evaluation: a
+        float array, shape (layouts, sets of layouts), which is (3, 8). The first axis is the layout that the source
+        leaves. The second is the set that readers want: bit l stands for layout l of
+        :data:`dfopt.terms.conversions.LAYOUTS`. Seconds are 0 where nothing has to be converted.
         """
         layer = self.figures.layer
         return tuple((one, layer.conversion_s(one)) for one in layer.wanted)
@@ -66,11 +73,14 @@ class Conversions:
         return found
 
     def network(self, allowed_o: Bools) -> Floats:
-        """Least seconds of communication of each kernel in one evaluation, with the conversions of its own output.
+        """Least seconds of communication of each kernel, with the conversions of its output that it pays for.
 
-        The source of a tensor pays for its conversions here; what readers pay is in :meth:`tolls`. All layouts count
-        that some reader wants under each of its options. Of readers whose options want different layouts, each has
-        its cheapest one, and only the most expensive of these readers counts beside the layouts that are sure.
+        They are :attr:`dfopt.terms.figures.Figures.network_o`, plus those conversions that the kernel pays for as the
+        source, once for all readers. Conversions that are tolls are not included: :meth:`tolls` has them.
+
+        If several options are left, a conversion counts with the layouts that are wanted whatever the options. A reader
+        whose options want different layouts counts with the cheapest of them. Of several such readers only the most
+        expensive counts.
 
         Parameters
         ----------
@@ -80,7 +90,7 @@ class Conversions:
         Returns
         -------
         float array, shape (kernels,), s
-            Exact with one option of each kernel, else a lower bound.
+            Seconds of one evaluation. Exact with one option of each kernel, else a lower bound.
         """
         seconds_o = self.figures.network_o.copy()
         for one, seconds_ls in self.listed:
@@ -95,14 +105,15 @@ class Conversions:
         return self.figures.least(seconds_o, allowed_o)
 
     def sent(self, allowed_o: Bools) -> Floats:
-        """Bytes that a chip sends to those that share kernels with it: collectives of schemes, and conversions.
+        """Bytes that one chip sends to the other tensor-parallel chips in one evaluation, by kernel.
 
-        Tolls are not among them, see :meth:`tolls`; nor is what kernels list as their own communications.
+        These are the collectives that schemes need for partial sums, and the conversions that sources pay for. Not
+        included are tolls, whose bytes :meth:`tolls` has, communications that kernels list themselves, and gradients.
 
         Parameters
         ----------
         allowed_o : bool array, shape (options,)
-            One option of each kernel.
+            Exactly one option of each kernel.
 
         Returns
         -------
@@ -122,12 +133,12 @@ class Conversions:
         return sent_k
 
     def tolls(self, allowed_o: Bools) -> tuple[Floats, Floats, Bools]:
-        """What blocks pay once if they hold any of some kernels: seconds, bytes sent, and these kernels.
+        """Tolls of one evaluation: seconds and bytes that every block pays once if it holds any of certain kernels.
 
         A block that reads a saved tensor pays for the most expensive of its readers. So there is a toll for every step
         from one reader's seconds to the next higher ones, and readers pay all steps up to their own. The start of a
-        block (``kernel_overhead``) is the last toll, which all kernels pay; except kernel by kernel, where kernels have
-        it themselves (:func:`dfopt.terms.conversions.overhead_of_kernels`).
+        block (``kernel_overhead``) is the last toll, which every block pays. There is no such toll if the overhead is
+        None or 0, or under ``execution: kernel_by_kernel``, where it is in :meth:`network`.
 
         Parameters
         ----------
@@ -137,8 +148,8 @@ class Conversions:
         Returns
         -------
         (float array, float array, bool array)
-            Seconds, shape (tolls,); bytes that a chip sends, shape (tolls,); and which kernels pay, shape (tolls,
-            kernels). There may be no toll.
+            Seconds, shape (tolls,). Bytes that one chip sends, shape (tolls,). Kernels that make their block pay, shape
+            (tolls, kernels). All are empty if there is no toll.
         """
         count = len(self.figures.layer.kernels)
         found: list[tuple[float, float, Bools]] = []

@@ -29,8 +29,8 @@ _ROUNDED = 1e-12
 def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: int) -> tuple[Ints, Floats]:
     """Compute tiles that a kernel may have under a scheme, and the seconds of an evaluation with each number of them.
 
-    No entry has both more compute tiles and more seconds than another. Seconds are those of the largest shard. A type
-    that is twice as fast takes half the cycles.
+    No entry has both more compute tiles and more seconds than another. Seconds are those of the largest shard in one
+    evaluation, with all tiles of the streamed axis. A data type that is twice as fast takes half the seconds.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: in
     Returns
     -------
     (int array, float array), shape (entries,) both
-        Compute tiles, ascending, and seconds, descending.
+        Numbers of compute tiles, ascending and at most those of the chip; and seconds, descending.
     """
     chip, degree, rules = instance.system.chip, instance.plan.shards, instance.assumptions.sharding_rules
     assert chip.lanes and chip.stages and chip.frequency  # a question without them is refused
@@ -61,9 +61,11 @@ def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: in
 
 
 def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, rules: ops.Rules) -> float:
-    """Seconds of a kernel's largest shard under the cycle model, if it wastes no unit of any compute tile.
+    """Seconds of a kernel's largest shard in one evaluation, if every unit of every compute tile is always busy.
 
-    That is at the rate of graphs that state no types. An elementwise kernel uses the lanes only.
+    Under the cycle model no number of compute tiles is faster. An elementwise kernel uses the lanes only, one element
+    for each lane and cycle. The rate is the chip's ``frequency``, which is right for graphs that state no data types.
+    For others the caller has to scale the result by the ratio of rates.
 
     Parameters
     ----------
@@ -76,7 +78,11 @@ def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, ru
     chip
         Chip with lanes, stages and a frequency.
     rules
-        Which layouts a scheme needs.
+        Sharding rules, which decide the size of the shard: ``exact`` or ``dfmodel``.
+
+    Returns
+    -------
+    float, s
     """
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
     rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
@@ -90,21 +96,22 @@ def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, ru
 
 
 def tiles_for(menu: tuple[Ints, Floats], latency_l: Floats, too_many: int) -> Ints:
-    """Fewest compute tiles with which a kernel takes no longer than each latency.
+    """Fewest compute tiles with which a kernel takes no longer than a latency, for each of several latencies.
 
     Parameters
     ----------
     menu : (int array, float array)
-        Compute tiles that the kernel may have, ascending, and its seconds with them, descending. See
-        :func:`compute_menu`.
+        Numbers of compute tiles that the kernel may have, ascending, and its seconds with each number, descending, as
+        :func:`compute_menu` returns them.
     latency_l : float array, shape (latencies,), s
-        Latencies.
+        Most seconds that the kernel may take, in any order.
     too_many : int
-        What the array says where the kernel never is so fast.
+        Value of the result where the kernel is not so fast with any number of compute tiles.
 
     Returns
     -------
     int array, shape (latencies,)
+        Numbers of compute tiles, or ``too_many``.
 
     Examples
     --------
@@ -120,15 +127,18 @@ def tiles_for(menu: tuple[Ints, Floats], latency_l: Floats, too_many: int) -> In
 
 
 def least_level(suffice: Callable[[Ints], Bools], shape: tuple[int, ...], levels: int) -> tuple[Ints, Bools]:
-    """The least latency for which the compute tiles of a chip suffice, for many blocks at once, found by halving.
+    """The least latency for which the compute tiles of a chip suffice, for many blocks at once, by binary search.
+
+    A *level* is the place of a latency among all of them, in ascending order.
 
     Parameters
     ----------
     suffice : callable
-        Given an int array with a level for each block, of the shape ``shape``: whether compute tiles suffice, as a bool
-        array of that shape. Where they suffice for a level they do for all higher ones.
+        Takes an int array of the shape ``shape`` with a level for each block. Returns a bool array of that shape:
+        whether the compute tiles suffice for each block at its level. Where they suffice for a level they must do so
+        for all higher ones.
     shape : tuple of int
-        (blocks,), or (vectors, blocks) with several vectors of options.
+        (blocks,), or (vectors, blocks) where each block is asked about under several vectors of options.
     levels : int
         Number of latencies, at least 1.
 

@@ -40,14 +40,27 @@ _APART: Final = ("weight", "read", "gradient", "added", "accessed", "at rate")
 
 
 def figures_of(of: LayerKernel) -> dict[str, Floats]:
-    """What a kernel has under each of its options by the rules of single kernels, by name.
+    """What a kernel costs one chip in one evaluation under each of its options, by the rules of single kernels.
+
+    Parameters
+    ----------
+    of
+        The kernel, with all that these rules read. Its options are the sharding schemes that it may take.
 
     Returns
     -------
     dict of float array, shape (options of the kernel,)
-        By the name of a resource (see :data:`dfopt.terms.rules.RESOURCES`) what one chip has of it in one evaluation,
-        in its unit; a resource that no rule adds to is left out. And always ``weight``, ``read``, ``gradient``,
-        ``added`` and ``accessed``, B, and ``at rate``, s: what :class:`Figures` has as ``weight_o`` and so on.
+        By the name of a resource (see :data:`dfopt.terms.rules.RESOURCES`) what the kernel adds to the resource, in the
+        unit of the resource. A resource that no rule adds to is left out, and so is all communication. The dict always
+        has these as well:
+
+        - ``weight``, B: its weight on the chip, of routed experts that of all.
+        - ``read``, B: the part of this weight that the evaluation reads, of routed experts those that some token
+          chooses.
+        - ``gradient``, B: its weight gradient, in the type in which data-parallel copies add it up.
+        - ``added``, B: the weight gradient that the evaluation adds to, as memory holds it.
+        - ``accessed``, B: what it reads from SRAM and writes there beside the tensors between kernels.
+        - ``at rate``, s: compute of its largest shard on the whole chip.
     """
     found = amounts_of(of, OF_KERNELS)
     compute_o = found.get("compute_s")
@@ -65,35 +78,36 @@ def figures_of(of: LayerKernel) -> dict[str, Floats]:
 class Figures:
     """Figures of the kernels of a layer under each of their options, in the order of kernels and schemes.
 
-    Arrays with the suffix o have the shape (options,). Bytes and seconds are those of one chip in one evaluation.
-    What ``by_reads`` decorates is an attribute, read without a call.
+    An *option* is a kernel with one of the sharding schemes that it may take. Arrays with the suffix o have the shape
+    (options,): an entry for each option of each kernel. Bytes and seconds are those of one chip in one evaluation of
+    the graph, which is one microbatch. What ``by_reads`` decorates is an attribute, read without a call.
 
     Attributes
     ----------
     instance
-        Setting and plan. Of the plan only what decides the work of a chip is read.
+        Setting (graph, system and assumptions) and plan. Of the plan only what decides the work of a chip is read.
     """
 
     instance: Instance
 
     @cached_property
     def layer(self) -> Layer:
-        """The layer with its streamed axis in one tile."""
+        """The layer of these kernels, with its streamed axis in a single tile."""
         return Layer(self.instance, 1)
 
     @by_reads
     def kernel_o(self) -> Ints:
-        """Number of the kernel of every option: int array, shape (options,), ascending."""
+        """Number in the graph of the kernel that each option belongs to: int array, shape (options,), ascending."""
         return np.repeat(np.arange(len(self.layer.kernels)), [len(schemes) for schemes in self.layer.schemes_k])
 
     @by_reads
     def first_k(self) -> Ints:
-        """Place of the first option of every kernel: int array, shape (kernels,)."""
+        """Place on the axis o of the first option of every kernel: int array, shape (kernels,)."""
         return np.searchsorted(self.kernel_o, np.arange(len(self.layer.kernels))).astype(np.int64)
 
     @by_reads
     def scheme_o(self) -> tuple[Sharding, ...]:
-        """Sharding scheme of every option."""
+        """Sharding scheme of each option, such as ``m`` or ``k>n``: one entry for each option, in their order."""
         return tuple(itertools.chain(*self.layer.schemes_k))
 
     def options(self, schemes: Mapping[str, Sharding]) -> Bools:
@@ -102,18 +116,19 @@ class Figures:
         Parameters
         ----------
         schemes
-            Scheme of every kernel, by its name.
+            Scheme of every kernel, by the name of the kernel. Names of no kernel of the graph are not read.
 
         Returns
         -------
         bool array, shape (options,)
+            True for exactly one option of each kernel.
 
         Raises
         ------
         KeyError
-            If a kernel has no scheme.
+            If a kernel of the graph has no entry.
         PlanError
-            If its scheme is none of its options.
+            If a kernel may not take the scheme given for it.
         """
         wanted = [schemes[kernel.name] for kernel in self.layer.kernels]
         for kernel, scheme, legal in zip(self.layer.kernels, wanted, self.layer.schemes_k, strict=True):
@@ -123,24 +138,24 @@ class Figures:
         return np.array([scheme == wanted[k] for k, scheme in pairs], dtype=bool)
 
     def numbers(self, schemes: Mapping[str, Sharding]) -> Ints:
-        """The option of every kernel that has the scheme given for its name.
+        """Number of the option, among those of its kernel, that has the scheme given for the name of the kernel.
 
         Parameters
         ----------
         schemes
-            Scheme of every kernel, by its name.
+            Scheme of every kernel, by the name of the kernel. Names of no kernel of the graph are not read.
 
         Returns
         -------
         int array, shape (kernels,)
-            Places among the options of each kernel: 0 is its first option.
+            For every kernel the place of its scheme among its own options: 0 for its first option.
 
         Raises
         ------
         KeyError
-            If a kernel has no scheme.
+            If a kernel of the graph has no entry.
         PlanError
-            If its scheme is none of its options.
+            If a kernel may not take the scheme given for it.
         """
         return np.flatnonzero(self.options(schemes)) - self.first_k
 
@@ -179,37 +194,41 @@ class Figures:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Resources that some option has anything of, by rules of single kernels."""
+        """Names of the resources that rules of single kernels add to in this layer, such as ``dram_bytes``."""
         return tuple(self._by_resource)
 
     def by_option(self, resource: str) -> Floats:
-        """What each option has of a resource by rules of single kernels, whatever block its kernel is in.
+        """What each option adds to a resource of one chip in one evaluation, by the rules of single kernels.
 
-        Rules are those of :data:`dfopt.terms.rules.OF_KERNELS` and :data:`dfopt.terms.rules.SENT`, with the streamed
-        axis in one tile.
+        These amounts do not depend on what else is in the block of the kernel. Tensors between kernels and conversions
+        of layouts are no part of them, as several kernels decide those. The rules are those of
+        :data:`dfopt.terms.rules.OF_KERNELS` and :data:`dfopt.terms.rules.SENT`, with the streamed axis in one tile.
 
         Parameters
         ----------
         resource
-            Name of a resource, such as ``dram_bytes``.
+            Name of a resource, such as ``dram_bytes``: see :data:`dfopt.terms.rules.RESOURCES`.
 
         Returns
         -------
         float array, shape (options,), in the unit of the resource
-            Zeros where no such rule adds to it.
+            Zeros for a resource that no such rule adds to, and for an unknown name.
         """
         return self._by_resource.get(resource, np.zeros(len(self.kernel_o)))
 
     @by_reads
     def output_o(self) -> Floats:
-        """Share of the kernel's output that one chip holds, for every option: float array, shape (options,)."""
+        """Share of the kernel's output that one chip holds, for every option: float array, shape (options,).
+
+        At most 1, which is for an output that every tensor-parallel chip holds whole.
+        """
         return np.concatenate(self.layer.output_share_ko)
 
     @property
     def weight_o(self) -> Floats:
         """Bytes of the kernel's weight that one chip has, for every option: float array, shape (options,).
 
-        Of routed experts all count.
+        Of routed experts all count. A backward kernel has the weight of its forward kernel again. 0 without a weight.
         """
         return self._alone["weight"]
 
@@ -217,15 +236,17 @@ class Figures:
     def read_o(self) -> Floats:
         """Bytes of weight that one chip reads in an evaluation, for every option: float array, shape (options,).
 
-        Of routed experts only those count that some token of the evaluation chooses.
+        Of routed experts only those count that some token of the evaluation chooses. These bytes are given even if
+        ``weights_from_dram: false`` charges no DRAM traffic for them.
         """
         return self._alone["read"]
 
     @property
     def gradient_o(self) -> Floats:
-        """Bytes of weight gradient of one chip in the type in which copies add it up: float array, shape (options,).
+        """Bytes of weight gradient that one chip adds up with data-parallel copies: float array, shape (options,).
 
-        Of routed experts all count. Only kernels of op ``weight_update`` have any.
+        This is the size of the gradient of the whole shard, in the type in which copies add it up. Of routed experts
+        all count. 0 for all kernels but those of op ``weight_update``.
         """
         return self._alone["gradient"]
 
@@ -233,41 +254,45 @@ class Figures:
     def added_o(self) -> Floats:
         """Bytes of weight gradient that an evaluation adds to on one chip: float array, shape (options,).
 
-        Of routed experts only those count that some token of the evaluation chooses. 0 under ``gradients: dfmodel``.
+        They count once, even where the gradient is both read and written. Of routed experts only those count that some
+        token of the evaluation chooses. 0 under ``gradients: dfmodel``, and for all ops but ``weight_update``.
         """
         return self._alone["added"]
 
     @property
     def accessed_o(self) -> Floats:
-        """Bytes of one evaluation that a kernel reads from SRAM and writes there, for every option: shape (options,).
+        """Bytes of one evaluation that a kernel reads from SRAM and writes there: float array, shape (options,).
 
-        Weights, gradients, data of its own, inputs and outputs of the graph; not the tensors between kernels.
+        These are weights, weight gradients, data of the kernel such as caches, and inputs and outputs of the graph.
+        Tensors between kernels are not among them. They are given even if the SRAM has no bandwidth.
         """
         return self._alone["accessed"]
 
     @property
     def at_rate_o(self) -> Floats:
-        """Seconds of compute of the largest shard on the whole chip, for every option: float array, shape (options,).
+        """Seconds in which the whole chip computes the largest shard in an evaluation: float array, shape (options,).
 
-        Also under the cycle model, where it is the time with every unit of every compute tile busy. See
-        :func:`dfopt.terms.rules.work.at_rate`.
+        They are FLOP over the rate that the chip sustains under ``compute_model``. The cycle model has no such rate:
+        there it is the peak rate of the kernel's type, or ``compute_utilization`` of that if it is stated.
         """
         return self._alone["at rate"]
 
     @by_reads
     def produced_o(self) -> Ints:
-        """Layout of the kernel's output, for every option: int array, shape (options,).
+        """Layout of the kernel's output on the tensor-parallel chips, for every option: int array, shape (options,).
 
-        A layout is its place among :data:`dfopt.terms.conversions.LAYOUTS`.
+        0: every chip has all of it. 1: split by features or heads. 2: split by tokens. These are places in
+        :data:`dfopt.terms.conversions.LAYOUTS`.
         """
         return np.concatenate(self.layer.produced_ko)
 
     @cached_property
     def sent_o(self) -> Floats:
-        """Seconds of communication in every evaluation, without conversions of layouts: float array, shape (options,).
+        """Seconds of communication of the kernel in one evaluation, for every option: float array, shape (options,).
 
-        These are collectives of the schemes, communications that kernels list themselves (unless two-batch overlap
-        hides them), and the start of a kernel that has a partition of its own. Gradients are not among them.
+        Three parts add up. A scheme that leaves partial sums needs a collective. A kernel may list communications of
+        its own, which count unless two-batch overlap hides them. Under ``execution: kernel_by_kernel`` the kernel
+        pays ``kernel_overhead`` for its start. Conversions of layouts and the reduction of gradients are not included.
         """
         seconds_o = np.full(len(self.kernel_o), overhead_of_kernels(self.layer.assumptions))
         for term in (COLLECTIVES, OWN_COMMUNICATIONS):
@@ -276,15 +301,19 @@ class Figures:
 
     @cached_property
     def network_o(self) -> Floats:
-        """Seconds of communication in every evaluation, with gradients: float array, shape (options,).
+        """Seconds of communication of the kernel in one evaluation, gradients included: float array, shape (options,).
 
-        It is the sum of :attr:`sent_o` (seconds, too) and the reduction of weight gradients, where copies add these up
-        in every evaluation (``gradients: dfmodel``). Conversions of layouts are not in it.
+        They are the seconds of :attr:`sent_o`, plus those of the all-reduce of weight gradients where data-parallel
+        copies pay for it in every evaluation (``gradients: dfmodel``). Under ``gradients: exact`` both figures are
+        equal, as the reduction is counted once per step, elsewhere. Conversions of layouts are not included.
         """
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 
     def buffer_o(self, tiles: int) -> Floats:
-        """Bytes in SRAM that buffer inputs and outputs of the graph, for every option.
+        """Bytes of SRAM in which one chip buffers the kernel's inputs and outputs of the graph, for every option.
+
+        These are two tiles of each tensor that the kernel reads from outside of the graph or hands out of it. Tensors
+        that pass between kernels or layers are not among them.
 
         Parameters
         ----------
@@ -294,6 +323,7 @@ class Figures:
         Returns
         -------
         float array, shape (options,), B
+            0 for a kernel without such inputs and outputs.
         """
         return self._charged(END_BUFFERS, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
 
@@ -303,7 +333,7 @@ class Figures:
         Parameters
         ----------
         figure_o : float array, shape (options,)
-            Any figure.
+            A figure of every option, such as :attr:`weight_o`.
         allowed_o : bool array, shape (options,)
             Options that are left.
 

@@ -36,6 +36,9 @@ Answer = TypeVar("Answer")
 class LayerKernel:
     """One kernel of a layer, with all that rules of single kernels may read.
 
+    Bytes are those of one evaluation of the graph, which is one microbatch. *Whole* bytes are those of a tensor before
+    any sharding.
+
     Attributes
     ----------
     instance
@@ -43,7 +46,7 @@ class LayerKernel:
     tiles : no unit
         Tiles that the streamed axis of the layer is cut into.
     number : no unit
-        Its place among the kernels of the graph.
+        Place of this kernel among the kernels of the graph.
     kernel
         The kernel as the graph states it.
     degree : no unit
@@ -53,12 +56,14 @@ class LayerKernel:
     words : B
         Bytes of an element of each class of data of the graph.
     counted : no unit
-        How many bytes of the fastest memory one byte counts as, by what it is of: weights, experts, caches, tables.
+        For weights, experts, caches and tables: how many bytes of the fastest memory one moved byte counts as. 1 for
+        what lies in the fastest memory, more for what lies in a slower one.
     ends : tuple of (operand, bytes)
-        Inputs and outputs of the graph that it reads and writes. Operand 0 is its output, 1 and 2 are its inputs. Bytes
-        are those of the whole tensor, before any sharding.
+        Inputs and outputs of the graph that this kernel reads and writes, with their whole bytes. Operand 0 is the
+        output of the kernel, 1 and 2 are its inputs. Empty under ``layer_boundary: free``.
     saved : tuple of B
-        Whole bytes of each of its outputs that the forward pass leaves for a later one.
+        Whole bytes of each output of this kernel that kernels of a later pass read. Empty for all but forward kernels
+        of a graph that trains.
     """
 
     instance: Instance
@@ -74,7 +79,7 @@ class LayerKernel:
 
     @classmethod
     def all_of(cls, layer: Layer) -> tuple[LayerKernel, ...]:
-        """The kernels of a layer, in its order. They are made once for a layer."""
+        """All kernels of a layer, in the order of its graph. They are made once and kept in ``layer.memo``."""
         if (found := layer.memo.get("kernels")) is None:
             shared = layer.degree, layer.assumptions, layer.graph.words, layer.instance.counted
             each = enumerate(zip(layer.kernels, layer.ends_k, layer.saved_k, strict=True))
@@ -85,21 +90,22 @@ class LayerKernel:
         return found
 
     def answer(self, question: Hashable, work: Callable[[LayerKernel], Answer]) -> Answer:
-        """The answer to a question about this kernel, worked out once for all kernels that look the same to it.
+        """The answer to a question about this kernel, remembered for all kernels that agree in what ``work`` reads.
 
-        Kernels of all graphs that chips see of one model share their answers.
+        If the graph is what one chip of a second axis sees of a model, kernels of all such graphs of the model share
+        their answers. For any other graph nothing is remembered, and ``work`` is called.
 
         Parameters
         ----------
         question
-            Name of the question. Questions of one name have one ``work``.
+            Name of the question. The same name must always come with the same ``work``.
         work : callable
-            Works the answer out of a kernel, and of nothing else.
+            Given a kernel, returns the answer. It must read nothing but this kernel.
 
         Returns
         -------
         Answer
-            What ``work`` returned for this kernel, or for one that looks the same.
+            What ``work`` returns for this kernel, or has returned for a kernel that looks the same to it.
         """
         setting = self.instance.setting
         if setting.of is None:  # no other graph has its kernels
@@ -109,12 +115,12 @@ class LayerKernel:
 
     @property
     def chip(self) -> Chip:
-        """The chip that it runs on: one of the equal chips of the system."""
+        """The chip that the kernel runs on: all chips of the system are equal."""
         return self.instance.system.chip
 
     @property
     def rate(self) -> float:
-        """Peak rate of the chip in the type that the kernel computes in, FLOP/s."""
+        """Peak rate of the whole chip in the data type that the kernel computes in, FLOP/s."""
         return self.instance.setting.rate_k[self.number]
 
     @property
@@ -124,7 +130,7 @@ class LayerKernel:
 
     @property
     def reduced_word(self) -> float:
-        """Bytes of an element of a weight gradient in the type in which copies add it up."""
+        """Bytes of an element of a weight gradient in the type in which data-parallel copies add it up."""
         return reduced_bytes(self.instance.graph)
 
     @property
@@ -134,52 +140,58 @@ class LayerKernel:
 
     @property
     def holds_weight(self) -> bool:
-        """Whether a chip holds a weight for it.
+        """Whether a weight of this kernel counts as held by a chip.
 
-        Where forward kernels of a graph that trains have weights, only they do: backward kernels read the same ones
-        again.
+        False for kernels of other passes if the graph trains and its forward kernels have weights: these kernels read
+        the same weights again, which count once. Else true, even for a kernel without a weight.
         """
         return not self.instance.setting.only_forward or self.kernel.pass_ == "forward"
 
     @property
     def sums(self) -> frozenset[str]:
-        """Names of all kernels of the graph that add up partial sums, see :mod:`dfopt.physics.operands`."""
+        """Names of all elementwise kernels of the graph that add up partial sums of products.
+
+        Their inputs are outputs of kernels with ``accumulates_into``. See :mod:`dfopt.physics.operands`.
+        """
         return self.instance.setting.sums
 
     @property
     def passed(self) -> tuple[tuple[tuple[int, ...], float, float], ...]:
-        """Tensors between kernels that it writes and reads, as tuples of operands, whole bytes and elements.
+        """Tensors between kernels that this kernel writes and reads, as tuples of operands, whole bytes and elements.
 
-        Operands are a tuple: ``(0,)`` for a tensor that it writes, else those of 1 and 2 that the tensor is. A kernel
-        may take one tensor as both inputs.
+        Operands are a tuple: ``(0,)`` for a tensor that the kernel writes. For a tensor that it reads they are
+        ``(1,)``, ``(2,)``, or ``(1, 2)`` if the kernel takes the tensor as both inputs. Elements are of the whole
+        tensor, too. Tensors to the next layer are not included.
         """
         return Layer(self.instance, self.tiles).passed_k[self.number]
 
     @property
     def kept(self) -> tuple[tuple[float, float], ...]:
-        """Bytes that one chip keeps for this kernel beside tensors, such as dropout masks, as a pair for each option.
+        """Bytes that one chip keeps for this kernel beside tensors, such as dropout masks: a pair for each option.
 
-        The first are kept until the backward pass, the second only while the layer runs; (0, 0) for a kernel that
-        keeps nothing. An empty tuple where no kernel of the layer keeps anything.
+        The first are kept until the backward pass of the microbatch, the second only while the layer runs. The first
+        are negative if tensors say more than is kept. If this kernel keeps nothing but another one of the graph does,
+        all pairs are zeros. The tuple is empty if no kernel of the graph keeps anything, as in a graph that does not
+        train.
         """
         beside = Layer(self.instance, self.tiles).beside
         return tuple(beside.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if beside else ()
 
 
 def schemes(of: LayerKernel) -> tuple[Sharding, ...]:
-    """Sharding schemes that a kernel may take: its options, in the order of the axis o."""
+    """Sharding schemes that a kernel may take on its tensor-parallel chips: its options, in the order of the axis o."""
     return ops.legal_schemes(of.kernel, of.degree, of.assumptions)
 
 
 def by_option(of: LayerKernel, figure: Callable[[Kernel, Sharding], float]) -> Floats:
-    """A figure of a kernel under each of its options: float array, shape (options,).
+    """A figure of a kernel under each of its options: float array, shape (options,), in the unit of the figure.
 
     Parameters
     ----------
     of
         The kernel.
     figure : callable
-        The figure of the graph's kernel under a sharding scheme.
+        Given the kernel as the graph states it and one of its sharding schemes, returns a number.
     """
     kernel = of.kernel
     return np.array([figure(kernel, scheme) for scheme in schemes(of)], dtype=np.float64)
@@ -188,27 +200,28 @@ def by_option(of: LayerKernel, figure: Callable[[Kernel, Sharding], float]) -> F
 def output_share(of: LayerKernel) -> Floats:
     """Share of a kernel's output that one chip holds, under each of its options: float array, shape (options,).
 
-    It is 1 where every chip holds all of the output.
+    The share is 1 for an option under which every chip holds all of the output.
     """
     degree, rules = of.degree, of.assumptions.sharding_rules
     return by_option(of, lambda kernel, scheme: ops.output_share(kernel, scheme, degree, rules))
 
 
 def end_bytes(of: LayerKernel, operand: int, whole: float) -> Floats:
-    """Bytes that one chip moves of an input or output of the graph, under each option of the kernel that does.
+    """Bytes that one chip reads of an input of the graph, or writes of an output, in one evaluation.
 
     Parameters
     ----------
     of
-        The kernel.
+        The kernel that reads the input or writes the output.
     operand : int
-        0 for an output of the graph, which the kernel writes. 1 or 2 for an input, which it takes as that operand.
+        0 for an output of the graph. 1 or 2 for an input, which the kernel takes as that operand.
     whole : B
-        Bytes of the whole tensor. Both are of an entry of :attr:`LayerKernel.ends`.
+        Bytes of the tensor before any sharding, such as those in :attr:`LayerKernel.ends`.
 
     Returns
     -------
     float array, shape (options,), B
+        One entry for each option of the kernel.
     """
     degree, rules, elements = of.degree, of.assumptions.sharding_rules, whole / of.words.activations
     return whole * by_option(of, lambda kernel, z: end_share(kernel, operand, z, degree, rules, elements))
@@ -222,8 +235,9 @@ def weight_bytes(of: LayerKernel, elements: Callable[[Kernel], float]) -> Floats
     of
         The kernel.
     elements : callable
-        Elements of the whole weight that count: such as all (:func:`dfopt.physics.ops.weight_elements`), or those that
-        an evaluation reads (:func:`dfopt.physics.ops.weights_read`).
+        Given the kernel, returns the number of elements of its weight that count, before any sharding. Such are all
+        (:func:`dfopt.physics.ops.weight_elements`), or those that an evaluation reads
+        (:func:`dfopt.physics.ops.weights_read`).
 
     Returns
     -------

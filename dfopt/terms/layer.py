@@ -40,9 +40,10 @@ __all__ = ["FanOut", "Layer", "Reader", "Wanted", "counts_training"]
 class Reader:
     """A kernel that takes a tensor as one of its operands.
 
-    ``kernel``: its number. ``operand``: 1 or 2. ``depth``: tiles of the tensor that wait in SRAM where one block has
-    its source and this kernel. ``late``: True where this kernel of a later pass needs a conversion of its own, apart
-    from that of the forward pass (:func:`dfopt.terms.conversions.gathered_late`).
+    ``kernel``: its number. ``operand``: 1 or 2. ``depth``: tiles of the tensor, a number, that wait in SRAM where one
+    block has its source and this kernel. ``late``: whether this kernel of a later pass needs a conversion of layout of
+    its own, since sequence parallelism saves the tensor as its forward kernel leaves it. All readers that are not late
+    share one conversion, which the source pays for. See :func:`dfopt.terms.conversions.gathered_late`.
     """
 
     kernel: int
@@ -58,19 +59,17 @@ class FanOut:
     Attributes
     ----------
     source : int
-        Kernel that makes it.
+        Number of the kernel that makes it.
     readers : tuple of Reader
         Every kernel and operand that takes it, in the order of the tensors.
-    whole : B
-        Bytes before any sharding: of the whole output, or of the part of it that is read.
-    elements : no unit
-        Elements of it, before any sharding.
+    whole, elements : B, no unit
+        Bytes, and number of elements, of the output or of the part that is read, for one microbatch, before sharding.
     carried : bool
         Whether the next layer reads it, and not this one.
     saved : bool
-        Whether the forward pass makes it and a later one reads it.
+        Whether a forward kernel makes it and a kernel of a later pass reads it.
     kept : bool
-        Whether it stays for the backward pass: it is saved, or its source says that it keeps it.
+        Whether it stays in memory until the backward pass: it is saved, or its source says that it keeps it.
     """
 
     source: int
@@ -83,13 +82,13 @@ class FanOut:
 
     @property
     def kernels(self) -> tuple[int, ...]:
-        """Numbers of the kernels that read it, each once, in the order of its readers."""
+        """Numbers of the kernels that read this output, each kernel once, in the order of ``readers``."""
         return tuple(dict.fromkeys(reader.kernel for reader in self.readers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """Layouts that some readers of a tensor want it in: all of its late readers, or all others.
+    """Layouts that some readers of a tensor want it in: all of its late readers (:class:`Reader`), or all others.
 
     Attributes
     ----------
@@ -98,9 +97,9 @@ class Wanted:
     fan : FanOut
         The tensor.
     late : bool
-        Whether they are its late readers, for which it is converted by itself in the backward pass.
+        Whether these readers are the late ones, of a later pass, for which the tensor has a conversion of their own.
     tolls : bool
-        Whether every block of readers pays for the conversion; else the block of the source does, once for all.
+        True: every block that holds some of these readers pays for it. False: the block of the source pays, once.
     layouts_ko : dict of int array, shape (options of the kernel,), by kernel
         Set of layouts that each reader wants: bit l stands for layout l of :data:`~dfopt.terms.conversions.LAYOUTS`.
     """
@@ -113,15 +112,15 @@ class Wanted:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Kernels whose products may hide the conversion: these readers, or none where they pay tolls."""
+        """Numbers of the kernels whose products may hide the conversion: all these readers; empty with ``tolls``."""
         return () if self.tolls else tuple(self.layouts_ko)
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """What one chip does in one evaluation: the kernels of a layer, with their options and tensors.
+    """What one chip does in one evaluation of the graph (one microbatch): kernels, with their options and tensors.
 
-    What ``by_reads`` decorates is an attribute, read without a call.
+    An *option* of a kernel is a legal sharding scheme. What ``by_reads`` decorates is an attribute, not called.
 
     Attributes
     ----------
@@ -135,22 +134,22 @@ class Layer:
     tiles: int
 
     def at(self, tiles: int) -> Layer:
-        """The layer with its streamed axis cut into ``tiles`` tiles; itself if it has as many already."""
+        """The same layer with its streamed axis cut into ``tiles`` tiles; ``self`` if ``tiles`` is unchanged."""
         return self if tiles == self.tiles else Layer(self.instance, tiles)
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What others worked out of this layer, by name: they fill it, and nothing is in it at first."""
+        """Cache for values that callers work out from this layer, by a name that they choose; empty at first."""
         return {}
 
     @cached_property
     def graph(self) -> Graph:
-        """The workload as one chip of a second axis sees it; without such an axis, the whole model."""
+        """The workload; if the plan has a second axis (``modules``), only the part that one chip of this axis has."""
         return self.instance.graph
 
     @cached_property
     def assumptions(self) -> Assumptions:
-        """The conventions of the setting, without any ``auto``: what the chip decides is filled in."""
+        """The conventions of the setting, resolved: no ``auto`` is left, as the chip's choice is filled in."""
         return self.instance.assumptions
 
     @cached_property
@@ -165,36 +164,36 @@ class Layer:
 
     @cached_property
     def rules(self) -> ops.Rules:
-        """Rules by which schemes need and leave layouts (``sharding_rules``): ``exact`` or ``dfmodel``."""
+        """Layouts that schemes need: ``exact``, as arithmetic requires, or ``dfmodel``, as in DFModel's program."""
         return self.assumptions.sharding_rules
 
     @property
     def moves_tensors(self) -> bool:
-        """Whether blocks move tensors between them through DRAM; else each kernel moves all that it takes and makes."""
+        """Whether only tensors between blocks pass through DRAM. False under ``operand_traffic``: all tensors do."""
         return self.assumptions.operand_traffic is None
 
     @property
     def by_cycles(self) -> bool:
-        """Whether kernels compute by the cycle model, at a pace that depends on how many compute tiles they have."""
+        """Whether ``compute_model`` is ``cycle``: seconds of a kernel depend on how many compute tiles it has."""
         return self.assumptions.compute_model == "cycle"
 
     @property
     def one_rate(self) -> bool:
-        """Whether all kernels compute at one rate: with ``compute_model: fixed``, and one peak for all their types."""
+        """Whether all kernels compute at one rate: ``compute_model: fixed``, and one peak FLOP/s for their types."""
         return self.assumptions.compute_model == "fixed" and len(set(self.instance.setting.rate_k)) == 1
 
     @property
     def keeps_saved(self) -> bool:
-        """Whether saved activations are counted as a state (:func:`counts_training`), not as tensors that wait."""
+        """Whether activations kept for the backward pass are counted as saved, and not as tensors between blocks."""
         return counts_training(self.graph, self.assumptions)
 
     @by_reads
     def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
-        """Schemes that each kernel may take: its options, in the order of the axis o."""
+        """Sharding schemes that each kernel may take, its options, in the order of its axis o; at least one each."""
         return tuple(ops.legal_schemes(kernel, self.degree, self.assumptions) for kernel in self.kernels)
 
     def by_option(self, kernel: int, figure: Callable[[Kernel, Sharding], float]) -> Floats:
-        """``figure(kernel, scheme)`` of the kernel of this number, under each of its options: shape (options,)."""
+        """``figure(kernel, scheme)`` of a kernel, by its number, for each of its schemes: array, shape (options,)."""
         return np.array([figure(self.kernels[kernel], scheme) for scheme in self.schemes_k[kernel]], dtype=np.float64)
 
     @by_reads
@@ -207,7 +206,7 @@ class Layer:
 
     @by_reads
     def produced_ko(self) -> tuple[Ints, ...]:
-        """Layout of every kernel's output (place in ``LAYOUTS``), by kernel: int arrays, shape (options,)."""
+        """Layout of every kernel's output, as its place in ``LAYOUTS``: by kernel int arrays, shape (options,)."""
         return tuple(
             np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
             for schemes in self.schemes_k
@@ -215,14 +214,14 @@ class Layer:
 
     @by_reads
     def output_tile_k(self) -> Floats:
-        """Share of every kernel's output in one tile: float array, shape (kernels,), each at most 1."""
+        """Share of every kernel's output in one tile: float array, shape (kernels,). 1 if tiles do not cut it."""
         return np.array([ops.tile_share(kernel, self.tiles) for kernel in self.kernels])
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
         """Ways to run under the cycle model, by kernel and option: pairs of arrays of shape (ways,).
 
-        The first has compute tiles, ascending; the second seconds of one evaluation with so many, descending.
+        The first has numbers of compute tiles, ascending; the second seconds of an evaluation with these, descending.
         """
         return tuple(
             tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
@@ -231,14 +230,14 @@ class Layer:
 
     @cached_property
     def latency_l(self) -> Floats:
-        """Seconds that a block may take to compute under the cycle model, ascending: shape (levels,); else empty."""
+        """Seconds of compute that a block may have, ascending: shape (levels,). Empty unless :attr:`by_cycles`."""
         if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
 
     @by_reads
     def fan_outs(self) -> tuple[FanOut, ...]:
-        """All outputs that kernels pass on in the layer, and behind them those of :attr:`carried`."""
+        """All outputs that other kernels of the layer read, then :attr:`carried`; one per tensor if not shared."""
         graph, index = self.graph, self.graph.index()
         depth_t, operand_t = depths(graph, self.assumptions), ops.operands(graph)
         kept_t = beside_tensors(graph)
@@ -259,7 +258,7 @@ class Layer:
 
     @by_reads
     def carried(self) -> tuple[FanOut, ...]:
-        """Outputs that kernels hand to the next layer; empty if that is free (``layer_boundary``)."""
+        """Outputs that kernels hand to the next layer; empty if they cost nothing (``layer_boundary: free``)."""
         graph, index, found = self.graph, self.graph.index(), []
         for tensor in graph.carried if self.assumptions.layer_boundary == "dram" else ():
             reader = Reader(index[tensor.dst], 1, 2.0, late=False)
@@ -274,7 +273,7 @@ class Layer:
     def ends_k(self) -> tuple[tuple[tuple[int, float], ...], ...]:
         """Inputs and outputs of the graph that each kernel reads and writes, as pairs of operand and whole bytes.
 
-        Operand 0 is the output of the kernel, 1 and 2 are its inputs. Empty under ``layer_boundary: free``.
+        Operand 0 is the output of the kernel, 1 and 2 are its inputs. No kernel has any under ``layer_boundary: free``.
         """
         ends: list[list[tuple[int, float]]] = [[] for _ in self.kernels]
         if self.assumptions.layer_boundary == "dram":
@@ -286,12 +285,12 @@ class Layer:
 
     @by_reads
     def beside(self) -> Beside:
-        """What kernels keep in memory beside tensors, such as dropout masks."""
+        """Bytes that kernels keep in memory beside the tensors of the graph, such as dropout masks."""
         return beside_of(self.graph, self.assumptions)
 
     @by_reads
     def saved_k(self) -> tuple[tuple[float, ...], ...]:
-        """Whole bytes of every output that the forward pass leaves for a later one, by the kernel that makes them."""
+        """Whole bytes of each saved output (:class:`FanOut`), by the kernel that makes it; empty for all others."""
         saved: list[list[float]] = [[] for _ in self.kernels]
         for fan in self.fan_outs if self.graph.trains else ():  # elsewhere there is no other pass
             if fan.saved:
@@ -315,9 +314,10 @@ class Layer:
 
     @by_reads
     def wanted(self) -> tuple[Wanted, ...]:
-        """What readers want of layouts: in the order of :attr:`fan_outs`, early readers of each, then its late ones.
+        """Layouts that readers want of every output, in the order of :attr:`fan_outs`.
 
-        An output without early, or late, readers has no such entry. Empty without tensor parallelism.
+        An output has an entry for its readers that are not late, then one for its late readers. An entry without
+        readers is left out. Empty without tensor parallelism.
         """
         if self.degree == 1:
             return ()
@@ -338,17 +338,16 @@ class Layer:
         return found
 
     def conversion_s(self, one: Wanted) -> Floats:
-        """Seconds to bring a tensor from one layout into all of a set of layouts.
+        """Seconds of one evaluation to bring a tensor from one layout into all of a set of layouts.
 
         With sequence parallelism one all-gather serves all readers, who cut what they want from it: where one of them
-        wants all of it, or where nothing else is faster. What products hide does not count. ``one``: an entry of
-        :attr:`wanted`.
+        wants the whole tensor, or where it is faster than the collectives that the layouts need. What products hide
+        does not count. ``one``: an entry of :attr:`wanted`.
 
         Returns
         -------
         float array, shape (layouts, sets of layouts)
-            By the layout that the source leaves, and by the set of layouts that are wanted (bit l for layout l): shape
-            (3, 8).
+            (3, 8): by the layout that the source leaves, and by the set that is wanted, with bit l for layout l.
         """
         each_s, gather_s = self.each_conversion_s(one)
         if not self.assumptions.splits_tokens:
@@ -357,7 +356,7 @@ class Layer:
         return least_s  # of none each takes none
 
     def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that a chip sends in the conversions of :meth:`conversion_s`: float array with its axes."""
+        """Bytes that one chip sends in each conversion of :meth:`conversion_s`: float array, shape (3, 8) as there."""
         sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
         each_s, gather_s = self.each_conversion_s(one)
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
@@ -367,7 +366,7 @@ class Layer:
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
         """Seconds to convert a tensor with one collective for each layout that is wanted, and those of one all-gather.
 
-        The former have the shape and axes of :meth:`conversion_s`. ``one``: an entry of :attr:`wanted`.
+        The former are an array of the shape and axes of :meth:`conversion_s`. ``one``: an entry of :attr:`wanted`.
         """
         fan, instance = one.fan, self.instance
         seconds = np.array(
@@ -378,7 +377,10 @@ class Layer:
 
 
 def counts_training(graph: Graph, assumptions: Assumptions) -> bool:
-    """Whether gradients, optimizer and saved activations count: the graph trains, with ``gradients: exact``."""
+    """Whether gradients, optimizer state and saved activations count in the memory of a chip.
+
+    True if the graph trains (it has a backward pass or weight updates) and the assumption is ``gradients: exact``.
+    """
     return graph.trains and assumptions.gradients == "exact"
 
 

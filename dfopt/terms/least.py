@@ -26,26 +26,29 @@ FIGURES: Final = ("flop", "weight_bytes", "gradient_bytes", "gradient_bytes_copi
 """Names of the least figures of a kernel, of one chip in one evaluation.
 
 ``flop``: FLOP. ``weight_bytes``: bytes of its weight on a chip. ``gradient_bytes``, ``gradient_bytes_copied``: bytes of
-its weight gradient as copies add it up. ``dram_bytes``, ``sram_traffic_bytes``: bytes that pass through DRAM and SRAM
-in every partition that has the kernel. All others are what it has chips hold (:data:`dfopt.terms.rules.HELD`).
+its weight gradient as copies add it up: the second is the part that all chips of the second axis add up as well, the
+first is the rest. ``dram_bytes``, ``sram_traffic_bytes``: bytes that pass through DRAM and SRAM in every partition that
+has the kernel. All others are what it has chips hold (:data:`dfopt.terms.rules.HELD`).
 """
 _BYTES: Final = tuple(term for term in OF_KERNELS if term is not COMPUTE)  # they are the same on many chips
 _PLACES: Final = {name: place for place, name in enumerate(FIGURES)}
 
 
 def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
-    """Seconds of compute of every kernel with the whole chip, that none of its options beats.
+    """Least seconds in which the whole chip computes each kernel in one evaluation, under any of its options.
 
     Parameters
     ----------
     layer
-        In any number of tiles.
+        The layer, in any number of tiles: the result does not depend on them.
     flop_k : float array, shape (kernels,)
-        Least FLOP of each kernel, such as the first of :func:`least_figures`. Read under ``compute_model: fixed`` only.
+        Least FLOP of each kernel on one chip, such as the column ``flop`` of :func:`least_figures`. Read under
+        ``compute_model: fixed`` only.
 
     Returns
     -------
     float array, shape (kernels,), s
+        A lower bound: no sharding scheme of the kernel, and no number of compute tiles, takes less.
     """
     if layer.assumptions.compute_model == "fixed":
         return at_one_rate(flop_k, np.array(layer.instance.setting.rate_k), layer.assumptions)
@@ -56,17 +59,20 @@ def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
 
 
 def least_figures(layer: Layer) -> Floats:
-    """What no kernel avoids under any of its options, each figure by itself.
+    """Least FLOP, traffic and held bytes of every kernel on one chip in one evaluation, under any of its options.
+
+    Each figure is the least over the sharding schemes of the kernel, whatever scheme the other figures take.
 
     Parameters
     ----------
     layer
-        In any number of tiles; figures do not depend on it.
+        The layer, in any number of tiles: the result does not depend on them.
 
     Returns
     -------
     float array, shape (kernels, figures)
-        Figures in the order of :data:`FIGURES`: FLOP, bytes, and numbers of parameters.
+        A column for each name of :data:`FIGURES`, in that order: FLOP, bytes, and numbers of parameters. SRAM traffic
+        is 0 if the SRAM has no bandwidth.
     """
     least_kf = np.array([kernel.answer("least", _of_kernel) for kernel in LayerKernel.all_of(layer)])
     for term in (CARRIED, TENSOR_TRAFFIC):

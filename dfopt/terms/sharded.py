@@ -33,7 +33,10 @@ __all__ = ["LayerOptions", "shard"]
 
 @dataclass(frozen=True, eq=False)
 class LayerOptions:
-    """A layer whose kernels have some options left.
+    """A layer on one chip, and its figures under any part of the options (sharding schemes) of its kernels.
+
+    Arrays with the suffix o have the shape (options,): an entry for each option of each kernel, in the order of kernels
+    and schemes. Bytes and seconds are those of one chip in one evaluation of the graph, which is one microbatch.
 
     Attributes
     ----------
@@ -45,29 +48,33 @@ class LayerOptions:
 
     @classmethod
     def of(cls, instance: Instance) -> LayerOptions:
-        """The layer of an instance, which is worked out once for all plans under which a chip does the same.
+        """The layer of an instance: plans under which a chip does the same work share one object.
 
         Parameters
         ----------
         instance
-            Setting and plan. Its part that plans share (:attr:`dfopt.setting.instance.Instance.shared`) decides the
-            layer.
+            Setting and plan. Only the part :attr:`dfopt.setting.instance.Instance.shared` decides the layer.
+
+        Returns
+        -------
+        LayerOptions
+            A new object, or the one that an earlier call made for the same shared part.
         """
         shared = instance.shared
         return shared.memo.setdefault("layer options", cls(shared))  # type: ignore[no-any-return]
 
     @cached_property
     def figures(self) -> Figures:
-        """What kernels have under each of their options."""
+        """Bytes, seconds and shares of every kernel under each of its options."""
         return Figures(self.instance)
 
     @cached_property
     def conversions(self) -> Conversions:
-        """Conversions of layouts, and what they cost."""
+        """Conversions of layouts between the tensor-parallel chips, and the seconds and bytes that they cost."""
         return Conversions(self.figures)
 
     def least(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
-        """The layer with the least of every figure over some of the options, each figure by itself.
+        """The layer with the least of every figure over some of the options, whatever options other figures take.
 
         Parameters
         ----------
@@ -123,12 +130,12 @@ class LayerOptions:
     def cut(self, sharded: ShardedGraph, allowed_o: Bools, tiles: int) -> ShardedGraph:
         """A layer under the same options with its streamed axis cut into another number of tiles.
 
-        It is what :meth:`least` makes for that number, in less time.
+        The result equals that of :meth:`least` for this number of tiles, and takes less time.
 
         Parameters
         ----------
         sharded
-            Of :meth:`least` for these options, in any number of tiles.
+            What :meth:`least` returned for the same options, in any number of tiles.
         allowed_o : bool array, shape (options,)
             Options that are left: those that ``sharded`` was made for.
         tiles : int
@@ -137,7 +144,7 @@ class LayerOptions:
         Returns
         -------
         ShardedGraph
-            A copy with other ``fixed_buffer_k``, ``tile_t``, ``menus`` and ``tile_count``.
+            A copy of ``sharded``. Only ``fixed_buffer_k``, ``tile_t``, ``menus`` and ``tile_count`` differ.
         """
         layer, least = self.figures.layer.at(tiles), self.figures.least
         buffers_k = self._carried("buffer_bytes", allowed_o, tiles)
@@ -167,9 +174,9 @@ class LayerOptions:
 
     @by_reads
     def plain(self) -> ShardedGraph:
-        """The part of :meth:`least` that depends on no option: kernels, and who reads what.
+        """The part of :meth:`least` that depends on no option: kernels, tensors between them, and fan-out groups.
 
-        All figures of bytes, seconds and shares are 0 in it, it has no tolls, and its streamed axis is in one tile.
+        All bytes, seconds and shares are 0 as placeholders. There are no tolls, and the streamed axis is in one tile.
         """
         layer = self.figures.layer
         graph, assumptions, none = layer.graph, layer.assumptions, np.zeros(len(layer.kernels))
@@ -215,28 +222,28 @@ class LayerOptions:
 
 
 def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | None = None) -> ShardedGraph:
-    """One layer on one chip under the shardings chosen by kernel name: all its figures are exact.
+    """One layer on one chip under a sharding scheme for every kernel: all figures of one evaluation are exact.
 
     Parameters
     ----------
     instance
         Setting and plan.
     sharding
-        Scheme of every kernel, by its name.
+        Scheme of every kernel, by the name of the kernel. Names of no kernel of the graph are not read.
     tiles
-        Tiles that the streamed axis is cut into; if not given, the most that are worth trying.
+        Tiles that the streamed axis is cut into. None: the most that are worth trying (:func:`tile_counts`).
 
     Returns
     -------
     ShardedGraph
-        Its arrays have the kernels and tensors of the instance's graph, in their order.
+        Bytes and seconds of one chip. Arrays have the kernels and tensors of the instance's graph, in their order.
 
     Raises
     ------
     KeyError
-        If a kernel has no scheme.
+        If a kernel of the graph has no entry in ``sharding``.
     PlanError
-        If its scheme is none of its options.
+        If a kernel may not take the scheme given for it.
     """
     layer = LayerOptions.of(instance)
     if tiles is None:

@@ -28,7 +28,9 @@ class ShardedGraph:
     """One layer on one chip under chosen shardings: what the intra-chip problem is built from.
 
     Arrays have the shape (kernels,) with the suffix k, (tensors,) with t and (tolls,) with x, unless another one is
-    given. Bytes and seconds are those of one chip in one evaluation.
+    given. Bytes and seconds are those of one chip in one evaluation of the graph, which is one microbatch. A
+    *partition*, or block, is a set of kernels that the chip runs together. If several options (sharding schemes) of a
+    kernel are left, each figure is the least over them.
 
     Attributes
     ----------
@@ -37,63 +39,72 @@ class ShardedGraph:
     forward_k : bool
         Whether the kernel belongs to the forward pass.
     compute_k : float, s
-        Compute with the whole chip; under the cycle model 0, and the menus count instead.
+        Compute with the whole chip. Under the cycle model 0, and ``menus`` count instead.
     stationary_k : float, B
-        What stays in SRAM while the kernel's partition runs: weights, gradient accumulators.
+        Bytes that stay in SRAM while the kernel's partition runs: its weight and its gradient accumulator, of routed
+        experts those of one.
     weight_k : float, B
-        Weights that are held, of experts those of all.
+        Weight of the kernel on the chip, of routed experts that of all.
     read_k : float, B
-        Weights that an evaluation reads: of experts only those that some token chooses.
+        Weight that an evaluation reads: of routed experts only of those that some token chooses.
     mem_k : float, B
-        What passes through DRAM whatever the partition: weight reads, gradients, carried tensors, inputs and outputs,
-        KV caches; as the fastest memory counts them, see :mod:`dfopt.setting.placements`.
+        Bytes that the kernel moves to and from DRAM whatever the partitions are: weight reads, gradients, carried
+        tensors, inputs and outputs of the graph, KV caches. A byte in a slower memory counts as several, see
+        :mod:`dfopt.setting.placements`. Under ``operand_traffic`` tensors between kernels are included.
     accessed_k : float, B
-        What the kernel reads from SRAM and writes there beside the tensors between kernels: weights, gradients, its own
-        data, carried tensors, inputs and outputs.
+        Bytes that the kernel reads from SRAM and writes there beside the tensors between kernels: weights, gradients,
+        data of the kernel such as caches, carried tensors, inputs and outputs of the graph.
     fixed_buffer_k : float, B
-        Buffers in SRAM for carried tensors, inputs and outputs.
+        Buffers in SRAM for carried tensors, and for inputs and outputs of the graph.
     net_k : float, s
-        Communication, layout conversions of the outgoing tensors included; tolls are apart.
+        Communication that the kernel pays, conversions of the layout of its output included. ``toll_x`` is not
+        included.
     src_t, dst_t : int
         Kernels that make and that read the tensor, as places on the axis k. In a part of a layer an end elsewhere is
         ``len(names)``.
     b_t : float, B
-        The tensor as its source holds it on one chip.
+        Bytes of the tensor that one chip holds under the scheme of its source.
     moved_t : float, B
-        What blocks store and read of it: ``b_t``, or 0 where kernels have it in ``mem_k`` as their own.
+        Bytes of the tensor that each partition moves which stores or reads it: ``b_t``. 0 under ``operand_traffic``,
+        where ``mem_k`` of each kernel includes them.
     tile_t : float, B
-        One tile of the tensor.
+        Bytes of one tile of the tensor.
     depth_t : float
-        Tiles of it that are buffered between its two kernels where they are fused.
+        Number of tiles of the tensor that are buffered in SRAM where one partition has both of its kernels.
     group_t : int
-        Fan-out group: tensors of one group are stored once. Each its own under ``per_consumer``.
+        Number of the fan-out group: tensors of one group are stored once. Under ``fanout: per_consumer`` every tensor
+        is a group of its own.
     kept_t : bool
-        Whether the backward pass needs it, or its source keeps it: in DRAM whatever the partitions are.
+        Whether the tensor stays in DRAM until the backward pass, whatever the partitions are: the forward pass makes it
+        and a later pass reads it, or its source states that the output is kept.
     menus : tuple of (int array, float array)
         By kernel under the cycle model: numbers of compute tiles, ascending, and seconds with each, descending. Empty
-        under the others.
+        under other compute models.
     tile_count : int
         Tiles that the streamed axis is cut into.
     output_k : float
-        Share of its output that one chip holds.
+        Share of the kernel's output that one chip holds, at most 1.
     held_k : float, shape (kernels, amounts)
-        What the kernel has a chip hold, in the order of :data:`dfopt.terms.rules.HELD`: bytes, and numbers of
-        parameters.
+        Amounts of the kernel that one chip holds in memory, in the order of :data:`dfopt.terms.rules.HELD`: bytes, and
+        numbers of parameters.
     gradient_k : float, B
-        Weight gradient of the kernel in the type in which copies add it up, of experts that of all.
+        Weight gradient of the kernel in the type in which data-parallel copies add it up, of routed experts that of
+        all. 0 for all ops but ``weight_update``.
     added_k : float, B
-        Weight gradient that an evaluation adds to: of experts only those that some token chooses.
+        Weight gradient that an evaluation adds to: of routed experts only of those that some token chooses. 0 under
+        ``gradients: dfmodel``.
     again_k : float, B
-        Inputs and outputs that pass through DRAM once more for each part of the kernel's weight after the first, where
-        its weight is loaded in parts. 0 where the chip does not move them again.
+        DRAM traffic that is added to ``mem_k`` for each part of the weight after the first, if the kernel is alone in
+        its partition and runs in parts because it does not fit SRAM. Under ``weight_tiling: reread`` these are the
+        inputs of the kernel. Under ``reread_all`` they are also its outputs to other kernels of the layer. Else 0.
     toll_x : float, s
-        Communication that every partition pays which holds any of some kernels, once for all of those.
+        Seconds of communication, added once to every partition that holds any of the kernels of ``payers_xk``.
     sent_x : float, B
-        What a chip sends in it.
+        Bytes that one chip sends each time that a partition pays the toll.
     payers_xk : bool, shape (tolls, kernels)
-        These kernels.
+        Whether a partition that holds the kernel pays the toll.
     sets_k : bool, shape (kernels, sets)
-        The sets of a library's kernels that each is in, see :data:`dfopt.physics.library.SETS`.
+        Whether the kernel is in each set of kernels that a library fuses, see :data:`dfopt.physics.library.SETS`.
     """
 
     names: tuple[str, ...]
@@ -130,8 +141,8 @@ class ShardedGraph:
     def sram_traffic_k(self) -> Floats:
         """Bytes that each kernel reads from SRAM and writes there, whatever else is in its partition: shape (kernels,).
 
-        A fan-out group is written once by its source and read once by every kernel that takes it, whether it stays on
-        the chip or goes through DRAM.
+        They are ``accessed_k`` plus the tensors between kernels. A fan-out group is written once by its source and read
+        once by every kernel that takes it, whether the tensor stays on the chip or goes through DRAM.
         """
         n, width = len(self.names), int(self.group_t.max(initial=0)) + 1
         made, read = (np.unique(key, return_index=True)[1] for key in (self.group_t, self.dst_t * width + self.group_t))
@@ -140,14 +151,19 @@ class ShardedGraph:
 
 
 def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
-    """Fewest rows that a tile may have: one for every chip that shares it, or 1 if no chips share tiles.
+    """Fewest rows of the streamed axis that a tile may have, so that every chip that shares a tile has a row.
 
     Parameters
     ----------
     instance
         Setting and plan.
     schemes
-        Scheme of every kernel of its graph, in their order.
+        Sharding scheme of every kernel of the graph, in the order of the kernels.
+
+    Returns
+    -------
+    int, no unit
+        The number of tensor-parallel chips if some scheme splits the rows of each tile (the tokens), else 1.
     """
     kernels = instance.graph.kernels
     shared = any(ops.splits_tiles(kernel, z) for kernel, z in zip(kernels, schemes, strict=True))
@@ -155,10 +171,10 @@ def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
 
 
 def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[int]:
-    """Tile counts worth trying, most tiles first.
+    """Numbers of tiles worth cutting the streamed axis into, most tiles first.
 
     Under the cycle model a tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a
-    candidate. Under the others more tiles only save SRAM, so the smallest tiles are best.
+    candidate. Under other compute models more tiles only save SRAM, so the smallest tiles are the only candidate.
 
     Parameters
     ----------
@@ -167,12 +183,12 @@ def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[
     assumptions
         The compute model, and the rows of a tile if they are stated (``tile_rows``): then there is one candidate.
     least : int
-        Fewest rows of a tile, if the axis has as many.
+        Fewest rows of a tile, such as :func:`least_rows` returns; if the axis has fewer rows, one tile has all of them.
 
     Returns
     -------
     list of int
-        At least one, descending.
+        Numbers of tiles, descending. At least one entry.
 
     Examples
     --------

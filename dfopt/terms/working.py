@@ -22,7 +22,10 @@ __all__ = ["Beside", "beside_of"]
 
 @dataclass(frozen=True)
 class Beside:
-    """What kernels of a graph keep beside tensors, before any sharding. It is false if none keeps anything.
+    """Bytes that kernels of a graph keep beside tensors in one evaluation. An object is false if none keeps anything.
+
+    *Beside tensors* is what is in memory for the backward pass though no tensor of the graph brings it there, such as
+    dropout masks. These bytes are added to those of saved tensors. The bytes of both dicts are before any sharding.
 
     Attributes
     ----------
@@ -31,10 +34,11 @@ class Beside:
     assumptions
         Resolved: no ``auto`` is left.
     kept : dict, B
-        Bytes that a kernel keeps until the backward pass of its microbatch, by its name. Negative where tensors say
-        more than is kept.
+        By the name of a kernel, bytes that it keeps until the backward pass of the microbatch. Negative where tensors
+        say more than is kept. A kernel that is left out keeps 0.
     working : dict, B
-        Bytes that a kernel keeps only while its layer runs, by its name.
+        By the name of a kernel, bytes that it keeps only while its layer runs. A kernel that is left out keeps 0. What
+        ``training_memory: calculon`` adds by sharding scheme is not included: :meth:`on_chip` adds it.
     """
 
     graph: Graph
@@ -43,14 +47,14 @@ class Beside:
     working: dict[str, float]
 
     def __bool__(self) -> bool:
-        """Whether any kernel keeps anything."""
+        """Whether any kernel may keep anything: true also under ``training_memory: calculon`` if the graph trains."""
         return bool(self.kept or self.working) or self.assumptions.by_layer
 
     def on_chip(self, kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
-        """Bytes that one chip keeps for a kernel under a scheme.
+        """Bytes that one chip keeps beside tensors for a kernel under a scheme, in one evaluation.
 
-        With ``training_memory: calculon`` the second bytes have gradients of activations and buffers of collectives,
-        too.
+        With ``training_memory: calculon`` those that are kept while the layer runs include gradients of activations and
+        buffers of collectives.
 
         Parameters
         ----------
@@ -64,7 +68,8 @@ class Beside:
         Returns
         -------
         (float, float), B
-            Until the backward pass, and only while the layer runs.
+            What is kept until the backward pass of the microbatch, and what is kept only while the layer runs. Both are
+            0 for a kernel that keeps nothing.
         """
         kept, working = self.kept.get(kernel.name, 0.0), self.working.get(kernel.name, 0.0)
         rules = self.assumptions.sharding_rules
@@ -78,7 +83,7 @@ class Beside:
 
 
 def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
-    """What the kernels of a graph keep beside tensors; nothing if it does not train.
+    """What the kernels of a graph keep in memory beside tensors; nothing if the graph does not train.
 
     Parameters
     ----------
@@ -90,8 +95,8 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
     Returns
     -------
     Beside
-        Bytes of whole outputs, before any sharding, in one evaluation, by the name of the kernel. Of a graph that does
-        not train it has no kernel, and is false.
+        Bytes of whole outputs, before any sharding, in one evaluation, by the name of the kernel. If the graph does not
+        train, both dicts are empty and the object is false.
     """
     if not graph.trains:
         return Beside(graph, assumptions.with_(training_memory=None), {}, {})
