@@ -29,15 +29,15 @@ _ROUNDED = 1e-12
 def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
     """Parts that the weights of kernels are cut into, infinite where nothing makes them fit.
 
-    A kernel alone that does not fit SRAM runs in parts of its weight: its stationary bytes and its outputs are cut, and
-    what else it needs is there all the time.
+    A kernel that is alone in its block and does not fit SRAM runs in parts of its weight. Its stationary bytes and its
+    outputs are cut into so many parts. All else that it needs is in SRAM all the time.
 
     Parameters
     ----------
     chip
-        Its SRAM, and whether it may cut weights.
+        Its SRAM, and whether it may cut weights (``weight_tiling`` other than ``forbid``).
     rest : float array, B
-        Bytes in SRAM that a kernel alone needs whatever its parts. Of any shape.
+        Bytes in SRAM that a kernel alone in its block needs whatever its parts. Of any shape.
     cut : float array, B
         Bytes in SRAM that are cut with its weight. Of the shape of ``rest``.
 
@@ -66,25 +66,27 @@ def keeps_chip(
 ) -> Bools:
     """Whether blocks keep the limits of the chip: its SRAM, its compute tiles, and how many kernels it fuses.
 
-    Which kernels a library has one kernel for is not looked at.
+    Whether a library has one kernel for the kernels of a block is not checked.
 
     Parameters
     ----------
     chip
-        The limits.
+        The limits. If it is not ``fused``, a block may have one kernel only.
     count : int array, shape (blocks,)
-        Kernels of each block. A block has no more kernels than the chip has compute tiles.
+        Kernels of each block. A block with more kernels than the chip has compute tiles is not legal.
     tiled : array, shape (blocks,) or (vectors, blocks)
-        How many of them load their weight in parts. Such a kernel must be alone.
+        How many of them load their weight in parts. A block with such a kernel and any other is not legal.
     sram : float array, B
-        What each block holds at a time. Of the shape of ``tiled``. It may exceed the SRAM by a share of :data:`FITS`.
+        Bytes that each block holds in SRAM at a time. Of the shape of ``tiled``. They may exceed the SRAM by its share
+        :data:`FITS`.
     ahead : array, shape (blocks,), optional
-        Forward kernels of each block. If given, no block mixes forward kernels with others.
+        Forward kernels of each block. If given, a block that has both forward kernels and others is not legal. None:
+        blocks may mix passes.
 
     Returns
     -------
     bool array
-        Of the shape of ``sram``.
+        Of the shape of ``sram``: true where a block keeps all limits.
     """
     legal: Bools = (sram <= chip.sram * (1 + FITS)) & (count <= chip.tiles) & ((tiled == 0) | (count <= 1))
     if not chip.fused:
@@ -96,24 +98,28 @@ def keeps_chip(
 
 @dataclass(frozen=True)
 class BlockPrices:
-    """What blocks take under vectors of options.
+    """Time, bytes and legality of blocks under vectors of options, on one chip in one evaluation.
+
+    A vector of options has one option of each kernel.
 
     Attributes
     ----------
     seconds : s, shape (resources, vectors, blocks)
         Seconds of each resource, in the order of :attr:`dfopt.terms.chip.Chip.resources`.
     time : s, shape (vectors, blocks)
-        Time of the block, where resources overlap as assumed.
+        Time of the block, where resources overlap as assumed (``overlap``).
     dram_bytes : B, shape (vectors, blocks)
-        Bytes that pass through DRAM, as its fastest memory counts them.
+        Bytes that pass through DRAM, as its fastest memory counts them: a byte of a memory of half the bandwidth is
+        two.
     sram_bytes : B, shape (vectors, blocks)
         Bytes in SRAM at a time.
     legal : bool, shape (vectors, blocks)
-        Whether the block keeps the limits of the chip, see :func:`keeps_chip`. Which options may be together is not
-        looked at: the resource ``legal`` of the table says it.
+        Whether the block keeps the limits of the chip (:func:`keeps_chip`, without a check of passes), holds no kernel
+        of infinite parts, and reaches some latency under the cycle model. Which options may be together is not checked:
+        the resource ``legal`` of the table says that.
     parts : no unit, shape (vectors, kernels)
-        Parts that the weight of each kernel is cut into; above 1 its kernel must be alone. Infinite: it does not fit
-        the chip, and no block that holds it is legal.
+        Parts that the weight of each kernel is cut into; above 1 its kernel must be alone. Infinite: the kernel does
+        not fit the chip, and no block that holds it is legal.
     """
 
     seconds: Floats
@@ -126,7 +132,10 @@ class BlockPrices:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks that a table prices, and how often each pays what: the same whatever anything costs.
+    """Blocks of kernels, with the table of charges and the chip that price them.
+
+    How often each block pays each charge depends on its kernels only. So it is worked out once, for all vectors of
+    options.
 
     Attributes
     ----------
@@ -153,22 +162,24 @@ class Blocks:
 
     @cached_property
     def count_ki(self) -> Floats:
-        """How often each kernel, as a block of its own, pays each incidence of the table.
+        """How often each kernel, in a block of its own, pays each incidence of the table.
 
         Float array, shape (kernels, incidences).
         """
         return counts(self.table.incidences, np.eye(self.member_bk.shape[1], dtype=bool))
 
     def prices(self, amount_vc: Floats) -> BlockPrices:
-        """Prices of all blocks under vectors of amounts: exact ones, or the least of a domain.
+        """Time, bytes and legality of all blocks under vectors of amounts: exact amounts, or the least of a domain.
 
-        Prices of least amounts are a bound for all options of the domain, if the chip has no
-        :attr:`~dfopt.terms.chip.Chip.memory_rows`: see :attr:`dfopt.terms.chip.Chip.bounding`.
+        Least amounts give a bound: under no options of the domain does a block take less time or fewer DRAM bytes, and
+        a block that is not legal is legal under none of them. That holds if the chip has no
+        :attr:`~dfopt.terms.chip.Chip.memory_rows`, as :attr:`dfopt.terms.chip.Chip.bounding` has none.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            Of :meth:`dfopt.terms.table.Table.exact`; or :meth:`~dfopt.terms.table.Table.least` as its only row.
+            Amounts of all charges: what :meth:`dfopt.terms.table.Table.exact` returns, or what
+            :meth:`~dfopt.terms.table.Table.least` returns as the only row.
 
         Returns
         -------

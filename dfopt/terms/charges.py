@@ -26,6 +26,8 @@ Unit = Literal["s", "B", "1"]
 class Resource:
     """A quantity that charges add up to, such as the DRAM bytes of a block.
 
+    Sums are those of one chip in one evaluation of the layer, which processes one microbatch.
+
     Attributes
     ----------
     name : e.g. dram_bytes
@@ -38,7 +40,8 @@ class Resource:
     label : e.g. bytes to and from DRAM
         Words for people.
     levels : e.g. false
-        Whether there is a sum for each latency that a block may have, see :attr:`dfopt.terms.layer.Layer.latency_l`.
+        Whether there is a sum for each latency that a block may have under the cycle model, see
+        :attr:`dfopt.terms.layer.Layer.latency_l`.
     """
 
     name: str
@@ -52,12 +55,14 @@ class Resource:
 class Charge:
     """What blocks pay under one rule: an amount that options of a few kernels decide, as often as an incidence says.
 
+    An option of a kernel is a sharding scheme that it may take. Amounts are those of one chip in one evaluation.
+
     Attributes
     ----------
     resource : e.g. dram_bytes
-        Name of the resource that it adds to.
+        Name of the resource that the amount adds to.
     incidence
-        How often a block pays the amount, from the kernels that it holds.
+        How often a block pays the amount, from the kernels that the block holds.
     scope : tuple of int
         Numbers of the kernels whose options decide the amount, ascending and each once. Empty: the amount is a
         constant.
@@ -81,7 +86,9 @@ The array has what the kernel adds to the resource under each of its options, in
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An accounting rule: the word that people read, where its formula is from, and the charges that it makes.
+    """An accounting rule: its name, the source of its formula, and the function that makes its charges.
+
+    A rule of single kernels also has the function that says what one kernel adds to resources.
 
     Attributes
     ----------
@@ -90,9 +97,11 @@ class Term:
     source : str
         Where the formula is from, such as a section of a paper.
     charges : callable
-        Makes the charges of a layer. :meth:`of` remembers what it made.
+        Makes the charges of a layer anew. :meth:`of` calls it, and remembers what it made.
     amounts : callable, optional
-        Of a rule of single kernels, what it says of one kernel: see :meth:`of_kernel`. None for all other rules.
+        Of a rule of single kernels: takes a :class:`~dfopt.terms.kernel.LayerKernel`, and yields pairs of the name of a
+        resource and a float array, shape (options,): what the kernel adds to the resource under each option, in its
+        unit. None for all other rules.
     """
 
     name: str
@@ -102,20 +111,23 @@ class Term:
 
     @classmethod
     def of_kernel(cls, name: str, source: str, amounts: Callable[[LayerKernel], Amounts]) -> Term:
-        """A rule of single kernels: what it says of one is paid once, by its block, and decided by its option alone.
+        """A rule of single kernels: every amount is paid once, by the block of a kernel whose option decides it.
 
         Parameters
         ----------
-        name, source : str
-            As in :class:`Term`.
+        name : str
+            Words for people. No other rule has the same.
+        source : str
+            Where the formula is from, such as a section of a paper.
         amounts : callable
-            What the rule says of a kernel: pairs of the name of a resource and a float array, shape (options,). It is
-            worked out once for all kernels that look the same to it, so it must read nothing but the kernel.
+            Takes a kernel, and yields pairs of the name of a resource and a float array, shape (options,): what the
+            kernel adds to the resource under each of its options, in the unit of the resource. It is worked out once
+            for all kernels that look the same to it, so it must read nothing but the kernel.
 
         Returns
         -------
         Term
-            For every kernel k and every pair its charge has the incidence ``Has(k)`` and the scope ``(k,)``.
+            For every kernel k and every pair it makes one charge, with the incidence ``Has(k)`` and the scope ``(k,)``.
         """
 
         def charges(layer: Layer) -> Iterator[Charge]:
@@ -126,7 +138,14 @@ class Term:
         return cls(name, source, charges, amounts)
 
     def of(self, layer: Layer) -> tuple[Charge, ...]:
-        """The charges of this rule for a layer, worked out once for all plans that look the same to the rule.
+        """The charges of this rule for a layer.
+
+        They are worked out once for all plans that agree in what the rule reads of a plan.
+
+        Parameters
+        ----------
+        layer
+            The layer. Under its setting and number of tiles, charges of earlier plans may be used again.
 
         Returns
         -------
@@ -141,12 +160,25 @@ class Term:
 
 
 def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
-    """Amounts that some rules of single kernels charge one kernel, added up by resource.
+    """What some rules of single kernels add to resources for one kernel, all rules together.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    terms
+        Rules of single kernels, made by :meth:`Term.of_kernel`.
 
     Returns
     -------
     dict of float array, shape (options of the kernel,)
-        By the name of a resource, in its unit; without those that no rule adds to.
+        By the name of a resource, in its unit: the sum over the rules, on one chip in one evaluation. A resource that
+        no rule adds to is left out.
+
+    Raises
+    ------
+    AssertionError
+        If a rule is not one of single kernels.
     """
     found: dict[str, Floats] = {}
     for term in terms:
@@ -167,8 +199,9 @@ def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:
     charges
         In any order.
     most : int
-        Amounts that a merged charge may have: the product of the options of all kernels in its scope. What would have
-        more stays apart. Charges of the same scope are always merged.
+        Most amounts that a merged charge of several scopes may have: the product of the numbers of options of all
+        kernels in its scope. Charges that would have more together stay apart. Charges of the same scope are always
+        merged.
 
     Returns
     -------

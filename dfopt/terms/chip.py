@@ -42,7 +42,7 @@ class Rule(NamedTuple):
 
     @property
     def hides_all(self) -> bool:
-        """Whether all resources hide behind the slowest: none is added."""
+        """Whether all resources hide behind the slowest, so that no seconds are added."""
         return not self.added
 
     @property
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 
     @property
     def sums(self) -> tuple[tuple[int, ...], ...]:
-        """Positions of the resources that add up, a tuple for each sum: the time is the largest of these sums."""
+        """The sums of seconds of which the largest is the time: by sum, positions of the resources that add up."""
         return tuple((one, *self.added) for one in self.hidden) or (self.added,)
 
 
@@ -66,7 +66,12 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
         ``perfect``: all resources hide behind the slowest. ``none``: all add up. ``compute_memory``: ``network`` is
         added to the slowest of the others. There is no ``auto``: assumptions are resolved.
     resources : tuple of str
-        Names of the resources, as in :attr:`Chip.resources`.
+        Names of the resources, as in :attr:`Chip.resources`. ``network`` is among them.
+
+    Returns
+    -------
+    Rule
+        Its positions are places in ``resources``.
 
     Examples
     --------
@@ -107,11 +112,11 @@ class Chip:
     library : bool
         Whether a block of several kernels must be one that a library has one kernel for.
     sram_bandwidth : B/s
-        Infinite where it is no limit.
+        Infinite where SRAM traffic limits no block.
     memory_rows : tuple of EfficiencyRow
-        Shares of the DRAM bandwidth that blocks sustain, by the bytes that they move. Empty: all sustain
-        ``dram_bandwidth``. With rows more bytes may take less time: then what is said of a block by its kernels alone
-        is no bound, and :attr:`bounding` must be used for it.
+        Shares of the DRAM bandwidth that blocks sustain, by the bytes that a block moves in one evaluation. Empty: all
+        blocks sustain ``dram_bandwidth``. With rows, more bytes may take less time. Then the price of least bytes is no
+        bound on the price of a block, and :attr:`bounding` must be used for bounds.
     """
 
     dram_bandwidth: float
@@ -128,7 +133,10 @@ class Chip:
 
     @property
     def bounding(self) -> Chip:
-        """The chip without :attr:`memory_rows`: no block takes longer on it, and more bytes never take less time."""
+        """The same chip without :attr:`memory_rows`, for bounds.
+
+        No block takes longer on it than on this chip, and more bytes never take less time on it.
+        """
         return replace(self, memory_rows=())
 
     def dram_seconds(self, moved: Floats) -> Floats:
@@ -137,7 +145,8 @@ class Chip:
         Parameters
         ----------
         moved : float array, B
-            Bytes of each block, as the fastest memory counts them. Of any shape.
+            Bytes that each block moves in one evaluation, as the fastest memory counts them: a byte of a memory of half
+            the bandwidth is two. Of any shape.
 
         Returns
         -------
@@ -151,19 +160,25 @@ class Chip:
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """Names of the resources that may bind a block: :data:`RESOURCES`, and ``sram`` if that has a bandwidth."""
+        """Names of the resources whose seconds make up the time of a block, in the order of *terms*.
+
+        They are ``compute``, ``memory`` and ``network``, and last ``sram`` if the SRAM has a bandwidth.
+        """
         return RESOURCES if np.isinf(self.sram_bandwidth) else (*RESOURCES, "sram")
 
     @cached_property
     def rule(self) -> Rule:
-        """How the seconds of :attr:`resources` make up the time of a block."""
+        """Which of :attr:`resources` hide behind each other and which are added in the time of a block.
+
+        It follows from :attr:`overlap`.
+        """
         return rule_of(self.overlap, self.resources)
 
 
 def reads_again(assumptions: Assumptions) -> bool:
     """Whether a kernel that runs in parts of its weight reads its inputs again for each part after the first.
 
-    True under ``weight_tiling: reread`` and ``reread_all``.
+    True under ``weight_tiling: reread`` and ``reread_all``, else false.
     """
     return assumptions.weight_tiling in ("reread", "reread_all")
 
@@ -171,22 +186,28 @@ def reads_again(assumptions: Assumptions) -> bool:
 def writes_again(assumptions: Assumptions) -> bool:
     """Whether a kernel that runs in parts of its weight writes its outputs again for each part after the first.
 
-    True under ``weight_tiling: reread_all``.
+    True under ``weight_tiling: reread_all``, else false.
     """
     return assumptions.weight_tiling == "reread_all"
 
 
 def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) -> Chip:
-    """The chip of a system, as pricing wants it.
+    """Limits and rates of one chip of a system under some assumptions, as pricing needs them.
 
     Parameters
     ----------
     system
         The machine.
     assumptions
-        Resolved: no ``auto`` is left.
+        Resolved: no ``auto`` is left. ``execution``, ``overlap`` and ``weight_tiling`` decide what blocks may do. Under
+        ``compute_model: efficiency`` rows of unit ``memory`` in the chip's table decide its DRAM rates.
     bounding : bool
-        Whether to leave out :attr:`Chip.memory_rows`. On that chip no block takes longer than on the chip itself.
+        Whether to leave out :attr:`Chip.memory_rows`. Then no block takes longer than on the chip with these rows.
+
+    Returns
+    -------
+    Chip
+        Its DRAM is the fastest memory of the chip. Bytes of other memories count as more of its bytes.
     """
     # nothing lies elsewhere where there are such rows: `setting.plans` leaves no such plan
     rows = [row for row in memory_rows(system.chip, assumptions) if row.memory in (None, system.chip.fastest_tier)]
@@ -215,12 +236,12 @@ def combine(terms: Terms, chip: Chip) -> Floats:
         Seconds of each resource, in the order of :attr:`Chip.resources`: as a sequence of arrays of one shape, or as an
         array with the resources as its first axis.
     chip
-        Which resources hide behind each other.
+        Which resources hide behind each other (:attr:`Chip.rule`).
 
     Returns
     -------
     float array, s
-        Of the shape of one term.
+        Of the shape of the seconds of one resource.
 
     Examples
     --------

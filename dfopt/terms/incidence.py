@@ -22,7 +22,11 @@ __all__ = ["AnyOf", "Crosses", "Exactly", "Has", "Incidence", "Inside", "Open", 
 
 
 class Incidence(ABC):
-    """How often blocks pay a charge. Charges of equal incidences are always paid together."""
+    """How often blocks pay a charge. Charges of equal incidences are always paid together.
+
+    A block is any set of kernels that one on-chip partition runs. Each subclass is one such rule, and depends on
+    nothing but the kernels that a block holds.
+    """
 
     __slots__ = ()
 
@@ -34,20 +38,20 @@ class Incidence(ABC):
         Parameters
         ----------
         incidences
-            At least one.
+            At least one, all of this class.
         member_bk : bool array, shape (blocks, kernels)
             Which kernels a block holds.
 
         Returns
         -------
         float array, shape (blocks, incidences)
-            Never negative.
+            Never negative. How often a block pays a charge of the incidence: its amount counts that many times.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Has(Incidence):
-    """Paid once, by the block that holds a kernel: row ``kernel`` of the paper's matrix A.
+    """A charge that a block pays once if it holds a kernel: row ``kernel`` of the paper's matrix A.
 
     Attributes
     ----------
@@ -64,16 +68,25 @@ class Has(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block that holds the kernel, else 0: float array, shape (blocks, incidences).
+        """1 for a block that holds the kernel of the incidence, else 0.
 
-        Arguments are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Which kernels a block holds.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
         """
         return member_bk[:, [each.kernel for each in incidences]].astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Incidence):
-    """Paid once by every block that holds any of some kernels.
+    """A charge that every block pays once which holds at least one of some kernels.
 
     Attributes
     ----------
@@ -90,16 +103,25 @@ class AnyOf(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block that holds any of the kernels, else 0: float array, shape (blocks, incidences).
+        """1 for a block that holds at least one of the kernels of the incidence, else 0.
 
-        Arguments are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Which kernels a block holds.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
         """
         return (_held(member_bk, [each.kernels for each in incidences]) > 0).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Crosses(Incidence):
-    """Paid once by every block that stores a tensor for others or reads it from others.
+    """A charge that every block pays once which stores a tensor for other blocks or reads it from another block.
 
     The block that makes the tensor pays if a reader is in another block. Every other block that reads it pays. Such is
     a tensor between partitions, a column of the paper's matrices D and L.
@@ -109,7 +131,8 @@ class Crosses(Incidence):
     source : int
         Number of the kernel that makes the tensor.
     readers : tuple of int
-        Numbers of the kernels that read any tensor which is this output: it is stored once, and read once by a block.
+        Numbers of the kernels that read the tensor. All that they take from one output is one tensor: it is stored
+        once, and read once by a block.
 
     Examples
     --------
@@ -125,9 +148,18 @@ class Crosses(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block that stores or reads the tensor, else 0: float array, shape (blocks, incidences).
+        """1 for a block that stores the tensor for other blocks or reads it from another block, else 0.
 
-        Arguments are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Which kernels a block holds.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
         """
         made_bi = member_bk[:, [each.source for each in incidences]]
         read_bi = _held(member_bk, [each.readers for each in incidences])
@@ -137,7 +169,9 @@ class Crosses(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Inside(Incidence):
-    """Paid by the block that makes a tensor, as often as its deepest reader inside is deep: the paper's matrix B.
+    """A charge that the block with a tensor's source pays as often as its deepest reader inside is deep.
+
+    Readers in other blocks do not count. These counts are the paper's matrix B.
 
     Attributes
     ----------
@@ -146,7 +180,8 @@ class Inside(Incidence):
     readers : tuple of int
         Numbers of the kernels that read it.
     depths : tuple of float
-        Tiles of the tensor that wait on the chip between the source and each of the readers.
+        By reader, tiles of the tensor that wait on the chip between the source and this reader, if one block holds
+        both.
 
     Examples
     --------
@@ -161,9 +196,19 @@ class Inside(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Largest depth of the readers in a block with the source: float array, shape (blocks, incidences).
+        """Largest depth, in tiles, of the readers that are in a block with the source.
 
-        0 for a block without the source, or without any reader. Arguments are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Which kernels a block holds.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            0 for a block without the source, or without any reader.
         """
         deepest_bi = np.zeros((len(member_bk), len(incidences)))
         for reader in range(max(len(each.readers) for each in incidences)):
@@ -176,10 +221,10 @@ class Inside(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Open(Incidence):
-    """Paid once by a set of kernels that makes a tensor and does not hold all its readers: it waits for the others.
+    """A charge that a set of kernels pays once if it makes a tensor and does not hold all its readers.
 
-    Two sums of this incidence say what waits while a block runs: what is open of all kernels that ran before, a set of
-    its own, and what is open of the block.
+    The tensor waits for the other readers. What waits while a block runs is the sum over two sets: the set of all
+    kernels that ran before, and the block.
 
     Attributes
     ----------
@@ -200,9 +245,18 @@ class Open(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block with the source and not all readers, else 0: float array, shape (blocks, incidences).
+        """1 for a set that holds the source and not all readers, else 0.
 
-        Arguments are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Which kernels a set holds. Here a block may be any set of kernels, such as all that ran before.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
         """
         read_bi = _held(member_bk, [each.readers for each in incidences])
         every_i = np.array([len(each.readers) for each in incidences])
@@ -212,7 +266,7 @@ class Open(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Exactly(Incidence):
-    """Paid once by every block that holds certain ones of a few kernels, and not the others of them.
+    """A charge that every block pays once which holds certain ones of a few kernels, and no other one of these few.
 
     Whatever depends on few kernels is a sum of such charges, one for every way to hold them.
 
@@ -221,7 +275,7 @@ class Exactly(Incidence):
     kernels : tuple of int
         Numbers of the few kernels.
     held : tuple of bool
-        Whether the block that pays holds each of them.
+        By kernel of ``kernels``, whether the block that pays holds it.
 
     Examples
     --------
@@ -234,28 +288,39 @@ class Exactly(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block with exactly the kernels that are held, else 0: float array, shape (blocks, incidences).
+        """1 for a block that holds, of the few kernels, exactly those marked in ``held``, else 0.
 
-        Arguments are those of :meth:`Incidence.of_blocks`.
+        Kernels that are not among the few do not matter.
+
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Which kernels a block holds.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
         """
         columns = [(member_bk[:, each.kernels] == np.array(each.held)).all(axis=1) for each in incidences]
         return np.stack(columns, axis=1).astype(np.float64)
 
 
 def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
-    """How often each block pays each incidence, whatever their classes.
+    """How often each block pays each incidence, whatever classes these are of.
 
     Parameters
     ----------
     incidences
-        Any number of them, none included.
+        Any number of them, of any classes; there may be none.
     member_bk : bool array, shape (blocks, kernels)
         Which kernels a block holds.
 
     Returns
     -------
     float array, shape (blocks, incidences)
-        Never negative.
+        Never negative. Incidences are in the order given.
 
     Examples
     --------

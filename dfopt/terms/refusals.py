@@ -18,18 +18,21 @@ __all__ = ["check", "check_names", "check_variants"]
 def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
     """Refuse variants of a graph that are another workload, or that are given twice.
 
+    A variant is the same workload with another microbatch, or computed in another way (``variant`` of the graph).
+
     Parameters
     ----------
     graph
-        The workload.
+        The workload. It counts among its variants, so that no variant may repeat it.
     variants
-        Other graphs of the workload, of another microbatch or computed in another way (``variant``).
+        Other graphs of the same workload; there may be none.
 
     Raises
     ------
     PlanError
-        If a variant has another name, batch or sections than the graph. If graphs of one way of computing have kernels
-        of other names. If two graphs, the given one included, have the same microbatch and the same way.
+        If a variant has another name, batch or sections than the graph. If its kernels have other names, or another
+        order of names, than those of the first of all graphs with the same ``variant``. Or if two of all graphs have
+        the same microbatch and the same ``variant``. Nothing else is checked.
     """
     seen, first = {(graph.microbatch, graph.variant)}, {graph.variant: graph}
     for other in variants:
@@ -54,7 +57,7 @@ def check_names(graph: Graph, request: Request) -> None:
     graph
         The workload.
     request
-        Its pins of partitions and of shardings are looked at.
+        The names in ``pin_partition`` and ``pin_sharding`` are checked, and nothing else of it.
 
     Raises
     ------
@@ -71,7 +74,7 @@ def check_names(graph: Graph, request: Request) -> None:
 
 
 def check(setting: Setting, request: Request) -> None:
-    """Refuse a question that no search could answer, and say a remedy.
+    """Refuse a question that no search could answer, with a remedy in the message.
 
     Parameters
     ----------
@@ -83,12 +86,18 @@ def check(setting: Setting, request: Request) -> None:
     Raises
     ------
     SystemSpecError
-        If the machine has a number that nothing can be computed with; if the chip lacks what the compute model needs,
-        or a type that a kernel can compute in; or if its rows of unit ``memory`` are not supported beside the other
-        choices.
+        - If the machine has a number with which no time can be computed.
+        - If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table of shares under
+          ``efficiency``.
+        - If its table has rows of unit ``memory`` that count, beside ``execution: dataflow`` (unless ``formulation:
+          assignment`` is asked for) or a stack of dies.
+        - If no type of the chip holds the operands of some kernel.
     PlanError
-        If a pin names a kernel that the graph does not have, or a partition beyond the last that is allowed; or if
-        choices of request and assumptions cannot be made together.
+        - If a pin names a kernel that the graph does not have, or a partition outside 0 to ``p_max`` - 1. If ``p_max``
+          is None, the number of kernels stands for it.
+        - If choices of request and assumptions cannot be made together: such as ``heat: aware`` beside ``formulation:
+          assignment``, pins of partitions beside ``execution: kernel_by_kernel``, or ``gradient_overlap`` beside
+          ``gradients: dfmodel``. The message says both.
     """
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     chip, pin_partition, p_max = system.chip, request.pin_partition, request.p_max

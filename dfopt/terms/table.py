@@ -34,6 +34,11 @@ def whole_domain(sizes_k: Sequence[int]) -> Domain:
     sizes_k : sequence of int
         Number of options of each kernel.
 
+    Returns
+    -------
+    Domain
+        By kernel, the places 0, 1 and so on of its options.
+
     Examples
     --------
     >>> whole_domain([2, 1])
@@ -44,14 +49,14 @@ def whole_domain(sizes_k: Sequence[int]) -> Domain:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """All charges of one problem.
+    """All charges of one layer on one chip, in one evaluation.
 
     Attributes
     ----------
     sizes_k : tuple of int
         Number of options of each kernel.
     charges : tuple of Charge
-        Merged, see :func:`dfopt.terms.charges.merged`.
+        Charges that blocks always pay together are merged, and none is zero: see :func:`dfopt.terms.charges.merged`.
     """
 
     sizes_k: tuple[int, ...]
@@ -73,19 +78,19 @@ class Table:
 
     @cached_property
     def incidences(self) -> tuple[Incidence, ...]:
-        """The distinct incidences of its charges: the axis i."""
+        """The distinct incidences of the table's charges, in the order of their first charges: the axis i."""
         return tuple(dict.fromkeys(charge.incidence for charge in self.charges))
 
     @cached_property
     def columns_c(self) -> tuple[slice, ...]:
-        """Columns of every charge in arrays of amounts: one, or one for each level of its resource."""
+        """By charge, the slice of its columns in arrays of amounts: one, or one for each level of its resource."""
         widths = [int(np.prod(charge.amount.shape[len(charge.scope) :], dtype=int)) for charge in self.charges]
         ends = itertools.accumulate(widths)
         return tuple(slice(end - width, end) for end, width in zip(ends, widths, strict=True))
 
     @property
     def width(self) -> int:
-        """Number of columns of all charges."""
+        """Number of columns that all charges together have in arrays of amounts; 0 without charges."""
         return self.columns_c[-1].stop if self.charges else 0
 
     @cached_property
@@ -112,7 +117,7 @@ class Table:
 
     @cached_property
     def of_kernel(self) -> tuple[tuple[int, ...], ...]:
-        """Places in :attr:`charges` of those that have each kernel in their scope, by kernel."""
+        """By kernel, the places in :attr:`charges` of the charges that have this kernel in their scope, ascending."""
         places: list[list[int]] = [[] for _ in self.sizes_k]
         for c, charge in enumerate(self.charges):
             for k in charge.scope:
@@ -125,7 +130,7 @@ class Table:
         Parameters
         ----------
         options_vk : int array, shape (vectors, kernels)
-            An option of each kernel, as a place among its options.
+            By vector and kernel, an option as a place among all options of the kernel.
 
         Returns
         -------
@@ -139,7 +144,9 @@ class Table:
         return amount_vc
 
     def least(self, domain: Domain) -> Floats:
-        """Least amount of every charge over a domain, each by itself: no block pays less under any options of it.
+        """Least amount of every charge over a domain: under no options of the domain has the charge a smaller one.
+
+        The least of each charge is taken apart from all others, so two of them may need different options.
 
         Parameters
         ----------
@@ -149,27 +156,28 @@ class Table:
         Returns
         -------
         float array, shape (columns,)
-            Equal to the row of :meth:`exact` where every kernel has one option.
+            In the unit of the resource of each charge. Equal to the row of :meth:`exact` where every kernel has one
+            option.
         """
         least = [_cut(charge, domain).min(axis=tuple(range(len(charge.scope)))).ravel() for charge in self.charges]
         return np.concatenate([*least, np.zeros(0)])
 
     def least_by_option(self, domain: Domain, least_c: Floats, kernel: int) -> Floats:
-        """Least amount of every charge over a domain, if one kernel has each of its options that are left.
+        """Least amount of every charge over a domain, for each option that the domain leaves to one kernel.
 
         Parameters
         ----------
         domain
             Options that are left, at least one of every kernel.
         least_c : float array, shape (columns,)
-            Of :meth:`least` for the domain.
+            What :meth:`least` returns for the domain.
         kernel : int
             Number of the kernel.
 
         Returns
         -------
         float array, shape (options of the kernel in the domain, columns)
-            Each row is what :meth:`least` says of the domain with this option alone left to the kernel.
+            Row by row, what :meth:`least` returns for the domain in which the kernel has this option alone.
         """
         least_oc = np.repeat(least_c[None], len(domain[kernel]), axis=0)
         for c in self.of_kernel[kernel]:
@@ -181,12 +189,12 @@ class Table:
         return least_oc
 
     def sums(self, amount_vc: Floats, count_bi: Floats, resource: str) -> Floats:
-        """What blocks pay of a resource without levels.
+        """What blocks pay of a resource without levels: the sum over its charges of amount times count.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            Of :meth:`exact`; or :meth:`least` as its only row.
+            What :meth:`exact` returns; or what :meth:`least` returns, as the only row.
         count_bi : float array, shape (blocks, incidences)
             How often blocks pay :attr:`incidences`, see :func:`dfopt.terms.incidence.counts`.
         resource
@@ -208,13 +216,13 @@ class Table:
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            Of :meth:`exact`; or :meth:`least` as its only row.
+            What :meth:`exact` returns; or what :meth:`least` returns, as the only row.
         count_bi : float array, shape (blocks, incidences)
             How often blocks pay :attr:`incidences`, see :func:`dfopt.terms.incidence.counts`.
         resource
             Name of the resource.
         level_vb : int array, shape (vectors, blocks)
-            Number of the level at which each block is.
+            Number of the level at which each block is, from 0.
 
         Returns
         -------
@@ -234,14 +242,19 @@ class Table:
         return paid_vb
 
     def totals(self, amount_vc: Floats, resource: str) -> Floats:
-        """Sums over a layer of a resource whose charges are each paid once: float array, shape (vectors,).
+        """Sums over a layer of a resource whose charges are each paid once.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            Of :meth:`exact`; or :meth:`least` as its only row.
+            What :meth:`exact` returns; or what :meth:`least` returns, as the only row.
         resource
-            Name of the resource, without levels. Zeros if it has no charges.
+            Name of the resource, without levels.
+
+        Returns
+        -------
+        float array, shape (vectors,)
+            In the unit of the resource. Zeros if it has no charges.
         """
         if resource not in self.of_resource:
             return np.zeros(len(amount_vc))
@@ -254,13 +267,18 @@ class Table:
         Parameters
         ----------
         resource
-            Name of the resource. Each of its charges has the incidence ``Has(k)`` and the scope ``(k,)`` of one kernel
-            k.
+            Name of a resource without levels. Each of its charges has the incidence ``Has(k)`` and the scope ``(k,)``
+            of one kernel k.
 
         Returns
         -------
         list of float array, shape (options,)
             By kernel, in the unit of the resource. Zeros for kernels without such a charge.
+
+        Raises
+        ------
+        AssertionError
+            If the resource has a charge of another incidence or scope.
         """
         amount_ko = [np.zeros(size) for size in self.sizes_k]
         for charge in self.charges:
@@ -270,10 +288,11 @@ class Table:
         return amount_ko
 
     def undominated(self, domain: Domain) -> Domain:
-        """The domain without options that another option of their kernel replaces whatever the others are.
+        """The domain without options that cannot make anything better: another option of the kernel is never worse.
 
-        An option is dominated where no charge has more under the other one, for any options of the other kernels. What
-        is left has an optimum under every rule that grows with the sums of its resources.
+        An option is dropped if some other option of its kernel has no larger amount in any charge, whatever options the
+        other kernels have in the domain. If a price never falls as sums of resources grow, the options that are left
+        have one that is as good as the best of all.
 
         Parameters
         ----------
@@ -303,9 +322,10 @@ class Table:
         return tuple(map(tuple, left))
 
     def undominated_of(self, kernel: int, domain: Domain) -> list[int]:
-        """Options of one kernel that no other option replaces, whatever options the domain leaves the other kernels.
+        """Options of one kernel without those that another of its options replaces.
 
-        One option replaces another if it pays no more of any charge. Of options with equal amounts the first is left.
+        Option a replaces option b if no charge has a larger amount under a than under b, whatever options of the domain
+        the other kernels have. Of options with equal amounts only the first is left.
 
         Parameters
         ----------
@@ -317,7 +337,7 @@ class Table:
         Returns
         -------
         list of int
-            Some of ``domain[kernel]``, at least one.
+            Some of ``domain[kernel]`` in their order, at least one.
         """
         options = domain[kernel]
         if len(options) == 1:
@@ -337,12 +357,17 @@ class Table:
     def vectors(self, domain: Domain) -> Ints:
         """All vectors of options of a domain, the last kernel's option changing fastest.
 
-        There are as many as the product of the numbers of options that are left; it is not limited here.
+        There are as many as the product of the numbers of options that are left, without any limit.
+
+        Parameters
+        ----------
+        domain
+            Options that are left, at least one of every kernel.
 
         Returns
         -------
         int array, shape (vectors, kernels)
-            Options as places among all of a kernel, as :meth:`exact` takes them.
+            By vector and kernel, an option as a place among all options of the kernel, as :meth:`exact` takes them.
 
         Examples
         --------

@@ -30,18 +30,25 @@ __all__ = [
 
 
 def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Weights that a kernel has one chip hold, and the number of its parameters.
+    """Bytes of the weight that one chip holds for a kernel, and the number of its parameters.
 
-    In a graph that trains only forward kernels hold weights, as the backward pass reads the same ones again: others
-    yield nothing (:attr:`~dfopt.terms.kernel.LayerKernel.holds_weight`). Each amount is in two parts. The part that all
-    chips of the second axis have alike goes by the same name with ``_copied``: more chips may share out its optimizer
-    state.
+    In a graph that trains, only forward kernels hold weights, as backward kernels read the same weights again
+    (:attr:`~dfopt.terms.kernel.LayerKernel.holds_weight`). Each amount is in two parts. The names with ``_copied`` are
+    of the share of the weight that every chip of the second axis holds alike (``copied`` of the kernel): more chips may
+    share out its optimizer state. The other names are of the rest. Of routed experts all count.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``weights`` and ``weights_copied``, B; for routed experts ``experts`` and ``experts_copied`` instead.
-        ``parameters`` and ``parameters_copied``, no unit. Nothing for a kernel without a weight.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``weights`` and ``weights_copied``, B; for routed experts ``experts`` and ``experts_copied``
+        instead. ``parameters`` and ``parameters_copied``, no unit. Nothing is yielded for a kernel without a weight,
+        nor for a backward kernel as above.
     """
     if not (ops.weight_elements(of.kernel) and of.holds_weight):
         return
@@ -58,11 +65,21 @@ PARAMETERS = Term.of_kernel("parameters", "every chip holds its shard of a weigh
 def reduced(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes of a kernel's weight gradient that its chip adds up with other chips, in two parts.
 
+    They are bytes of the chip's whole shard: what an exchange between copies of the batch works on, and of routed
+    experts those of all. The type of an element is the one in which copies add gradients up.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
+
     Yields
     ------
     (str, float array of shape (options,))
-        ``gradient_bytes``, B: what copies of the batch add up. ``gradient_bytes_copied``, B: what these and all chips
-        of the second axis add up, which have that part of the weight alike. Only of kernels of op
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``gradient_bytes``, B: the part that only copies of the batch add up. ``gradient_bytes_copied``, B:
+        the part that copies of the batch add up together with all chips of the second axis, as all of these hold that
+        part of the weight (``copied`` of the kernel). Nothing is yielded for a kernel of another op than
         ``weight_update``.
     """
     if not ops.gradient_elements(of.kernel):
@@ -78,12 +95,21 @@ REDUCED = Term.of_kernel(
 
 
 def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that a kernel keeps for the sequences of one evaluation, such as keys and values.
+    """Bytes that one chip holds for a kernel of the caches of one evaluation's sequences, such as keys and values.
+
+    The kernel states its caches (``states`` of the graph's kernel), and its sharding scheme decides which heads of them
+    lie on one chip.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``cached_bytes``, B, on one chip. Nothing is yielded for a kernel without such data.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``cached_bytes``, B. Nothing is yielded for a kernel without ``states``.
     """
     if of.kernel.states:
         yield "cached_bytes", by_option(of, lambda kernel, scheme: cached_bytes(kernel, scheme, of.degree))
@@ -93,14 +119,22 @@ CACHES = Term.of_kernel("caches", "stated by the kernels of the graph", caches)
 
 
 def kept(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that a kernel keeps beside tensors, such as dropout masks.
+    """Bytes that one chip keeps for a kernel in one evaluation beside the tensors of the graph, such as dropout masks.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``saved_bytes``, B: what is kept until the backward pass; negative where tensors say more than is kept.
-        ``working_bytes``, B: what is there only while the layer runs, such as outputs that are computed again. Nothing
-        is yielded where no kernel of the graph keeps anything.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``saved_bytes``, B: what is kept until the backward pass of the microbatch. It is negative where
+        the tensors of the graph count more bytes than are kept: both are added up. ``working_bytes``, B: what is in
+        memory only while the layer runs, such as outputs that are computed again; under ``training_memory: calculon``
+        also gradients of activations and buffers of collectives. Nothing is yielded where no kernel of the graph keeps
+        anything of the kind, as in a graph that does not train.
     """
     if sizes := of.kept:
         saved_o, working_o = np.array(sizes).T
@@ -112,12 +146,23 @@ KEPT = Term.of_kernel("activations beside tensors", "Korthikanti et al., 2022, s
 
 
 def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes of every tensor that the forward pass leaves for the backward pass, counted once: at its source.
+    """Bytes on one chip of the activations that a kernel saves in one evaluation for the backward pass.
+
+    An output of a forward kernel is saved if a kernel of another pass reads it: recomputation, backward pass or weight
+    update. The kernel that makes the output counts its bytes: once under ``fanout: shared``, however many kernels read
+    it, and once for each such reader under ``per_consumer``.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``saved_bytes``, B, once for every such output of the kernel.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``saved_bytes``, B, once for every such output of the kernel. Nothing is yielded for a kernel
+        without such an output, nor in a graph that does not train.
     """
     for whole in of.saved:
         yield "saved_bytes", whole * output_share(of)
@@ -127,9 +172,15 @@ SAVED = Term.of_kernel("activations", "Korthikanti et al., 2022, section 4: what
 
 
 def waits(setting: Setting) -> bool:
-    """Whether what waits between partitions is counted by itself; else all of a layer is counted at once.
+    """Whether tensors that wait in DRAM between partitions are counted as such.
 
-    It is false for a graph that trains with ``training_memory: calculon``.
+    True unless the graph trains under ``training_memory: calculon`` and ``gradients: exact``. Then a layer counts all
+    that it needs in training at once (``working_bytes`` of :func:`kept`), and no tensor is counted as waiting.
+
+    Parameters
+    ----------
+    setting
+        Graph, machine and resolved assumptions.
     """
     return not (setting.graph.trains and setting.assumptions.by_layer)
 
@@ -137,15 +188,22 @@ def waits(setting: Setting) -> bool:
 def waiting(layer: Layer) -> Iterator[Charge]:
     """A tensor between blocks waits in DRAM from the block that makes it to the last one that reads it.
 
-    What stays for the backward pass anyhow is counted there, where gradients are kept at all. Tensors that are handed
-    to the next layer do not wait here.
+    Three kinds of tensors do not wait here. Activations that stay for the backward pass are counted by :func:`saved`
+    and :func:`kept` instead, where the graph trains under ``gradients: exact``. Tensors that are handed to the next
+    layer are no tensors between blocks of this one. And no tensor waits where :func:`waits` is false.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
 
     Yields
     ------
     Charge
-        Of ``waiting_bytes``, B, for every output that may wait. It is paid by every set of kernels with the source and
-        not all readers (:class:`~dfopt.terms.incidence.Open`), and decided by the option of the source. Nothing is
-        yielded where all of a layer is counted at once (:func:`waits`).
+        Of ``waiting_bytes``, B on one chip in one evaluation, for every output that may wait: its size, which the
+        option of its source decides. Every set of kernels that has the source and not all readers pays it
+        (:class:`~dfopt.terms.incidence.Open`).
     """
     if not waits(layer.instance.setting):
         return
@@ -161,12 +219,22 @@ WAITING = Term("waiting", "a tensor lies in DRAM as long as a block has still to
 def partial_sums(layer: Layer) -> Iterator[Charge]:
     """A product that leaves partial sums to another kernel needs one that adds them up.
 
+    A kernel may leave partial sums if the graph adds its output to that of another kernel (``accumulates_into``), it is
+    a GEMM, and tensor-parallel chips share it under ``sharding_rules: exact``. It leaves them under the options that
+    split its heads or its contraction.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
+
     Yields
     ------
     Charge
-        Of ``legal``, for every kernel that may leave partial sums, decided by its option and that of the other kernel.
-        Infinite where the first leaves partial sums and the other does not split its contraction, so that it has no
-        reduction. It is paid once, by the block of the first.
+        Of ``legal``, no unit, for every kernel that leaves partial sums under some option: its option and that of the
+        other kernel decide it. Infinite where the first leaves partial sums and the other does not split its
+        contraction, and so has no reduction; else 0. The block of the first kernel pays it once.
     """
     index = layer.graph.index()
     for k, kernel in enumerate(layer.kernels):
@@ -186,13 +254,20 @@ PARTIAL_SUMS = Term("partial sums", "a sum of partial sums needs a reduction", p
 def handed_on(layer: Layer) -> Iterator[Charge]:
     """Layers of all kinds leave what they hand on in one layout, as any of them may come next.
 
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
+
     Yields
     ------
     Charge
-        Of ``legal``, for every output that layers hand on: one for the first kind of layer and each other kind, decided
-        by the options of the two kernels that make the output there. Infinite where its layouts differ. It is paid
-        once, by the block of the kernel that is first in the graph. Nothing is yielded if layers hand on for nothing
-        (``layer_boundary: free``).
+        Of ``legal``, no unit. For every tensor that layers hand to the next one there is one charge for each kind of
+        layer but the first: it compares that kind with the first kind. The options of the two kernels that make the
+        tensor decide it: infinite where they leave it in different layouts, else 0. The block of the one that is
+        earlier in the graph pays it once. Nothing is yielded for a graph with one kind of layer, nor under
+        ``layer_boundary: free``.
     """
     index = layer.graph.index()
     kinds = layer.graph.handed_on if layer.assumptions.layer_boundary == "dram" else ()
@@ -209,11 +284,22 @@ HANDED_ON = Term("layers hand on alike", "layers of several kinds follow one ano
 def tile_rows(layer: Layer) -> Iterator[Charge]:
     """Chips that share the rows of every tile need a row each.
 
+    A tile is one of the equal parts that the streamed axis of the layer is cut into
+    (:attr:`~dfopt.terms.layer.Layer.tiles`). Tiles have enough rows for any option if the streamed axis is cut into no
+    more of them than ``ceil(rows / least)``. There ``rows`` is the length of the shortest streamed axis, and ``least``
+    the larger of ``tile_rows`` (1 if it is None) and the number of tensor-parallel chips, but at most ``rows``.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
+
     Yields
     ------
     Charge
-        Of ``legal``, for every kernel, decided by its option. Infinite where chips share the rows of its tiles. It is
-        paid once, by the block of the kernel. Nothing is yielded as long as tiles have enough rows.
+        Of ``legal``, no unit, for every kernel, decided by its option: infinite where chips share the rows of its
+        tiles, else 0. The block of the kernel pays it once. Nothing is yielded if tiles have enough rows.
     """
     rows = ops.streamed_rows(layer.graph)
     least = max(layer.assumptions.tile_rows or 1, layer.degree)

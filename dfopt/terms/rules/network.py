@@ -40,8 +40,9 @@ def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
     Returns
     -------
     list of Collective or None
-        One for each option; None for an option that needs no collective. Without tensor parallelism no option needs
-        any.
+        One for each option of the kernel: an all-reduce or a reduce-scatter if the option splits the contraction. None
+        for all other options, for partial sums that the collective of another kernel adds up (``accumulates_into``),
+        and for every option without tensor parallelism.
     """
     of, schemes = layer.kernels[kernel], layer.schemes_k[kernel]
     if layer.degree == 1:
@@ -52,11 +53,19 @@ def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
 def collectives(layer: Layer) -> Iterator[Charge]:
     """A scheme that splits a contraction leaves partial sums: the block of the kernel pays seconds to add them up.
 
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
+
     Yields
     ------
     Charge
-        Of ``network_s``, s, for every kernel, paid once by its block and decided by its option. 0 for options that
-        leave no partial sums. Nothing is yielded without tensor parallelism.
+        Of ``network_s``, s of one evaluation, for every kernel: seconds of the collective of :func:`inherent` on its
+        output, which its option decides. What the product of the kernel hides does not count (``tensor_overlap``). What
+        the chip itself does for the collective counts (``collective_work``). 0 for options that need no collective. The
+        block of the kernel pays it once. Nothing is yielded without tensor parallelism.
     """
     for k in range(len(layer.kernels) if layer.degree > 1 else 0):
         size, kinds = layer.graph.output_bytes(k), inherent(layer, k)
@@ -70,17 +79,25 @@ COLLECTIVES = Term("collectives", "Shoeybi et al., 2019, section 3: partial sums
 def conversions(layer: Layer) -> Iterator[Charge]:
     """A tensor is brought into the layouts that its readers want, once for all of them, by the block that makes it.
 
-    With sequence parallelism what the forward pass saved stays as it lies: every block of the backward pass that reads
-    it converts it again (Korthikanti et al., 2022, section 4.2.2), unless it is assumed that its source does.
+    With sequence parallelism the tensors that the forward pass saves keep their layout in memory. Then every block of
+    the backward pass that reads such a tensor converts it again (Korthikanti et al., 2022, section 4.2.2). Under any
+    value of ``backward_gathers`` but None, the block of its source pays instead.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
 
     Yields
     ------
     Charge
-        Of ``network_s``, s, for every entry of :attr:`~dfopt.terms.layer.Layer.wanted`. If the source pays, it is one
-        charge: the block of the source pays it once, and the options of source and readers decide it. If readers pay,
-        it is one charge for every way to hold some of them (:class:`~dfopt.terms.incidence.Exactly`): every block that
-        holds just these readers pays it, and the options of the source and of these readers decide it. Nothing is
-        yielded without tensor parallelism.
+        Of ``network_s``, s of one evaluation, for every entry of :attr:`~dfopt.terms.layer.Layer.wanted`: a tensor with
+        some of its readers. If the source pays, the entry has one charge. The block of the source pays it once, and the
+        options of source and readers decide it. If readers pay (``tolls`` of the entry), the entry has one charge for
+        each non-empty set of its readers (:class:`~dfopt.terms.incidence.Exactly`). Every block that holds exactly this
+        set of them pays it once, and the options of the source and of this set decide it. Nothing is yielded without
+        tensor parallelism.
     """
     for one in layer.wanted:
         if one.tolls:
@@ -122,11 +139,21 @@ CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conv
 def own_communications(layer: Layer) -> Iterator[Charge]:
     """Communications that kernels list themselves; with two-batch overlap they hide behind the other microbatch.
 
+    Such are an all-to-all of routed experts, or what a kernel sends to other copies of the batch. The plan turns
+    two-batch overlap on (``two_batch_overlap``).
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
+
     Yields
     ------
     Charge
-        For every kernel one of ``network_s``, s, and one of ``hidden_s``, s, constants that its block pays once. One of
-        them is 0: ``hidden_s`` without two-batch overlap, and ``network_s`` with it.
+        For every kernel one of ``network_s`` and one of ``hidden_s``, both in s of one evaluation, constants that its
+        block pays once. With two-batch overlap the seconds are in ``hidden_s`` and ``network_s`` is 0; without it, the
+        other way round. Both are 0 for a kernel that lists no communication.
     """
     shown, hidden = layer.instance.own_communication_s, layer.instance.hidden_s
     for k in range(len(layer.kernels)):
@@ -138,13 +165,22 @@ OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the gr
 
 
 def reduced_each(layer: Layer) -> Iterator[Charge]:
-    """Copies add up the gradients of their weights in every evaluation, spread over the microbatches of a step.
+    """Copies of the batch add up the gradients of their weights in every evaluation, as DFModel's program counts.
+
+    An evaluation takes the seconds of one all-reduce of a step, divided by the number of microbatches of the step.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
 
     Yields
     ------
     Charge
-        Of ``network_s``, s, for every kernel, paid once by its block and decided by its option. Only under ``gradients:
-        dfmodel``; else nothing is yielded.
+        Of ``network_s``, s of one evaluation, for every kernel, decided by its option and paid once by its block. 0 for
+        a kernel without a weight gradient, and where no other chip has the same weight. Nothing is yielded unless
+        ``gradients: dfmodel`` is assumed.
     """
     if not adds_up_at_once(layer.assumptions):
         return
@@ -159,10 +195,17 @@ REDUCED_EACH = Term("gradients of every evaluation", "DFModel's program adds gra
 def starts(layer: Layer) -> Iterator[Charge]:
     """Every block takes a while to start, such as a kernel launch.
 
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
+
     Yields
     ------
     Charge
-        One of ``network_s``, s, a constant that every block pays once: ``kernel_overhead`` of the assumptions, or 0.
+        One of ``network_s``, s of one evaluation, a constant that every block with any kernel pays once: the assumption
+        ``kernel_overhead``, or 0 if that is None.
     """
     everyone = AnyOf(tuple(range(len(layer.kernels))))
     yield Charge("network_s", everyone, (), np.array(layer.assumptions.kernel_overhead or 0.0))

@@ -34,23 +34,32 @@ __all__ = ["CARRIED", "ENDS", "END_BUFFERS", "OPERANDS", "OWN_DATA", "TENSORS", 
 def tensors(layer: Layer) -> Iterator[Charge]:
     """A tensor between blocks passes through DRAM, two tiles of it buffered at each end; inside one it waits in SRAM.
 
-    A kernel alone in its block may run in parts of its weight. Then its outputs are cut too, and it reads its inputs
-    again for each further part.
+    A kernel alone in its block may run in parts of its weight. Then its outputs are cut too, and it moves tensors again
+    for each further part, as ``weight_tiling`` says (:func:`moves_again`).
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
 
     Yields
     ------
     Charge
-        For every fan-out but carried ones; the option of its source decides the amount of each.
+        For every fan-out (one output of a kernel with all its readers) but those that the next layer reads. The option
+        of its source decides each amount, in B on one chip in one evaluation.
 
-        - ``dram_bytes``, B: the tensor, paid by each block that stores or reads it
-          (:class:`~dfopt.terms.incidence.Crosses`). Not where kernels move their operands by themselves
-          (:func:`operands`).
-        - ``buffer_bytes``, B: two tiles, paid by the same blocks.
-        - ``buffer_bytes``, B: a tile, paid by the block of the source as often as its deepest reader inside is deep
-          (:class:`~dfopt.terms.incidence.Inside`).
-        - ``cut_buffer_bytes``, B: two tiles, paid once by the block of a source that has something to cut
-          (:func:`~dfopt.terms.rules.weights.stays`).
-        - ``reread_bytes``, B: the tensor, paid once by the block of each kernel of :func:`moves_again`.
+        - ``dram_bytes``: the tensor as its source holds it. Each block that stores or reads it pays once
+          (:class:`~dfopt.terms.incidence.Crosses`). Only if ``operand_traffic`` is None; else :func:`operands` counts
+          these bytes.
+        - ``buffer_bytes``: two tiles, paid by the same blocks.
+        - ``buffer_bytes``: a tile, paid by the block of the source as often as its deepest reader inside is deep
+          (:class:`~dfopt.terms.incidence.Inside`). Not if tensors wait nowhere inside a block (``execution: library``).
+        - ``cut_buffer_bytes``: two tiles, paid once by the block of a source that has something to cut
+          (:func:`~dfopt.terms.rules.weights.stays`). These bytes are among its ``buffer_bytes``: those that are cut if
+          it runs in parts.
+        - ``reread_bytes``: the tensor, paid once by the block of each kernel of :func:`moves_again`. It counts for each
+          part after the first.
     """
     moves = layer.moves_tensors
     for fan in layer.fan_outs:
@@ -79,20 +88,21 @@ def _read_again(layer: Layer, fan: FanOut, size: Floats) -> Iterator[Charge]:
 
 
 def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
-    """Kernels that move a tensor once more for each part of their weight after the first.
+    """Kernels that move a tensor through DRAM once more for each part of their weight after the first.
 
     Parameters
     ----------
     layer
-        The layer, whose ``weight_tiling`` decides.
+        The layer. Its assumption ``weight_tiling`` decides.
     fan
         The tensor, of this layer.
 
     Returns
     -------
     tuple of int
-        Numbers of its readers where inputs are read again, and of its source where outputs are written again and it is
-        not carried. Empty where nothing is repeated.
+        Numbers of the kernels that read the tensor, under ``weight_tiling: reread`` and ``reread_all``. Behind them
+        that of its source, under ``reread_all`` and if the tensor is not carried to the next layer. Empty under
+        ``free`` and ``forbid``.
     """
     read = fan.kernels if reads_again(layer.assumptions) else ()
     written = (fan.source,) if writes_again(layer.assumptions) and not fan.carried else ()
@@ -100,15 +110,26 @@ def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
 
 
 def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """DRAM bytes of tensors between kernels, where each kernel reads and writes its own (``operand_traffic``).
+    """Bytes that a kernel moves of tensors between kernels, if every kernel writes and reads its operands in DRAM.
 
-    The output counts in the layout in which the kernel leaves it, each input in that in which the kernel reads it.
+    The assumption ``operand_traffic`` turns the rule on. With ``own`` the source of a tensor counts the share of it
+    that one chip writes, before any collective, and each reader counts the share that its own scheme needs on one chip.
+    With ``own_tiled`` the same holds, but products of the backward pass and weight updates count only one chip's part
+    of a gathered or reduced tensor. With both, a kernel that splits tokens and adds up partial sums counts whole
+    tensors.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``dram_bytes``, B, once for every tensor that the kernel writes or reads, on one chip and in one evaluation.
-        Nothing is yielded if ``operand_traffic`` is not given: then :func:`tensors` has these bytes.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``dram_bytes``, B, once for every tensor that the kernel writes or reads. A tensor that is both
+        inputs of a kernel counts once, with the larger share. Carried tensors are not among them. Nothing is yielded if
+        ``operand_traffic`` is None: then :func:`tensors` counts what blocks move.
     """
     chosen = of.assumptions
     if chosen.operand_traffic is None:
@@ -134,15 +155,22 @@ OPERANDS = Term.of_kernel("operands", "operand_traffic of the assumptions", oper
 
 
 def carried(layer: Layer) -> Iterator[Charge]:
-    """What layers hand on passes through DRAM wherever its kernels run.
+    """What layers hand on passes through DRAM, whichever blocks its kernels are in.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
 
     Yields
     ------
     Charge
-        For every carried tensor; the option of its source decides the amount of each. ``dram_bytes``, B, is the tensor
-        and ``buffer_bytes``, B, two tiles of it: both are paid once by the block of the source and once by that of each
-        reader. ``reread_bytes``, B, is the tensor: the block of each kernel of :func:`moves_again` pays it once.
-        Nothing is yielded if layers hand on for nothing (``layer_boundary: free``).
+        For every tensor that the next layer reads. The option of its source decides each amount, in B on one chip in
+        one evaluation.
+        ``dram_bytes`` is the tensor and ``buffer_bytes`` two tiles of it: the block of the source pays both once, and
+        so does the block of each reader, even if that is the same block. ``reread_bytes`` is the tensor: the block of
+        each kernel of :func:`moves_again` pays it once. Nothing is yielded under ``layer_boundary: free``.
     """
     for fan in layer.carried:
         of = LayerKernel.all_of(layer)[fan.source]
@@ -158,14 +186,21 @@ CARRIED = Term("carried tensors", "DFModel, section V.A: a partition starts and 
 
 
 def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Inputs and outputs of the graph pass through DRAM wherever their kernels run.
+    """Inputs and outputs of the graph pass through DRAM, whichever blocks their kernels are in.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``dram_bytes``, B, for every end that the kernel reads or writes. ``reread_bytes``, B, as much for every input,
-        where a kernel in parts reads inputs again. Nothing is yielded for a kernel without ends, as under
-        ``layer_boundary: free``.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``dram_bytes``, B, for every input of the graph that the kernel reads and every output of the graph
+        that it writes. ``reread_bytes``, B: as much for every input, if a kernel that runs in parts of its weight reads
+        inputs again (``weight_tiling: reread`` and ``reread_all``). Nothing is yielded for a kernel that reads no input
+        and writes no output of the graph, nor under ``layer_boundary: free``.
     """
     for operand, whole in of.ends:
         size_o = end_bytes(of, operand, whole)
@@ -178,26 +213,38 @@ ENDS = Term.of_kernel("ends", "DFModel, section V.A: a partition starts and ends
 
 
 def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Two tiles of what passes between DRAM and a kernel as an input or output of the graph wait in SRAM.
+    """Two tiles of every input and output of the graph that a kernel reads or writes wait in SRAM.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``buffer_bytes``, B, for every end that the kernel reads or writes.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``buffer_bytes``, B, for every input of the graph that the kernel reads and every output of the
+        graph that it writes. Nothing is yielded for a kernel without any, nor under ``layer_boundary: free``.
     """
     for operand, whole in of.ends:
         yield "buffer_bytes", CROSSING_TILES * end_bytes(of, operand, whole) * end_tile(of, operand)
 
 
 def end_tile(of: LayerKernel, operand: int) -> float:
-    """Share of an input or output of the graph in one tile, at most 1.
+    """Share of an input or output of the graph that is in one tile of the streamed axis.
 
     Parameters
     ----------
     of
-        The kernel that reads or writes it.
+        The kernel that reads the input or writes the output.
     operand : int
         0 for an output, 1 or 2 for an input that the kernel takes as that operand.
+
+    Returns
+    -------
+    float, no unit
+        Above 0 and at most 1. It is 1 where the kernel does not stream that operand.
     """
     if operand:
         return ops.input_tile_share(of.kernel, of.tiles, operand)
@@ -208,12 +255,20 @@ END_BUFFERS = Term.of_kernel("buffers of ends", "DFModel, section V.B: tiles are
 
 
 def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """What a kernel moves because it says so: data of its own, lookups in tables, caches of sequences.
+    """Bytes that a kernel moves because the graph states them: data of its own, lookups in tables, caches of sequences.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``dram_bytes``, B, as the fastest memory counts them. Nothing for a kernel that states nothing of the sort.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``dram_bytes``, B. A byte in a slower memory counts as more bytes, so that their number over the
+        bandwidth of the fastest memory is the time. Nothing is yielded for a kernel without ``states``, ``dram_bytes``
+        and ``dram_bytes_per_chip``.
     """
     kernel = of.kernel
     if kernel.states or kernel.dram_bytes or kernel.dram_bytes_per_chip:

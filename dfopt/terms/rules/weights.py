@@ -21,24 +21,38 @@ __all__ = ["GRADIENTS", "WEIGHTS", "accumulated", "gradient_bytes", "stays", "we
 
 
 def stays(of: LayerKernel) -> bool:
-    """Whether a kernel has a weight, or an accumulator of a weight gradient, that stays on the chip while it runs.
+    """Whether a kernel has a weight, or an accumulator of a weight gradient, that stays in SRAM while it runs.
 
-    Where the kernel is alone in its block and does not fit SRAM, this is what may be cut into parts.
+    An accumulator counts under ``gradients: exact`` only. If the kernel is alone in its block and does not fit SRAM,
+    the weight or accumulator is what may be cut into parts.
+
+    Parameters
+    ----------
+    of
+        The kernel.
     """
     adds = of.assumptions.gradients == "exact" and ops.gradients_at_once(of.kernel) > 0
     return adds or ops.weights_at_once(of.kernel) > 0
 
 
 def weight_flows(of: LayerKernel) -> Iterator[tuple[bool, Floats]]:
-    """What an evaluation moves between DRAM and chip of a kernel's weight and weight gradient.
+    """What one chip moves between DRAM and SRAM of a kernel's weight and weight gradient in one evaluation.
 
-    Weights are read. A gradient that is accumulated is read and written, or only written.
+    Weights are read. A gradient that is accumulated is read and written. Under ``gradient_traffic: written`` it is only
+    written.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (bool, float array of shape (options,), B)
-        Whether it is written (else it is read), and bytes in the memory where they lie: for the weight unless
-        partitions read none (``weights_from_dram``), and for each pass of the gradient under ``gradients: exact``.
+        Whether the bytes are written (else they are read), and the bytes of this flow under each option, in the memory
+        where they lie: none counts as more for a slower memory. First the weight, if ``weights_from_dram`` is true.
+        Then the gradient, under ``gradients: exact``: one pair that reads it and one that writes it, or only the one
+        that writes it. Zeros for a kernel without a weight, or without a weight gradient.
     """
     if of.assumptions.weights_from_dram:
         yield False, weight_bytes(of, ops.weights_read)
@@ -48,14 +62,24 @@ def weight_flows(of: LayerKernel) -> Iterator[tuple[bool, Floats]]:
 
 
 def weights(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """A block reads the weights of its kernels from DRAM once and holds them; of experts one at a time.
+    """A block reads the weights of its kernels from DRAM once in every evaluation, and holds them in SRAM.
+
+    Experts run one after another. So SRAM holds one of them at a time, and DRAM traffic is that of the experts that
+    some token of the evaluation chooses.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``dram_bytes``, B, as the fastest memory counts them: what an evaluation reads. Not yielded if partitions read
-        no weights (``weights_from_dram``). ``stationary_bytes``, B: what is in SRAM at a time. Nothing for a
-        kernel without a weight.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``dram_bytes``, B: the weights that are read. A byte in a slower memory counts as more bytes, so
+        that their number over the bandwidth of the fastest memory is the time. Not yielded under ``weights_from_dram:
+        false``. ``stationary_bytes``, B: the weights that are in SRAM at a time. Nothing is yielded for a kernel
+        without a weight.
     """
     if not ops.weight_elements(of.kernel):
         return
@@ -68,7 +92,15 @@ WEIGHTS = Term.of_kernel("weights", "DFModel, section V.A: a partition loads the
 
 
 def accumulated(of: LayerKernel) -> Floats:
-    """Bytes of a kernel's weight gradient that an evaluation adds to, under each of its options.
+    """Bytes of a kernel's weight gradient that one evaluation adds to on one chip, under each of its options.
+
+    They count once, though an evaluation may read and write them. An element has the type of activations, or that of
+    ``main_gradients`` under ``gradient_traffic: held``.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Returns
     -------
@@ -81,12 +113,17 @@ def accumulated(of: LayerKernel) -> Floats:
 
 
 def gradient_bytes(of: LayerKernel) -> Floats:
-    """Bytes of a kernel's weight gradient as copies add it up, under each of its options.
+    """Bytes of a kernel's weight gradient on one chip, in the type in which copies of the batch add it up.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Returns
     -------
     float array, shape (options,), B
-        Of routed experts all count. Zeros for all kernels but those of op ``weight_update``.
+        Bytes under each option. Of routed experts all count. Zeros for all kernels but those of op ``weight_update``.
     """
     elements = ops.gradient_elements(of.kernel)
     return elements * of.reduced_word * output_share(of) if elements else np.zeros(len(schemes(of)))
@@ -95,14 +132,22 @@ def gradient_bytes(of: LayerKernel) -> Floats:
 def gradients(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Weight gradients are accumulated over microbatches: in DRAM between evaluations, in SRAM during one.
 
-    DFModel's program leaves that out, and adds gradients of the copies up in every microbatch instead.
+    The rule holds under ``gradients: exact``. Under ``gradients: dfmodel`` accumulation is free, as in DFModel's
+    program, which adds up the gradients of the copies in every microbatch instead
+    (:func:`~dfopt.terms.rules.network.reduced_each`).
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``dram_bytes``, B: what is read and written, or only written (``gradient_traffic``). ``stationary_bytes``, B:
-        the accumulator in SRAM, of experts one at a time. Only of kernels of op ``weight_update``, and only under
-        ``gradients: exact``.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``dram_bytes``, B: the gradient (:func:`accumulated`) read and written, so twice; or once under
+        ``gradient_traffic: written``. ``stationary_bytes``, B: the accumulator in SRAM, of experts that of one at a
+        time. Nothing is yielded for a kernel of another op than ``weight_update``, nor under ``gradients: dfmodel``.
     """
     if of.assumptions.gradients == "exact" and ops.gradient_elements(of.kernel):
         yield "dram_bytes", of.assumptions.gradient_passes * accumulated(of)

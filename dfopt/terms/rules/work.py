@@ -40,39 +40,59 @@ __all__ = [
 
 
 def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Seconds of the largest shard of every kernel at the rate that the chip sustains.
+    """Seconds in which one chip computes its shard of a kernel in one evaluation, at the rate that the chip sustains.
 
-    That is one share of the peak rate of its type, or the chip's share for shards of its size.
+    The shard is that of the most loaded chip. Under ``compute_model: fixed`` a chip sustains the share
+    ``compute_utilization`` of its peak rate in the kernel's type. Under ``efficiency`` it sustains the share of its
+    table for shards of that size.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``compute_s``, s. Nothing is yielded under the cycle model, see :func:`compute_tiles`.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``compute_s``, s. Nothing is yielded under ``compute_model: cycle``, where :func:`compute_tiles`
+        counts instead.
     """
     if of.assumptions.compute_model != "cycle":
         yield "compute_s", at_rate(of)
 
 
 def flop(of: LayerKernel) -> Floats:
-    """FLOP of a kernel's largest shard under each of its options: float array, shape (options,)."""
+    """FLOP of a kernel's largest shard in one evaluation, under each of its options.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
+
+    Returns
+    -------
+    float array, shape (options,), FLOP
+        Work of the most loaded chip.
+    """
     degree, sums, chosen = of.degree, of.sums, of.assumptions
     return by_option(of, lambda kernel, scheme: shard_flop(kernel, scheme, degree, sums, chosen))
 
 
 def at_one_rate(flop_k: Floats, rate_k: Floats | float, assumptions: Assumptions) -> Floats:
-    """Seconds of some FLOP where all kernels sustain one share of their type's peak rate.
+    """Seconds of some FLOP if all kernels sustain one share of their type's peak rate.
 
-    That share is ``compute_utilization``, or 1 if it is not stated. Resolved assumptions state it under
-    ``compute_model: fixed``.
+    That share is ``compute_utilization``, or 1 if that is None. Resolved assumptions state it under ``compute_model:
+    fixed``.
 
     Parameters
     ----------
     flop_k : float array
-        FLOP, of any shape: such as of kernels, or of the options of one.
+        FLOP, of any shape: for example of all kernels, or of all options of one kernel.
     rate_k : float or float array, FLOP/s
-        Peak rate in the type that each computes in: one for all, or of the shape of ``flop_k``.
+        Peak rate in the type that is computed in: one for all FLOP, or an array of the shape of ``flop_k``.
     assumptions
-        Resolved.
+        Resolved: no ``auto`` is left.
 
     Returns
     -------
@@ -83,14 +103,26 @@ def at_one_rate(flop_k: Floats, rate_k: Floats | float, assumptions: Assumptions
 
 
 def at_rate(of: LayerKernel) -> Floats:
-    """Seconds of a kernel's largest shard on the whole chip, at the share that it sustains of its type's peak.
+    """Seconds of a kernel's largest shard in one evaluation on the whole chip, at the rate that the chip sustains.
 
-    Under the cycle model no share is known: unless ``compute_utilization`` is stated all the same, it is the time with
-    every unit of every compute tile busy.
+    A rate is a share of the peak rate in the kernel's type. Under ``compute_model: fixed`` that share is
+    ``compute_utilization``. Under ``efficiency`` it is the share in the first row of the chip's table that fits the
+    shard. Under ``cycle`` no share is known. Then the seconds are those with every unit of every compute tile busy,
+    unless ``compute_utilization`` is stated all the same.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Returns
     -------
     float array, shape (options,), s
+
+    Raises
+    ------
+    AssertionError
+        Under ``compute_model: efficiency``, if the chip has no table. Questions refuse that before.
     """
     flop_o, chosen = flop(of), of.assumptions
     if chosen.compute_model != "efficiency":
@@ -103,7 +135,24 @@ def at_rate(of: LayerKernel) -> Floats:
 
 
 def least_cycles(of: LayerKernel) -> float:
-    """Seconds of an evaluation of a kernel under the cycle model that no option beats, in any number of tiles."""
+    """Least seconds of a kernel in one evaluation under the cycle model: no option in any number of tiles takes less.
+
+    It is the time of the fastest option on the whole chip, if no unit of any compute tile is wasted.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its chip has lanes, stages and a frequency.
+
+    Returns
+    -------
+    float, s
+
+    Raises
+    ------
+    AssertionError
+        If the chip lacks lanes, stages or frequency. Questions refuse that before.
+    """
     degree, chip, rules = of.degree, of.chip, of.assumptions.sharding_rules
     least_s = by_option(of, lambda kernel, z: least_cycles_s(kernel, z, degree, chip, rules)).min()
     return float(least_s) * (chip.peak_flops / of.rate)
@@ -112,15 +161,22 @@ def least_cycles(of: LayerKernel) -> float:
 def compute_tiles(layer: Layer) -> Iterator[Charge]:
     """Fewest compute tiles with which every kernel takes no longer than a latency, under the cycle model.
 
-    Kernels of a block share the tiles of the chip, and the block takes the least latency that all of them reach. Where
-    a kernel never does, it needs more tiles than there are.
+    Kernels of a block share the compute tiles of the chip. The block takes the least latency for which the tiles of all
+    its kernels together are no more than the chip has.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
 
     Yields
     ------
     Charge
         Of ``compute_tiles``, no unit, for every kernel, paid once by its block and decided by its option. The amount
-        has the shape (options, levels): levels are the latencies of :attr:`~dfopt.terms.layer.Layer.latency_l`. Nothing
-        is yielded under other compute models.
+        has the shape (options, levels). A level is one of the latencies of :attr:`~dfopt.terms.layer.Layer.latency_l`,
+        in s of one evaluation. Where the kernel is never that fast, the amount is one more than the chip has compute
+        tiles. Nothing is yielded unless ``compute_model: cycle`` is assumed.
     """
     if not layer.by_cycles:
         return
@@ -135,15 +191,22 @@ COMPUTE = Term.of_kernel("compute", "DFModel, section IV.D: FLOP over the rate o
 
 
 def accessed(of: LayerKernel) -> Floats:
-    """Bytes of its own that a kernel reads from SRAM and writes there, whatever else its block holds.
+    """Bytes that a kernel reads from SRAM and writes there in one evaluation, without tensors that kernels pass on.
 
-    These are data of its own, weights, gradients, and inputs and outputs of the graph. Tensors between kernels are not
-    among them, nor are those that the next layer reads.
+    They are its own data (tables and caches that the graph states), the weights that it reads, its weight gradient, and
+    inputs and outputs of the graph. Tensors between kernels, and those that the layer carries to the next one, are not
+    among them: :func:`tensor_traffic` counts these. A gradient counts twice, as it is read and written, or once under
+    ``gradient_traffic: written``.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Returns
     -------
     float array, shape (options,), B
-        Each byte counts once, in whatever memory it lies.
+        Bytes on one chip, the same in every block. A byte of a slower memory counts as one byte.
     """
     own_o = by_option(of, lambda kernel, scheme: own_traffic(kernel, scheme, of.degree))
     own_o += weight_bytes(of, ops.weights_read) + of.assumptions.gradient_passes * accumulated(of)
@@ -153,12 +216,19 @@ def accessed(of: LayerKernel) -> Floats:
 
 
 def sram_traffic(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes of its own that every kernel reads from SRAM and writes there.
+    """Bytes that every kernel reads from SRAM and writes there in one evaluation, without tensors that kernels pass on.
+
+    Parameters
+    ----------
+    of
+        The kernel. Its options are the sharding schemes that it may take.
 
     Yields
     ------
     (str, float array of shape (options,))
-        ``sram_traffic_bytes``, B, as :func:`accessed` has them. Nothing is yielded if the SRAM has no bandwidth.
+        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
+        microbatch). ``sram_traffic_bytes``, B: weights, weight gradient, own data, inputs and outputs of the graph
+        (:func:`accessed`). Nothing is yielded if the SRAM of the chip has no bandwidth.
     """
     if of.limits_sram:
         yield "sram_traffic_bytes", accessed(of)
@@ -168,14 +238,22 @@ SRAM_TRAFFIC = Term.of_kernel("SRAM traffic", "every operand of a kernel passes 
 
 
 def tensor_traffic(layer: Layer) -> Iterator[Charge]:
-    """A tensor is written by its source and read by each kernel that takes it, on the chip or on its way to DRAM.
+    """A tensor is written to SRAM by its source and read there by each kernel that takes it.
+
+    That holds wherever the tensor goes: it stays on the chip, passes through DRAM, or is carried to the next layer.
+
+    Parameters
+    ----------
+    layer
+        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
+        plan.
 
     Yields
     ------
     Charge
-        Of ``sram_traffic_bytes``, B, for every output that kernels pass on, one for its source and one for each kernel
-        that reads it. The block of that kernel pays it once, and the option of the source decides it. Nothing is
-        yielded if the SRAM has no bandwidth.
+        Of ``sram_traffic_bytes``, B on one chip in one evaluation. For every output that kernels pass on, there is one
+        charge for its source and one for each kernel that reads it. The block of that kernel pays it once, and the
+        option of the source decides it. Nothing is yielded if the SRAM of the chip has no bandwidth.
     """
     limited = layer.instance.system.chip.sram.bandwidth is not None
     for fan in layer.fan_outs if limited else ():
