@@ -77,6 +77,7 @@ def of_other(which: int) -> Callable[[list[Record]], None]:
 
 
 FORGED: dict[str, tuple[Callable[[list[Record]], None], str]] = {
+    "the cell of a later record": (lambda r: r[0].update(cell=r[1]["cell"]), r"\$.cell"),
     "a faster step": (lambda r: r[0]["figures"].update(step_time_s=1e-3), r"\$.figures.step_time_s"),
     "optimal, consistently": (of_other(1), r"\$.figures.bound_s: the file says .* a mapping takes"),
     "another degree": (of_other(0), r"\$.figures.step_time_s: nothing that was asked for is below"),
