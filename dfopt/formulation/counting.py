@@ -152,8 +152,8 @@ class Counting:
         several = [axis for axis, each in enumerate(classes) if max(each)]
         return self.choices.chosen(scope[several[0]], classes[several[0]]) if len(several) == 1 else None
 
-    def _largest(self, combinations: int, parts: Callable[[int, int], Iterable[Part]], together: int = 1) -> Count:
-        """Counts that are at least each of some parts; ``together``: columns of a part that must all be 1."""
+    def _largest(self, combinations: int, parts: Callable[[int, int], Iterable[Part]], together: int = 0) -> Count:
+        """Counts that are at least each of some parts; ``together``: columns of the only part that must all be 1."""
         blocks, model = self.choices.blocks, self.choices.model
         columns, times = np.full((combinations, blocks), -1, dtype=np.int64), np.ones((combinations, blocks))
         open_ = list[tuple[int, int, list[Part]]]()
@@ -180,13 +180,26 @@ class Counting:
                     lower.append(-float(max(min(together, positive) - 1, 0)))
             _rows(model, name, rows, lower)
             if self.exact:
-                self._no_more(name, [(int(columns[f, b]), listed) for f, b, listed in open_])
+                counts = [(int(columns[f, b]), listed) for f, b, listed in open_]
+                self._no_more(name, counts, together > 0)
         return Count(columns, times)
 
-    def _no_more(self, name: str, counted: list[tuple[int, list[Part]]]) -> None:
-        """Counts are no more than all their parts together, nor than the largest."""
-        rows = [((column, -1.0), *_summed(entry for part in listed for entry in part)) for column, listed in counted]
-        _rows(self.choices.model, f"{name}_most", rows, [0.0] * len(rows))
+    def _no_more(self, name: str, counted: list[tuple[int, list[Part]]], together: bool) -> None:
+        """Counts are no more than all their parts together, nor than the largest.
+
+        With ``together`` a count has one part, whose kernels must all be as it says. So it is no more than each column
+        of a kernel that is held, and than 1 less each column of a kernel that must be elsewhere.
+        """
+        rows, lower = list[Part](), list[float]()
+        for column, listed in counted:
+            if together:
+                (part,) = listed
+                rows += [((column, -1.0), entry) for entry in part]
+                lower += [min(weight, 0.0) for _, weight in part]
+            else:
+                rows.append(((column, -1.0), *_summed(entry for part in listed for entry in part)))
+                lower.append(0.0)
+        _rows(self.choices.model, f"{name}_most", rows, lower)
         most = [max(weight for part in listed for _, weight in part) for _, listed in counted]
         self.choices.model.bound(np.array([column for column, _ in counted]), upper=np.array(most))
 
