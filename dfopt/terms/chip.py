@@ -160,7 +160,7 @@ class Chip:
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """Names of the resources whose seconds make up the time of a block, in the order of *terms*.
+        """Names of the resources whose seconds make up the time of a block, in the order in which arrays have them.
 
         They are ``compute``, ``memory`` and ``network``, and last ``sram`` if the SRAM has a bandwidth.
         """

@@ -340,9 +340,9 @@ class Layer:
     def conversion_s(self, one: Wanted) -> Floats:
         """Seconds of one evaluation to bring a tensor from one layout into all of a set of layouts.
 
-        With sequence parallelism one all-gather serves all readers, who cut what they want from it: where one of them
-        wants the whole tensor, or where it is faster than the collectives that the layouts need. What products hide
-        does not count. ``one``: an entry of :attr:`wanted`.
+        ``one``: the tensor and what its readers want, of :attr:`wanted`. With sequence parallelism an all-gather serves
+        all readers, who cut what they want from it: where one wants the whole tensor, or where it is faster than the
+        collectives that the layouts need. What products hide does not count.
 
         Returns
         -------
@@ -356,7 +356,7 @@ class Layer:
         return least_s  # of none each takes none
 
     def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that one chip sends in each conversion of :meth:`conversion_s`: float array, shape (3, 8) as there."""
+        """Bytes that one chip sends to bring a tensor from each layout into each set of layouts: shape (3, 8)."""
         sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
         each_s, gather_s = self.each_conversion_s(one)
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
