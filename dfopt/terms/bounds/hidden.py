@@ -20,16 +20,22 @@ __all__ = ["Stages", "behind_layers", "in_windows"]
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """Least seconds of pipeline stages of many plans, for one microbatch and for what copies exchange.
+    """Lower bounds on seconds of pipeline stages of many plans: work, and exchanges of data-parallel copies.
+
+    Rows are the distinct stages of all plans; figures by kind are those of one layer of that kind.
 
     Attributes
     ----------
     stage_r : s, shape (stages,)
-        Each stage for one microbatch, with the messages that it waits for.
-    reduce_rk, weights_rk, gathers_rk : s, shape (stages, kinds)
-        One layer of each kind, as :class:`~dfopt.terms.step.overlap.Exchanges` has them.
+        All layers of the stage for one microbatch, and the messages that it waits for.
+    reduce_rk : s, shape (stages, kinds)
+        One reduction of the gradients of a layer. Under Calculon's rule all exchanges of a step.
+    weights_rk : s, shape (stages, kinds)
+        Per step, hidden by no pass: the optimizer's step, and gathering of weights that no other figure has.
+    gathers_rk : s, shape (stages, kinds)
+        Per step: gathering of updated weights that the first forward pass may hide; else 0.
     forward_rk, backward_rk : s, shape (stages, kinds)
-        One layer of each kind, as :class:`~dfopt.terms.step.overlap.Passes` has them.
+        Partitions with a kernel of the forward pass, and all others; for one microbatch.
     """
 
     stage_r: Floats
@@ -43,27 +49,29 @@ class Stages:
 def behind_layers(
     of: Stages, kind_rp: Ints, times_rp: Ints, hops_r: Floats, reductions_r: Floats, slowest_r: Floats
 ) -> Floats:
-    """What shows of the exchanges of stages where they hide layer by layer: :class:`dfopt.physics.overlap.Reduced`.
+    """Least seconds per step that exchanges of each stage add to it, where passes hide exchanges layer by layer.
+
+    The rule is that of :class:`dfopt.physics.overlap.Reduced`.
 
     Parameters
     ----------
     of : Stages
-        The stages, axis r.
+        Least seconds of the stages, axis r.
     kind_rp, times_rp : int arrays, shape (stages, places)
-        Kind of the layers at each place of a stage, and how many follow one another; 0 layers behind the end of its
-        order.
+        Layers of a stage in the order in which it runs them: at each place so many (`times_rp`) of one kind
+        (`kind_rp`). A place behind the last layer has 0.
     hops_r : float array, s, shape (stages,)
-        What a stage waits in a microbatch beside the work of its layers, such as for messages.
-    reductions_r : float array, shape (stages,)
+        Seconds that a stage waits for one microbatch beside the work of its layers, such as for messages.
+    reductions_r : float array, no unit, shape (stages,)
         How often in a step copies add up gradients.
     slowest_r : float array, s, shape (stages,)
-        The slowest stage of the same plan, for one microbatch.
+        Seconds of the slowest stage of the same plan for one microbatch.
 
     Returns
     -------
     float array, s, shape (stages,)
-        Seconds of a step. Negative where a stage is through with all exchanges before the slowest stage is with its
-        work.
+        Seconds per step. Negative where a stage finishes all its exchanges before the slowest stage finishes its work:
+        such a stage adds nothing.
     """
     backward_rp, reduce_rp, forward_rp, gathers_rp = (
         np.take_along_axis(each, kind_rp, axis=1)
@@ -102,35 +110,36 @@ def in_windows(
     alone_r: Floats,
     optional: bool,
 ) -> Floats:
-    """What shows of the exchanges of stages as Calculon counts it, at least: the lines of :mod:`dfopt.physics.window`.
+    """Least seconds per step that exchanges of each stage add to it, by Calculon's rule (:mod:`dfopt.physics.window`).
 
     All layers are of one kind. Arrays have shape (stages,).
 
     Parameters
     ----------
     of : Stages
-        The stages, axis r.
+        Least seconds of the stages, axis r, with one kind of layer.
     memory_r, compute_r : s
-        Memory and compute time of the backward pass of a layer, as :class:`~dfopt.terms.step.overlap.Passes` has them.
+        Least memory time and compute time of the backward pass of one layer for one microbatch.
     usage_r : no unit
         Share of a processor that an exchange takes, from 0 to 1.
     size_r : layers
         Layers of the stage.
     stages_r, chunks_r : no unit
-        Pipeline stages of the plan, and chunks of layers in each.
+        Pipeline stages of the plan, and chunks of layers in each stage.
     rounds_r : no unit
-        How often a step has the time of a stage for one microbatch, fill included.
+        Step time without exchanges over the time of the slowest stage for one microbatch. Pipeline fill is included.
     hop_r : s
-        What one chunk sends for one microbatch, on and back together.
+        Messages of one chunk of layers for one microbatch, on and back together.
     alone_r : bool
-        Whether there is one copy only. Then the optimizer's step alone shows.
+        Whether the plan has one data-parallel copy. Then the optimizer's step alone adds to the step.
     optional : bool
-        Whether nothing is hidden where that takes less (``gradient_overlap: calculon_or_none``).
+        Whether exchanges are charged in full, none hidden, where this takes less time (``gradient_overlap:
+        calculon_or_none``).
 
     Returns
     -------
     float array, s, shape (stages,)
-        Seconds of a step; 0 of a stage without layers.
+        Seconds per step, with the optimizer's; 0 of a stage without layers.
     """
     exchange_r, once_r, forward_r = of.reduce_rk[:, 0], of.weights_rk[:, 0], of.forward_rk[:, 0]
     each_r, some_r = np.maximum(size_r / chunks_r, 1.0), np.maximum(size_r, 1.0)

@@ -30,19 +30,19 @@ __all__ = ["Held", "held_at_least"]
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Least bytes that one chip of each pipeline stage holds of each state.
+    """Least bytes that one chip of each pipeline stage holds of each state, each state by itself.
 
     Attributes
     ----------
     states : tuple of State
-        Which states there are: the axis c. Their own bytes are 0 and say nothing.
+        Which states there are: the axis c. Their field ``bytes`` is 0 and has no meaning here.
     bytes_rc : B, shape (stages, states)
-        Bytes of each state, of all layers of a stage and all microbatches in flight.
+        Bytes of each state on one chip, of all layers of a stage and all microbatches in flight.
     beside_r : B, shape (stages,)
-        Bytes of the fastest memory beside those: for layers at work of what lies in another memory, and for buckets of
-        gradients.
+        Bytes of the fastest memory that `bytes_rc` does not include: copies of offloaded states for the layers at work,
+        and buckets of gradients.
     tier_rc : int, shape (stages, states)
-        The memory that each state lies in, by its place among those of the chip (0 is the fastest).
+        Number of the memory that each state lies in: its place in ``chip.tiers``, where 0 is the fastest.
     """
 
     states: tuple[State, ...]
@@ -51,19 +51,19 @@ class Held:
     tier_rc: Ints
 
     def used(self, chip: Chip, reserve: float | None = None) -> Floats:
-        """Share of a memory that each stage takes up at least, the largest of all memories; above 1 it does not fit.
+        """Share of the fullest memory of a chip that each stage takes up at least. Above 1 the stage does not fit.
 
         Parameters
         ----------
         chip : Chip
-            The chip that the stages are of.
+            The chip that all stages run on.
         reserve : float, optional
-            Share of every memory that a model cannot use (``memory_reserve``). None: all can be used.
+            Share of every memory that a model cannot use (``memory_reserve``), from 0 to 1. None: 0.
 
         Returns
         -------
         float array, no unit, shape (stages,)
-            0 where no memory has a limit.
+            Least bytes over usable bytes, the largest of all memories with a limit. 0 where no memory has a limit.
         """
         found, limits = np.zeros(len(self.bytes_rc)), capacities(chip, reserve)
         for tier, name in enumerate(chip.tiers):
@@ -82,20 +82,25 @@ def held_at_least(
     stages: Sequence[PipelineStage],
     runs_rk: Floats,
 ) -> Held:
-    """Count what pipeline stages of many plans hold at least.
+    """Count the least bytes that one chip of each pipeline stage holds, for the stages of many plans at once.
 
     Parameters
     ----------
     work : LeastWork
-        What kernels keep.
+        Least states of the kernels of the graph.
     instances : sequence of Instance
-        One plan of each group g: of plans that are equal but for how stages hold layers.
+        One instance for each group g. Plans of a group are equal but for how their stages hold layers.
     group_r : int array, shape (stages,)
-        Place in `instances` of the group of each stage's plan.
-    plans, stages : sequences of Plan and PipelineStage
-        The plan of each row r, and the stage.
+        Place in `instances` of the group that the plan of each stage is in.
+    plans, stages : sequences of Plan and of PipelineStage, each of length (stages,)
+        For each row r its plan and its pipeline stage. A plan comes once for each of its distinct stages.
     runs_rk : float array, shape (stages, kinds)
         How many layers of each kind a stage runs.
+
+    Returns
+    -------
+    Held
+        Bytes by stage and state, with the rows r of `stages`.
     """
     columns, once_skc, shared_g = _once(work, instances)
     chip = work.setting.system.chip

@@ -16,14 +16,14 @@ __all__ = ["PlanBounds"]
 
 
 class PlanBounds:
-    """Step times that no mapping beats, and what every mapping holds, for any number of plans of a setting.
+    """Step times that no mapping beats, and bytes that every mapping holds, for any number of plans of a setting.
 
-    The least work of kernels (:class:`~dfopt.terms.bounds.work.LeastWork`), combined as stages run it; then the
-    all-reduce of the gradients at the end of the step, and the optimizer's. Of two microbatches that take turns, chip
-    and network have to do all of both, each by itself.
+    A step time bound has the least work of kernels (:class:`~dfopt.terms.bounds.work.LeastWork`), combined as pipeline
+    stages run it, then the exchange of gradients and the optimizer's step. Of two microbatches that take turns
+    (``two_batch_overlap``), a stage takes at least the work of both, and at least the communication of both.
 
-    Methods that are about one plan take it as an instance of the same setting, which ``setting.under(plan)`` makes.
-    Bounds of seconds do not ask whether a plan fits the memories: that is for :meth:`check_dram`.
+    Methods that are about one plan take an instance of the same setting, which ``setting.under(plan)`` makes. Bounds of
+    seconds do not ask whether a plan fits the memories: :meth:`check_dram` does.
 
     Parameters
     ----------
@@ -41,10 +41,17 @@ class PlanBounds:
         return self._known[setting]
 
     def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
-        """Tables of arrays of some plans, one for each graph that chips see under them (:meth:`Setting.seen`).
+        """Tables of arrays of some plans: one table for all plans under which chips see the same graph.
 
-        Plans keep their order within a table. An exception of ``check_time``, which is called for every plan and table,
-        ends the work.
+        Plans under which a chip has another part of the graph are in another table (:meth:`Setting.seen`). Plans keep
+        their order within a table. No plans: an empty list.
+
+        Parameters
+        ----------
+        plans : iterable of Plan
+            Plans of the setting. Each is in one table.
+        check_time : callable
+            Called without arguments before every plan and every table. An exception that it raises ends the work.
         """
         alike: dict[Setting, list[Plan]] = {}
         for plan in plans:
@@ -69,25 +76,30 @@ class PlanBounds:
         return found
 
     def interval(self, instance: Instance) -> float:
-        """Seconds of the slowest pipeline stage for one microbatch, or two that take turns, that no mapping beats."""
+        """Least seconds of a plan's slowest pipeline stage for one microbatch under every mapping.
+
+        For two microbatches together where these take turns (``two_batch_overlap``). Messages between stages are not
+        included.
+        """
         return float(self._alone(instance).intervals()[0])
 
     def _alone(self, instance: Instance) -> PlanTable:
         return PlanTable(self._of(instance.setting), [instance.plan])
 
     def traffic(self, instance: Instance, mean: bool = False) -> tuple[float, float]:
-        """Bytes that a chip moves at least for one microbatch: over DRAM, and to and from SRAM.
+        """Least bytes that a chip moves for one microbatch in all its layers: over DRAM, and to and from SRAM.
 
         Parameters
         ----------
         mean : bool
-            Whether to take the mean of all chips. False: the least of all pipeline stages, DRAM and SRAM each by
-            itself.
+            Whether to take the mean over all chips. False: the chip that moves least, which for SRAM may be in another
+            pipeline stage than for DRAM. A graph that is not folded has the mean in either case.
 
         Returns
         -------
         (float, float), B
-            Bytes of DRAM and of SRAM. The second is 0 where the chip gives SRAM no bandwidth.
+            Bytes of DRAM and bytes of SRAM; neither includes the other. The second is 0, which means not known, where
+            the chip gives SRAM no bandwidth.
         """
         work, chip = self._of(instance.setting), instance.system.chip
         kinds, drawn = work.of(instance), work.drawn_stages(instance)
@@ -103,15 +115,15 @@ class PlanBounds:
         return (sum(dram) / len(stages), sum(sram) / len(stages)) if mean else (min(dram), min(sram))
 
     def check_dram(self, instance: Instance) -> None:
-        """Refuse a plan whose stages exceed a memory even when all that they keep is split as far as can be.
+        """Refuse a plan if some stage exceeds a memory of the chip even with the least bytes of every state.
 
-        Nothing happens where no memory has a limit.
+        Returns nothing if all stages fit, or if no memory has a limit.
 
         Raises
         ------
         Infeasible
-            If the weights, gradients, optimizer state and saved activations of a stage exceed the capacity: with what a
-            chip would have to hold, before anything is solved.
+            If the weights, gradients, optimizer state, saved activations and other states of a stage exceed the usable
+            bytes of a memory. The message has the bytes that a chip of the fullest stage holds at least.
         """
         limits = usable_bytes(instance.setting)
         if not limits:
@@ -126,22 +138,26 @@ class PlanBounds:
         left(instance, books[fullest], f"{fullest.name if several else 'the heaviest stage'} needs at least")
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """Least states of the kernels of one layer, by kind of layer, each state at its own least over all schemes.
+        """Least states of the kernels of one layer, by kind of layer: ``{kind: states}``.
 
-        They go with the pipeline stages of :meth:`stages`.
+        Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
+        is not folded, the only kind, 0, has the average of the plan's pipeline stages. Pass them to functions of
+        :mod:`dfopt.terms.step.ledger` together with the stages of :meth:`stages`.
         """
         return self._of(instance.setting).states(instance)
 
     def room(self, instance: Instance) -> float:
-        """Bytes that one layer may keep of one microbatch for its backward pass, beside the least of all else.
+        """Most bytes that one layer on one chip may keep of one microbatch for its backward pass, so that a plan fits.
 
-        The least over all pipeline stages; for layers that are all of one kind. Infinite where the memory has no limit.
+        All other states take their least. The fullest pipeline stage decides. The graph must have one kind of layer.
+        Infinite where the memory of activations has no limit, or nothing is kept; 0 where there is no room.
         """
         return min(room_to_save(instance, stage, self.least_states(instance)) for stage in self.stages(instance))
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages of a plan, as bounds see them.
 
-        A graph that is not folded has one here, which stands for the heaviest with its average share of all kernels.
+        For a graph that is not folded, one stage stands for all: it runs the average of the kernels, and the heaviest
+        stage runs that or more.
         """
         return self._of(instance.setting).stages(instance)

@@ -37,20 +37,20 @@ __all__ = ["PlanTable"]
 
 
 class PlanTable:
-    """Figures of some plans under which chips see the same graph.
+    """Lower bounds on step time and memory for many plans at once, under all of which chips see the same graph.
 
     Attributes
     ----------
     work, plans, assumptions : LeastWork, tuple of Plan, Assumptions
         Least work of the kernels of that graph, the plans (axis i), and the assumptions of the setting.
     instances, group_i : list of Instance, int array, shape (plans,)
-        One instance of each group g, and the group of each plan.
+        One instance for each group g, and the group of each plan. A group differs only in how stages hold layers.
     shared, shared_g : dict, int array, shape (groups g,)
-        Number s of every :attr:`dfopt.setting.instance.Instance.shared`, and that of each group g.
+        Number s of the work that one chip does (:attr:`dfopt.setting.instance.Instance.shared`), and s of each group g.
     stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)
-        Stages of all plans in a row (axis r), the plan of each, and the place of the first stage of each plan.
+        Distinct stages of all plans in a row (axis r), the plan of each, and the place of each plan's first stage.
     runs_rk : float array, shape (stages, kinds)
-        How many layers of each kind a stage runs.
+        How many layers of each kind a stage runs for one microbatch.
     """
 
     def __init__(self, work: LeastWork, plans: Iterable[Plan]) -> None:
@@ -93,14 +93,14 @@ class PlanTable:
 
     @cached_property
     def held(self) -> Held:
-        """What the stages of all plans hold at least, in rows r."""
+        """Least bytes that one chip of each pipeline stage holds of each state, in the rows r of :attr:`stages`."""
         plans = [self.plans[i] for i in self.plan_r.tolist()]
         groups = self.group_i[self.plan_r]
         return held_at_least(self.work, self.instances, groups, plans, self.stages, self.runs_rk)
 
     @cached_property
     def used_i(self) -> Floats:
-        """Share of the fullest memory that each plan takes up at least, shape (plans,); above 1 a plan does not fit."""
+        """Share of its fullest memory that a chip needs at least, by plan, shape (plans,); above 1 no mapping fits."""
         setting = self.work.setting
         used_r = self.held.used(setting.system.chip, setting.assumptions.memory_reserve)
         return np.maximum.reduceat(used_r, self.first_i)
@@ -117,11 +117,11 @@ class PlanTable:
         Parameters
         ----------
         which : int array, optional
-            Places of these in :attr:`plans`, ascending. None: all.
-        low_k : float array, shape (kinds,), or float
-            Least seconds of a layer of each kind for one microbatch, where more is known than in the table. If
-            infinite, so are plans with such layers.
-        hop_i, end_i : float arrays, shape of `which`, or floats
+            Places of these plans in :attr:`plans`, ascending. None: all plans.
+        low_k : float array, s, shape (kinds,), or float
+            Least seconds of a layer of each kind for one microbatch, known from elsewhere: the larger of these and the
+            table's count. If infinite, the result is infinite for plans with such layers.
+        hop_i, end_i : float arrays, s, shape of `which`, or floats
             Least seconds of messages of one chunk of layers for one microbatch, and of the first and the last chunk of
             the pipeline (:func:`dfopt.terms.step.hops.chunk_hops`).
         """
@@ -141,7 +141,10 @@ class PlanTable:
         return found
 
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
-        """Least seconds of the slowest stage of every plan for one microbatch, or two together, shape (plans,)."""
+        """Least seconds of the slowest stage of every plan, shape (plans,), for one microbatch.
+
+        With ``two_batch_overlap`` for two. `low_k`, `hop_i`: see :meth:`seconds`, here with 0 for `end_i`.
+        """
         rows, first, which = self._rows(None)
         found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, 0.0), first)
         return found

@@ -37,24 +37,25 @@ __all__ = ["Least", "LeastWork", "Parts"]
 
 @dataclass(frozen=True)
 class Least:
-    """What no sharding over some degree of tensor parallelism avoids, for one layer of a kind and one microbatch.
+    """Lower bounds for one layer of a kind on one chip and one microbatch, under every sharding scheme of its kernels.
 
-    Every figure is the least under any scheme by itself; axis k has the kernels of the kind.
+    The degree of tensor parallelism is given. Each figure of each kernel is its least over the legal schemes; two
+    figures may be least under different schemes. Axis k has the kernels of the kind.
 
     Attributes
     ----------
     compute_s, memory_s : s
         Sums over kernels of `compute_k` and `memory_k`.
     gradient_k : B, shape (kernels,)
-        Weight gradient, as data-parallel copies add it up.
+        Weight gradient of each kernel on one chip, in the type in which data-parallel copies add it up.
     states : sequence of State
-        What the kernels keep.
+        States that the kernels of the layer keep, all kernels together.
     compute_k : s, shape (kernels,)
-        Compute, with the whole chip for each kernel.
+        Compute of each kernel with the whole chip to itself.
     memory_k, sram_k : s, shape (kernels,)
-        Traffic of the fastest memory and of SRAM. SRAM without a bandwidth takes 0.
+        Traffic of the fastest memory, and of SRAM. `sram_k` is 0 where SRAM has no bandwidth.
     weight_k : B, shape (kernels,)
-        Weights.
+        Weights of each kernel on one chip.
     """
 
     compute_s: float
@@ -68,27 +69,28 @@ class Least:
 
     @property
     def sram_s(self) -> float:
-        """Seconds of SRAM traffic of all kernels; 0 where SRAM has no bandwidth."""
+        """Least seconds of SRAM traffic of all kernels of the layer for one microbatch; 0 if SRAM has no bandwidth."""
         return float(self.sram_k.sum())
 
 
 Parts = list[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]]
 """By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their least
-seconds of compute, memory, network and SRAM, shape (kernels of the kind,) each."""
+seconds of compute, memory, network and SRAM for one microbatch, shape (kernels of the kind,) each."""
 
 
 Answer = TypeVar("Answer")
 
 
 class LeastWork:
-    """What no sharding avoids of the kernels of one graph, by the chips that share them.
+    """Lower bounds on the work of one layer of a graph, whatever the sharding and the partitions, for many plans.
 
-    Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM traffic
-    that no mapping avoids (weights, gradients, KV caches, inputs and outputs), and where its bandwidth has a limit that
-    of SRAM, tensors included; the communications that kernels list themselves; combined as the overlap assumption has
-    it. What a sharding or a cut costs counts as nothing.
+    The compute of every kernel is the shortest of its legal schemes, when the kernel has the whole chip. DRAM traffic
+    is that which no mapping avoids: weights, gradients, KV caches, inputs and outputs. SRAM traffic has the tensors
+    too, and counts where SRAM has a bandwidth. Communications are those that kernels list themselves. Collectives that
+    a sharding needs count as 0, and so does DRAM traffic of tensors between partitions.
 
-    Methods take an instance of the same setting. What they work out is kept for all plans that look the same to it.
+    Methods take an instance of the same setting. An answer is kept for all plans that agree in what it depends on.
+    Seconds and bytes are those of one chip for one layer and one microbatch, unless a method says otherwise.
 
     Attributes
     ----------
@@ -108,29 +110,34 @@ class LeastWork:
         self._talks = any(kernel.communications for kernel in graph.kernels)
 
     def drawn_stages(self, instance: Instance) -> int:
-        """Pipeline stages over which the kernels of a graph that is not folded are spread; 1 for a folded graph.
+        """Number of pipeline stages over which the kernels of the graph are spread; 1 for a folded graph.
 
-        The heaviest of them has the average of the kernels, or more.
+        A sum over all kernels, divided by this number, is the average of the stages: the heaviest has that or more.
         """
         return 1 if instance.graph.folded else instance.plan.stages
 
     def known(self, question: str, instance: Instance, work: Callable[[Instance], Answer]) -> Answer:
-        """Answer of ``work`` to a question about an instance, worked out once for all plans that look the same to it.
+        """The answer ``work(instance)``, kept for all plans that agree in the fields that `work` reads.
 
         Parameters
         ----------
         question : str
-            Name that no other question has.
+            Name under which answers are kept: no other question may have it.
+        instance : Instance
+            Setting and plan that the question is about.
         work : callable
-            Works the answer out of an instance of this setting, and of nothing else that differs from call to call. A
-            recorder stands for the plan, which must not be hashed or kept.
+            Returns the answer for an instance of this setting. The answer must depend on the instance alone. The plan
+            of the instance is a recorder of the fields that `work` reads: `work` must not hash or keep it.
         """
         setting = instance.setting
         found: Answer = self._questions[question].answer(instance.plan, lambda plan: work(Instance(setting, plan)))
         return found
 
     def of(self, instance: Instance) -> tuple[Least, ...]:
-        """Least work of one layer for one microbatch, one entry for each kind."""
+        """Least work of one layer of each kind on one chip, for one microbatch: entries in the order of `kinds`.
+
+        A graph that is not folded has one kind, with all kernels: it is not divided by the number of pipeline stages.
+        """
         return self.known("least", instance, self._least)
 
     def _least(self, instance: Instance) -> tuple[Least, ...]:
@@ -159,9 +166,10 @@ class LeastWork:
         return tuple(found)
 
     def states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """Least states of the kernels of one layer, by kind, each state at its own least over all schemes.
+        """Least states of the kernels of one layer, by kind: ``{kind: states}``.
 
-        If the graph is not folded, they are the average share that one of its pipeline stages has.
+        Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
+        is not folded, bytes are those of all kernels over the number of pipeline stages: the average of these stages.
         """
         return self.known("states", instance, self._states)
 
@@ -175,16 +183,22 @@ class LeastWork:
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages that bounds are about.
 
-        A graph that is not folded has one here, with the kernels' total divided by the number of stages. The heaviest
-        stage has at least that, so what bounds this one bounds the step.
+        For a graph that is not folded, one stage stands for all: it runs the average of the kernels, and the heaviest
+        stage runs that or more. So a bound for this stage is one for the heaviest.
         """
         return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
 
     def parts(self, instance: Instance) -> Parts:
-        """Pass and least seconds of every kernel for one microbatch, by kind of layer.
+        """Pass of every kernel, and its least seconds for one microbatch, by kind of layer.
 
-        Seconds are of compute, memory, network and SRAM. Those of the network are the communications that kernels list
-        for themselves.
+        Seconds of the network have only the communications that kernels list for themselves. They are 0 where another
+        microbatch hides these (``two_batch_overlap``).
+
+        Returns
+        -------
+        list of (sequence of str, (float array, float array, float array, float array))
+            For each kind the passes of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their
+            seconds of compute, memory, network and SRAM, shape (kernels of the kind,) each.
         """
         own_k, found = self._own_seconds(instance), Parts()
         for kind, one in enumerate(self.of(instance)):
@@ -193,16 +207,18 @@ class LeastWork:
         return found
 
     def passes(self, instance: Instance) -> Passes:
-        """Least seconds of both passes of one layer for one microbatch, by kind."""
+        """Least seconds of the forward and of the backward pass of one layer for one microbatch, by kind."""
         return self.known("passes", instance, lambda one: roofline_passes(self.parts(one), one.assumptions))
 
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
-        """Least seconds of a layer's exchanges of data-parallel copies, where they may be hidden.
+        """Least seconds of the exchanges of data-parallel copies of one layer, by kind, where passes may hide them.
 
         Returns
         -------
         (float array, float array, float array), s, shape (kinds,) each
-            Of a step: ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`dfopt.terms.step.overlap.Exchanges`.
+            ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`dfopt.terms.step.overlap.Exchanges`: one reduction
+            of the gradients (all exchanges of a step by Calculon's rule), then per step what no pass hides, with the
+            optimizer's step, and gathering of weights that a forward pass hides. None includes another one.
         """
         return self.known("exchanged", instance, self._exchanged)
 
@@ -214,11 +230,13 @@ class LeastWork:
         return exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
 
     def moved(self, instance: Instance) -> Floats:
-        """Least figures of :class:`dfopt.physics.offload.Layer` by kind, in seconds; all 0 where nothing is moved.
+        """Least seconds of one layer of work, memory and moving of offloaded data, for one microbatch, by kind.
 
         Returns
         -------
-        float array, s, shape (kinds, fields of Layer)
+        float array, s, shape (kinds, 6)
+            The fields of :class:`dfopt.physics.offload.Layer` in its order: work, time of the fastest memory, and
+            moving, of the forward pass and of the backward pass each. All 0, work too, where nothing is moved.
         """
         if not moves(instance):
             return np.zeros((len(self.kinds), len(offload.Layer._fields)))
@@ -233,13 +251,15 @@ class LeastWork:
         return instance.own_communication_s if self._talks else np.zeros(len(self.kind_k))
 
     def layers(self, instance: Instance) -> tuple[Floats, Floats]:
-        """Least seconds of one layer for one microbatch, and of what its kernels send beside that.
+        """Least seconds of one layer for one microbatch, and of communications that another microbatch hides.
 
         Returns
         -------
         (float array, float array), s, shape (kinds,) each
-            The second holds the communications that another microbatch may hide (``two_batch_overlap``); the first is
-            then without them. Else the second is 0, and the first holds all.
+            First, compute, memory, SRAM, the kernels' own communications and their starts, combined as the overlap
+            assumption says. For a graph that is not folded, these are the seconds of its heaviest pipeline stage: the
+            average of the stages, or the longest kernel if that is longer. Second, with ``two_batch_overlap`` the
+            kernels' own communications, which the first then does not include; else 0.
         """
         return self.known("layers", instance, self._of_layers)
 

@@ -30,26 +30,28 @@ from dfopt.terms.step.optimizer import optimizer_seconds
 def hides_hops(instance: Instance) -> bool:
     """Whether pipeline stages compute while they send to their neighbours (``point_to_point_overlap``).
 
-    If so, a stage takes the longer of its work and its messages, else their sum
-    (:func:`dfopt.physics.pipeline.with_point_to_point`).
+    True: for one microbatch, a stage takes the longer of the seconds of its work and of its messages. False: it takes
+    their sum (:func:`dfopt.physics.pipeline.with_point_to_point`).
     """
     return instance.assumptions.hides_hops_in(instance.plan.interleave)
 
 
 def sent_once(instance: Instance) -> bool:
-    """Whether a folded graph is charged one message per layer and step, as in DFModel (``point_to_point: per_step``).
+    """Whether messages between stages of a folded graph are charged once per step (``point_to_point: per_step``).
 
-    The number of microbatches does not count then, and :func:`per_step_hops` has the seconds. A graph that is not
-    folded is charged for every microbatch all the same.
+    True: the number of microbatches does not count, as in DFModel. :func:`per_step_hops` then has the seconds, and
+    :func:`hop_seconds` has none. A graph that is not folded is charged for every microbatch all the same. This function
+    reads the assumption alone: it does not ask whether the graph is folded.
     """
     return instance.assumptions.point_to_point == "per_step"
 
 
 def both_ways_at_once(instance: Instance) -> bool:
-    """Whether every chunk of layers is charged what it sends on and back (``point_to_point: per_microbatch``).
+    """Whether every chunk of layers of a folded graph is charged messages on and back for every microbatch.
 
-    The first and the last chunk of the pipeline are charged as if they had two neighbours. It decides nothing about
-    graphs that are not folded.
+    True under ``point_to_point: per_microbatch``: the first and the last chunk of the pipeline are charged as if they
+    had two neighbours. False under ``per_neighbour``, where a chunk is charged only for neighbours that it has, and
+    under ``per_step``. The answer means nothing for graphs that are not folded.
     """
     return instance.assumptions.point_to_point == "per_microbatch"
 
@@ -57,17 +59,21 @@ def both_ways_at_once(instance: Instance) -> bool:
 def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = True) -> Floats:
     """Seconds in which each distinct pipeline stage sends to its neighbours for one microbatch, all chunks together.
 
+    Messages on and messages back are added up.
+
     Parameters
     ----------
+    sharded : ShardedGraph
+        Kernels of the graph under their sharding schemes, on one chip.
     stage_k : int array, shape (kernels,)
-        Stage of the mapping of each kernel. Not read for a folded graph, all stages of which send its carried tensors.
+        Pipeline stage of each kernel. Not read for a folded graph, all stages of which send its carried tensors.
     least : bool
         Whether the shares in `sharded` are the least of several schemes. The result is then a lower bound under all of
         these. False: shares and result are exact.
 
     Returns
     -------
-    float array, s, shape (pipeline stages,)
+    float array, s, shape (distinct pipeline stages,)
         0 if the pipeline has one stage, and for a folded graph that is charged once per step (:func:`sent_once`).
     """
 
@@ -78,7 +84,7 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, lea
 
 
 def sent_s(instance: Instance, whole: float, share: float, *, least: bool = False) -> float:
-    """Seconds in which a chip sends its share of one tensor to the next pipeline stage.
+    """Seconds in which a chip sends its share of one tensor to a neighbouring pipeline stage, once.
 
     Where tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage gathers the parts
     (Narayanan et al., SC'21, section 4.1, scatter/gather optimization). Under ``point_to_point_parts: scattered`` that
@@ -93,6 +99,11 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
     least : bool
         Whether `share` is the least of several schemes, some of which may hold the tensor whole. The result is then the
         faster of both ways, a lower bound under every scheme. False: the scheme has this share.
+
+    Returns
+    -------
+    float
+        Seconds of one message in one direction, with the all-gather on the next stage where parts are sent.
     """
     plan, assumptions = instance.plan, instance.assumptions
     as_it_lies = instance.communication_s(Collective.POINT_TO_POINT, whole * share, plan.stage_dims)
@@ -110,7 +121,7 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
 
 
 def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float, float], float]) -> Floats:
-    """Cost of all that each distinct pipeline stage sends for one microbatch: a sum over tensors.
+    """Cost of all that each distinct pipeline stage sends for one microbatch, on and back: a sum over tensors.
 
     A folded graph sends the carried tensors of its layers, once for each chunk; of several kinds of layer the one with
     the highest cost counts. Another graph sends every tensor between kernels of different stages over each stage
@@ -118,15 +129,17 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
 
     Parameters
     ----------
+    sharded : ShardedGraph
+        Kernels of the graph under their sharding schemes, on one chip.
     stage_k : int array, shape (kernels,)
-        Stage of the mapping of each kernel. Not read for a folded graph.
+        Pipeline stage of each kernel. Not read for a folded graph.
     hop : callable
-        ``hop(held, share)`` returns the cost of one tensor, in any unit. ``held``: bytes of it that one chip holds.
-        ``share``: that part of the whole tensor, which so has ``held / share`` bytes.
+        ``hop(held, share)`` returns the cost of sending one tensor once, in any unit. ``held``: bytes of the tensor
+        that one chip holds. ``share``: ``held`` as a part of the bytes of the whole tensor, at most 1.
 
     Returns
     -------
-    float array, shape (pipeline stages,)
+    float array, shape (distinct pipeline stages,)
         In the unit of `hop`. 0 if the pipeline has one stage, and for a folded graph that is charged once per step
         (:func:`sent_once`).
     """
@@ -167,19 +180,23 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
 
 
 def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, float], float]) -> tuple[float, float]:
-    """Cost of what one layer of a folded graph hands on, and of what it hands back, for one microbatch.
+    """Cost of the carried tensors that one layer of a folded graph sends on and sends back for one microbatch.
 
-    Of several kinds of layer the highest cost counts, each way by itself.
+    Tensors of forward kernels go on, all others go back. Of several kinds of layer the highest cost on counts, and
+    the highest cost back, which may be of another kind.
 
     Parameters
     ----------
+    sharded : ShardedGraph
+        Kernels of the graph under their sharding schemes, on one chip.
     hop : callable
-        ``hop(held, share)`` returns the cost of one tensor, as in :func:`over_hops`.
+        ``hop(held, share)`` returns the cost of sending one tensor once, in any unit. ``held``: bytes of the tensor
+        that one chip holds. ``share``: ``held`` as a part of the bytes of the whole tensor, at most 1.
 
     Returns
     -------
     (float, float)
-        On and back, in the unit of `hop`. 0 where nothing is handed that way.
+        Cost on and cost back, in the unit of `hop`. 0 where the layers send nothing that way.
     """
     graph, index = instance.graph, instance.graph.index()
     found = {way: [0.0] for way in (True, False)}
@@ -195,9 +212,16 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
 
 
 def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tuple[float, float]:
-    """Least seconds in which one chunk of layers of a folded graph sends what other stages get of a microbatch.
+    """Least seconds in which one chunk of layers of a folded graph sends to other stages for one microbatch.
 
-    Shares in `sharded` may be the least of several schemes.
+    Messages on and messages back are added up.
+
+    Parameters
+    ----------
+    sharded : ShardedGraph
+        Kernels of the graph on one chip. Shares may be the least of several schemes: the result is then a lower bound.
+    stage_k : int array, shape (kernels,)
+        Stage of the mapping of each kernel. Not read for a folded graph.
 
     Returns
     -------
@@ -216,10 +240,10 @@ def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tupl
 
 
 def per_step_hops(instance: Instance) -> float:
-    """Seconds of messages between pipeline stages that are charged once per step (``point_to_point: per_step``).
+    """Seconds per step of messages between pipeline stages, where they are charged once (``point_to_point: per_step``).
 
-    As in DFModel, one message has the whole carried tensors of all layers. 0 under other assumptions, if the pipeline
-    has one stage, and for a graph that is not folded or does not train.
+    As in DFModel, one message has the whole carried tensors of all layers of the model, for one microbatch. 0 under
+    other assumptions, if the pipeline has one stage, and for a graph that is not folded or does not train.
     """
     graph, plan = instance.graph, instance.plan
     if not sent_once(instance) or plan.stages == 1 or not graph.folded or not graph.trains:
@@ -229,11 +253,23 @@ def per_step_hops(instance: Instance) -> float:
 
 
 def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
-    """Seconds that the slowest pipeline stage takes behind all microbatches of a step, with nothing of them hidden.
+    """Seconds per step in which the slowest pipeline stage exchanges gradients and weights and runs the optimizer.
 
-    Data-parallel copies exchange gradients and, by their ZeRO level, weights (:func:`dfopt.physics.copies.exchanges`),
-    and the optimizer takes its step. The bytes are ``sharded.gradient_k`` and ``sharded.weight_k``. 0 where gradients
-    are added up in every evaluation instead (``gradients: dfmodel``), and for a graph that does not train.
+    Nothing of this is hidden. The slowest stage is the one with the largest sum of these seconds. Data-parallel copies
+    exchange gradients and, by their ZeRO level, weights (:func:`dfopt.physics.copies.exchanges`).
+
+    Parameters
+    ----------
+    sharded : ShardedGraph
+        Says the bytes of gradients and weights on one chip: ``gradient_k`` and ``weight_k``.
+    stage_k : int array, shape (kernels,)
+        Stage of the mapping of each kernel: of a folded graph its kind of layer, else its pipeline stage.
+
+    Returns
+    -------
+    float
+        Seconds. 0 where gradients are added up in every evaluation instead (``gradients: dfmodel``), and for a graph
+        that does not train.
     """
     if adds_up_at_once(instance.assumptions):
         return 0.0

@@ -35,33 +35,35 @@ from dfopt.terms.rules.held import waits
 from dfopt.terms.sharded_graph import ShardedGraph
 
 OF_LAYERS: Final = ("layer", "others", "exchange")
-"""Lifetimes (:attr:`State.lifetime`) of what the layer at work has another amount of than other layers of its stage."""
+"""Lifetimes (:attr:`State.lifetime`) of states of which the layer at work holds other bytes than idle layers."""
 
 
 @dataclass(frozen=True)
 class State:
     """Bytes that stay in a memory, of one evaluation (one layer, one microbatch) of some kernels.
 
-    One chip of a plan holds ``bytes / chips_of(instance, state)``. Fields are as in the table of states, where
-    :class:`dfopt.physics.states.Kind` explains them.
+    One chip of a plan holds ``bytes / chips_of(instance, state)`` for each evaluation. The *layer at work* is the one
+    that a stage computes at the moment. ZeRO levels are 0 to 3.
 
     Attributes
     ----------
     name : str
         ``weights``, ``gradients``, ``optimizer``, ``activations``, ``caches`` or ``tables``. States of one name add up.
     bytes : B
-        On one chip if `split_over` is empty, else on all chips that it is spread over; before ZeRO shares it out.
+        On one chip if `split_over` is empty, else on all chips together that hold parts; before ZeRO shares them out.
     split_over : tuple of str
-        Degrees of the plan, such as ``shards`` and ``copies``: their product is the number of chips it is spread over.
+        Degrees of the plan, such as ``shards`` and ``copies``: the state is spread over the product of them in chips.
     lifetime : str
-        ``step``: every layer has it. ``microbatch``: also for every microbatch in flight. ``sequences``: also for every
-        one of a step. ``layer``, ``exchange``: only layers at work have it. ``others``: all layers but the one at work.
+        Which layers of a stage hold `bytes`. ``step``: each, once. ``microbatch``: each, for every microbatch in
+        flight. ``sequences``: each, for every microbatch of a step. ``layer``: the layer at work alone, once.
+        ``others``: each but the layer at work. ``exchange``: as many as are exchanged at a time (``layers_exchanged``).
     item : Item or None
-        Item of a placement that it belongs to. None: it lies in the fastest memory.
+        Item of a placement, which says the memory that the state lies in. None: the fastest memory.
     shared_from, exists_from : int or None, int
-        ZeRO levels from which data-parallel copies share it out (None: never), and from which there is any of it.
+        Lowest ZeRO levels at which data-parallel copies share the state out (None: never), and at which it exists.
     copied : bool
-        Whether all chips of the module-wise parallel axis hold the same, and so share it out with the copies.
+        Whether all chips of the module-wise parallel axis hold the same bytes. ZeRO shares these out over that axis,
+        too.
     """
 
     name: str
@@ -75,28 +77,28 @@ class State:
 
 
 def usable_bytes(setting: Setting) -> dict[str, float]:
-    """Usable bytes of every memory that has a limit, by tier: its capacity without the share that a model cannot use.
+    """Usable bytes of every memory with a limit, by tier: its capacity less the share that a model cannot use.
 
-    ``1 + 1e-12`` times as many, so that what fits exactly does in any order of summation.
+    Multiplied by ``1 + 1e-12``: so what fits exactly does in any order of summation. Empty if no memory has a limit.
     """
     return capacities(setting.system.chip, setting.assumptions.memory_reserve)
 
 
 def usable_words(capacity: float, assumptions: Assumptions) -> str:
-    """Usable bytes of a memory, ``capacity``, in words, such as ``72 GB (of 80 GB, 10 % is reserved)``."""
+    """``capacity``, the usable bytes of a memory, as text: such as ``72 GB (of 80 GB, 10 % is reserved)``."""
     return usable(capacity, assumptions.memory_reserve)
 
 
 def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float] = ()) -> tuple[State, ...]:
-    """What some kernels keep: one state for each entry of :data:`dfopt.physics.states.KINDS` that they have any of.
+    """States that some kernels keep of one evaluation: those of :data:`dfopt.physics.states.KINDS` with any bytes.
 
     Parameters
     ----------
     kernels : sequence of Kernel
-        They say only what tables and other resident data there are.
+        Kernels of one kind of layer, or of one stage. Only their tables and other resident data are read.
     sizes : iterable of float, optional
         All else: the sum over these kernels of each resource of :data:`dfopt.terms.rules.HELD`, in its order, for one
-        evaluation on one chip. What is left out at the end is 0.
+        evaluation on one chip: bytes, or numbers of parameters. Entries left out at the end are 0.
     """
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...], bool], float] = defaultdict(float)
@@ -142,10 +144,11 @@ def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
 
 
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """Bytes that one chip of a pipeline stage holds, by tier and name of the state.
+    """Bytes that one chip of a pipeline stage holds, by tier and name of the state: ``{tier: {name: bytes}}``.
 
-    The fastest memory also has what layers at work need of offloaded items (:func:`buffers`), and buckets of gradients
-    (:func:`reserved`). Tensors that wait between partitions are not included.
+    ``states`` has, by kind of layer or stage of the mapping, the states of :func:`states_of`. The fastest memory also
+    has what layers at work need of offloaded items (:func:`buffers`), and buckets of gradients (:func:`reserved`).
+    Tensors that wait between partitions are not included.
     """
     books = lying(instance, stage, states)
     for state, size in buffers(instance, stage, states).items():
@@ -156,7 +159,7 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
 
 
 def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """Bytes of states that one chip of a pipeline stage holds, each in the memory of its item, by tier and name.
+    """Bytes of states that one chip of a stage holds, in the memory of each item: ``{tier: {name of state: bytes}}``.
 
     Unlike in :func:`held`, the fastest memory has nothing of offloaded items, and no buckets of gradients.
     """
@@ -167,7 +170,7 @@ def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequenc
 
 
 def offloaded(instance: Instance) -> dict[Item, str]:
-    """The items of a plan that lie in a slower memory, and its name (tier); empty for a graph that does not train."""
+    """Items that a plan puts into a slower memory, with the tier of each; empty for a graph that does not train."""
     placement, chip = instance.plan.placement, instance.system.chip
     if placement is None or not instance.graph.trains:
         return {}
@@ -175,9 +178,9 @@ def offloaded(instance: Instance) -> dict[Item, str]:
 
 
 def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, dict[Item, float]]:
-    """Bytes that one chip has of each offloaded item for one evaluation, by stage of the mapping and item.
+    """Bytes that one chip holds of each offloaded item of one layer and one microbatch: ``{number: {item: bytes}}``.
 
-    Every stage of `states` has an entry, which is empty where nothing is offloaded.
+    Every stage of the mapping in ``states`` has an entry, which is empty where nothing is offloaded.
     """
     away = offloaded(instance)
     found: dict[int, dict[Item, float]] = {number: defaultdict(float) for number in states}
@@ -189,7 +192,7 @@ def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 
 
 def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> dict[str, float]:
-    """Bytes of the fastest memory for what layers at work need of offloaded items, by name of the state."""
+    """Bytes of a chip's fastest memory for offloaded items of layers at work, by name of the state; empty: no items."""
     if not (away := offloaded(instance)):
         return {}
     layers, total = of_layers(instance, states), dict.fromkeys(away, 0.0)
@@ -206,7 +209,7 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
 
 
 def reserved(instance: Instance) -> float:
-    """Bytes of the fastest memory for buckets of gradients (``exchange_buffers``), whatever the mapping.
+    """Bytes of a chip's fastest memory for buckets of gradients (``exchange_buffers``), whatever the mapping.
 
     0 unless the graph trains under ``gradients: exact`` with several data-parallel copies.
     """
@@ -216,7 +219,7 @@ def reserved(instance: Instance) -> float:
 
 
 def limited(instance: Instance) -> dict[str, float]:
-    """Bytes that a mapping may fill of every memory that has a limit, by tier: usable ones less :func:`reserved`.
+    """Bytes that a mapping may fill of every memory with a limit, by tier: usable ones less :func:`reserved`.
 
     Negative where buckets of gradients alone exceed the fastest memory.
     """
@@ -228,10 +231,10 @@ def limited(instance: Instance) -> dict[str, float]:
 def kept(
     instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
 ) -> Iterator[tuple[State, float]]:
-    """Pairs of a state and the bytes of it that a chip of the stage holds, for all layers and microbatches in flight.
+    """Pairs of a state and the bytes of it that one chip of the stage holds, for all layers and microbatches in flight.
 
-    A state comes once for each entry of :attr:`PipelineStage.runs` that keeps it. Its bytes are 0 where only the layer
-    at work has it, and that is of another stage of the mapping.
+    A state comes once for each entry of :attr:`PipelineStage.runs` that keeps it. Of a state that only the layer at
+    work has, the kind of layer with the most bytes counts: the pairs of other kinds have 0 bytes.
     """
     at_work, away = _largest(instance, stage, states), offloaded(instance)
     for number, times in stage.runs:
@@ -248,7 +251,7 @@ def kept(
 
 
 def chips_of(instance: Instance, state: State) -> int:
-    """Chips that hold a state together, each a part: the product of its degrees in the plan, times its ZeRO sharers."""
+    """Number of chips that hold one state together: its ``split_over``, times ZeRO sharers unless split over copies."""
     degree: int = math.prod(getattr(instance.plan, name) for name in state.split_over)
     if "copies" in state.split_over:
         return degree
@@ -256,10 +259,10 @@ def chips_of(instance: Instance, state: State) -> int:
 
 
 def at_once(instance: Instance, stage: PipelineStage, state: State) -> int:
-    """Layers of a pipeline stage that have a state at a time, where its lifetime is that of the layer at work.
+    """Layers of a pipeline stage that count as at work at a time, for a state of a lifetime in :data:`OF_LAYERS`.
 
-    It is 1 for lifetimes ``layer`` and ``others``, for ``exchange`` as ``layers_exchanged`` says and no more than the
-    stage has. It is 0 below the ZeRO level from which the state exists.
+    1 for the lifetimes ``layer`` and ``others``. For ``exchange`` the number that ``layers_exchanged`` says (None: 1),
+    but at most the layers of the stage. 0 if the ZeRO level of the plan is below ``state.exists_from``.
     """
     if (instance.plan.zero or 0) < state.exists_from:
         return 0
@@ -280,17 +283,17 @@ def _largest(
 
 
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
-    """States of one layer, split into what every layer holds and what the layer at work holds beside that.
+    """States that every layer holds alike, and the difference that the layer at work makes.
 
-    The bytes of a pipeline stage are layers x the first list, and once the sum of sign x bytes of the second one. A
-    state with lifetime ``layer`` or ``exchange`` exists for the layer at work alone, one with ``others`` for all layers
-    but that.
+    A stage holds the first for all its layers. Each pair of the second adds sign times bytes times layers at work
+    (:func:`at_once`), unless its item is offloaded. Bytes of one chip are shares: see :func:`chips_of`.
 
     Returns
     -------
     (list of State, list of (float, State))
-        First the states of every layer, ``others`` written as lifetime ``step``. Then pairs of a sign and a state: 1
-        for ``layer`` and ``exchange``, -1 for ``others``.
+        First, states of every layer. ``others`` (all layers but the one at work) is among these as ``step`` (all
+        layers). ``layer`` and ``exchange`` (layers at work alone) are not. Second, pairs of a sign and a state as it
+        was given: 1 for ``layer`` and ``exchange``, -1 for ``others``, which takes back what the first has too much.
     """
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
@@ -299,9 +302,10 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
 
 
 def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
-    """Bytes that one layer may keep of one microbatch for the backward pass, beside all else that its chip holds.
+    """Most bytes that one layer on one chip may keep of one microbatch for its backward pass, so that the stage fits.
 
-    ``states`` are of layers of one kind. Infinite where the memory of activations has no limit, or nothing is kept.
+    All other states take what ``states`` says, for layers of one kind. The stage holds this for all its layers and all
+    microbatches in flight. Infinite where the memory of activations has no limit, or nothing is kept. 0: no room.
     """
     chip = instance.system.chip
     found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
@@ -318,14 +322,14 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
-    """Bytes left of every memory that has a limit, by tier.
+    """Bytes left of every memory of a chip that has a limit, by tier.
 
-    ``books``: what a pipeline stage holds, of :func:`held`; ``who_needs``: how an error begins: ``stage 0 needs``.
+    ``books``: what one chip of a stage holds, from :func:`held`. ``who_needs``: start of an error: ``stage 0 needs``.
 
     Raises
     ------
     Infeasible
-        If the stage holds more than a memory has: what it holds, what the chip has and what would help.
+        If the stage holds more bytes than a memory has. The message says both, and what would help.
     """
     found = {}
     for tier, capacity in usable_bytes(instance.setting).items():
@@ -345,16 +349,16 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
 
 
 def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, float]:
-    """Bytes per chip of the fastest memory left for what waits between partitions, by stage of the mapping in `states`.
+    """Bytes per chip of the fastest memory left for tensors that wait between partitions, by stage of the mapping.
 
-    Kernels that run in several pipeline stages have what the fullest of those leaves. Only there a tensor is counted at
-    a time: the partitions of one stage of the mapping run before those of the next. Infinite where the memory has no
-    limit, or where what waits is counted as a state (``training_memory: calculon``).
+    Keys are those of ``states``. A kind of layer that runs in several pipeline stages has what the fullest of these
+    leaves. One stage of the mapping may use all of that: its partitions run before those of the next. Infinite where no
+    limit applies, or where tensors that wait are counted as a state (``training_memory: calculon``).
 
     Raises
     ------
     Infeasible
-        If weights, gradients, optimizer state and saved activations alone exceed a memory in some pipeline stage.
+        If the states alone (weights, gradients and others) exceed a memory in some pipeline stage.
     """
     found, fastest = dict.fromkeys(states, math.inf), instance.system.chip.fastest_tier
     if not capacities(instance.system.chip):
@@ -367,10 +371,10 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 
 
 def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
-    """Microbatches of which a pipeline stage holds the saved activations of a kind of layer; 1 if nothing is trained.
+    """Microbatches whose saved activations of kind of layer ``number`` a stage holds; 1 if the graph does not train.
 
-    A stage that stands for several alike has those of the first of them. If the graph is not folded, every stage counts
-    as the first of the pipeline. See :func:`dfopt.physics.pipeline.microbatches_in_flight`.
+    A fraction for interleaved stages, which hold only some chunks of a microbatch. A stage that stands for several
+    alike has the figure of the first of them. If the graph is not folded, every stage counts as the first.
     """
     graph, schedule = instance.graph, instance.assumptions.schedule
     capped = not instance.assumptions.by_layer
@@ -381,7 +385,7 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
-    """What the kernels of one stage of the mapping keep under their schemes; ``stage`` has these kernels alone."""
+    """States that the kernels of ``stage`` keep of one evaluation under their schemes; it has these kernels alone."""
     graph = setting.graph
     index = graph.index()
     kernels = [graph.kernels[index[name]] for name in stage.names]

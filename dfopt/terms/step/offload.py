@@ -22,35 +22,38 @@ from dfopt.terms.step.overlap import Passes
 __all__ = ["Layers", "backward_shown_s", "hop_beside_s", "layers_of", "least_layers", "moves", "stage_s"]
 
 Layers = Mapping[int, Layer]
-"""What a layer does and moves in both passes, by kind. Beside layers of kinds that are left out nothing is moved."""
+"""Seconds of one layer for one microbatch, by kind: work, memory time and moving. Kinds left out move nothing."""
 
 
 def moves(instance: Instance) -> bool:
-    """Whether slower memories move anything beside the work of layers.
+    """Whether slower memories of a chip move any offloaded data while its layers compute.
 
-    An offloaded optimizer state alone is moved there only under ``offload: calculon``; else the optimizer's step moves
-    it.
+    False where the optimizer state alone is offloaded, except under ``offload: calculon``: the optimizer's step moves
+    that state.
     """
     away = offloaded(instance)
     return bool(away) and (away.keys() != {"optimizer"} or instance.assumptions.offload == "calculon")
 
 
 def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: Passes, memory: Passes) -> Layers:
-    """Figures of one layer of every kind for one microbatch: its work, its memory time, and what is moved beside it.
+    """Seconds of one layer of every kind for one microbatch: work, memory time, and moving of offloaded data.
 
     Parameters
     ----------
-    states : mapping
-        By kind, the states of its kernels. The result has the same keys.
+    states : mapping of int to sequence of State
+        By kind, the states that the kernels of one layer keep.
     work : Passes
-        Seconds of both passes of a layer, by kind.
+        Seconds of the work of one layer, by kind: ``forward_s`` and ``backward_s`` are read.
     memory : Passes
-        Seconds in which the passes use the fastest memory: its ``forward_s`` and ``backward_s``.
+        Seconds in which one layer uses the fastest memory, by kind: ``forward_s`` in the partitions of
+        ``work.forward_s``, ``backward_s`` in those of ``work.backward_s``.
 
     Returns
     -------
     mapping of int to Layer
-        Lower bounds if `work` and `memory` are. Empty where nothing is moved (:func:`moves`).
+        By kind, with the keys of `states`. Each Layer has the seconds of work, of the fastest memory and of moving, one
+        of each for the forward and the backward pass. Work does not include waits for moving. Lower bounds if `work`,
+        `memory` and `states` are. Empty where nothing is moved (:func:`moves`).
     """
     if not moves(instance):
         return {}
@@ -63,18 +66,19 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
 
 
 def hop_beside_s(instance: Instance, sent_s: float) -> float:
-    """Seconds of the message that the last layer of a chunk sends in one pass, behind which memories may move data.
+    """Seconds of the message that hides moving beside the last layer of a chunk, in each pass of one microbatch.
 
     Parameters
     ----------
     sent_s : float, s
-        All messages of the pipeline stage for one microbatch: of both passes and all its chunks.
+        All messages of a pipeline stage for one microbatch: all its chunks, on and back.
 
     Returns
     -------
     float, s
-        ``sent_s`` / (2 x chunks). 0 unless Calculon's rules count (``offload: calculon``), there are several pipeline
-        stages, and these wait for messages.
+        One message of one chunk in one direction. That much moving does not show beside each pass of this layer. The
+        time of the message itself counts elsewhere. 0 unless Calculon's rules count (``offload: calculon``), there are
+        several pipeline stages, and these wait for messages.
     """
     assumptions, plan = instance.assumptions, instance.plan
     if assumptions.offload != "calculon" or plan.stages == 1 or hides_hops(instance):
@@ -85,18 +89,21 @@ def hop_beside_s(instance: Instance, sent_s: float) -> float:
 def stage_s(
     instance: Instance, runs: Sequence[tuple[int, float]], seconds: Sequence[float], layers: Layers, sent_s: float
 ) -> float:
-    """Seconds of the layers of a pipeline stage for one microbatch: work and waits for what is moved, no messages.
+    """Seconds of all layers of a pipeline stage for one microbatch: work, and waits for offloaded data to be moved.
+
+    The seconds of messages are not included.
 
     Parameters
     ----------
     runs : sequence of (int, float)
-        Kinds, and how many layers of each.
+        What the stage runs for one microbatch: kinds of layer, and how many layers of each.
     seconds : sequence of float, s
-        Work of one layer, by kind.
+        Work of one layer for one microbatch, by kind: both passes together.
     layers : mapping of int to Layer
-        Of :func:`layers_of`. Empty: the sum of the work.
+        Figures of one layer from :func:`layers_of`, by kind. Layers of kinds that are left out do not wait. Empty: the
+        result is the sum of the work.
     sent_s : float, s
-        All messages of the stage, some of which hide what is moved (:func:`hop_beside_s`).
+        All messages of the stage for one microbatch. Some of them may hide moving (:func:`hop_beside_s`).
     """
     found, hop_s = 0.0, hop_beside_s(instance, sent_s)
     for number, times in runs:
@@ -110,10 +117,16 @@ def stage_s(
 
 
 def backward_shown_s(instance: Instance, runs: Sequence[tuple[int, int]], layers: Layers, sent_s: float) -> float:
-    """Average seconds that a layer of a stage waits in its backward pass of one microbatch for what is moved.
+    """Seconds that a layer waits in its backward pass of one microbatch for moving, on average over a pipeline stage.
 
-    ``runs`` is one pair of a kind and its number of layers, and ``layers`` has that kind. ``sent_s``: seconds of all
-    messages of the stage for one microbatch, some of which hide what is moved.
+    Parameters
+    ----------
+    runs : sequence of (int, int)
+        What the stage runs: one pair only, of a kind of layer and how many layers. With 0 layers the result is 0.
+    layers : mapping of int to Layer
+        Figures of one layer from :func:`layers_of`, by kind. It must have the kind of `runs`.
+    sent_s : float, s
+        All messages of the stage for one microbatch. Some of them may hide moving (:func:`hop_beside_s`).
     """
     hop_s, [(number, times)] = hop_beside_s(instance, sent_s), runs
     last = min(instance.plan.interleave, times) if hop_s else 0
@@ -133,9 +146,17 @@ def least_layers(
     ----------
     parts : sequence
         By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their
-        least seconds of compute, memory, network and SRAM as four float arrays, shape (kernels of the kind,).
+        least seconds for one microbatch as four float arrays, shape (kernels of the kind,) each: compute, memory,
+        network and SRAM. Memory alone is read.
+    states : mapping of int to sequence of State
+        By kind, the least states that the kernels of one layer keep.
     work : Passes
-        What :func:`dfopt.terms.step.overlap.roofline_passes` says of `parts`.
+        Least seconds of both passes of a layer, by kind: :func:`dfopt.terms.step.overlap.roofline_passes` of `parts`.
+
+    Returns
+    -------
+    mapping of int to Layer
+        By kind, for one layer and one microbatch, in seconds. Empty where nothing is moved (:func:`moves`).
     """
     assumptions = instance.assumptions
     mixed, unseen = assumptions.forward_backward != "separate", assumptions.offload == "calculon"

@@ -22,21 +22,22 @@ __all__ = ["optimizer_seconds"]
 
 
 def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> Floats:
-    """Seconds per step in which the optimizer updates the parameters of kernels, of one layer each.
+    """Seconds per step in which the optimizer updates the parameters of each kernel, of one layer on one chip.
 
     Parameters
     ----------
     kernel_o : int array, shape (entries,)
         Place of each kernel in ``instance.graph.kernels``.
     weight_o : float array, shape (entries,)
-        Bytes of weights that one chip has of it under its scheme, before copies share anything out (ZeRO).
+        Bytes of the kernel's weights on one chip under its sharding scheme, before copies share anything out (ZeRO).
 
     Returns
     -------
     float array, s, shape (entries,)
-        Non-decreasing in `weight_o`. Includes the tables of a kernel, unless their optimizer state is stated for
-        itself. 0 where the step takes no time (``optimizer_step``), where gradients are not kept (``gradients:
-        dfmodel``, or nothing is trained), and for backward kernels that read weights which forward kernels hold.
+        Seconds for the share of the parameters that one chip updates under ZeRO. Non-decreasing in `weight_o`. Includes
+        the resident tables of the kernel, unless the graph states bytes of their optimizer state. 0 where the optimizer
+        takes no time (``optimizer_step`` is None), where gradients are not kept (``gradients: dfmodel``, or the graph
+        does not train), and for backward kernels that read weights which forward kernels hold.
     """
     seconds, assumptions, graph = np.zeros(len(kernel_o)), instance.assumptions, instance.graph
     if assumptions.optimizer_step is None or not counts_training(graph, assumptions):

@@ -37,18 +37,19 @@ __all__ = [
 
 
 class Windows(NamedTuple):
-    """What Calculon's count of an exchange needs of a plan.
+    """Figures of a plan with which Calculon's rule says how much of the exchanges of data-parallel copies is hidden.
 
     Attributes
     ----------
     usage : no unit
         Share of a processor that the exchange takes, from 0 to 1.
     in_the_way : bool
-        Whether messages to other pipeline stages are on the network of the exchange, see :func:`in_the_way`.
+        Whether messages between pipeline stages use a network dim of the exchange (:func:`in_the_way`).
     rounds : no unit
-        How often a step has the time of a pipeline stage for one microbatch, fill included.
+        Step time without exchanges over the time of the slowest stage for one microbatch. Pipeline fill is included.
     optional : bool
-        Whether nothing is hidden where that takes less (``gradient_overlap: calculon_or_none``).
+        Whether exchanges are charged in full, none hidden, where this takes less time (``gradient_overlap:
+        calculon_or_none``).
     """
 
     usage: float
@@ -58,19 +59,23 @@ class Windows(NamedTuple):
 
 
 class Exchanges(NamedTuple):
-    """Seconds in which data-parallel copies exchange what belongs to one layer, by kind.
+    """Seconds in which data-parallel copies exchange gradients and weights of one layer, by kind of layer.
+
+    No figure includes another one.
 
     Attributes
     ----------
     reduce_s : s, one for each kind
-        Gradients are added up once. With `windows`: all exchanges of a step, gathered weights too.
+        Without `windows`: one reduction of the gradients, on average over those of a step, which may be several
+        (:func:`dfopt.physics.copies.reductions`). With `windows`: all exchanges of a step, gathering of weights too.
     weights_s : s, one for each kind
-        What no pass hides in a step: the optimizer's step, and all gathering of weights that is not in `reduce_s` or
+        Per step, hidden by no pass: the optimizer's step, and all gathering of weights that is not in `reduce_s` or
         `gathers_s`.
     gathers_s : s, one for each kind
-        Updated weights are gathered once, if the first forward pass of the next step may hide that; else 0.
+        Per step: gathering of updated weights, if the first forward pass of the next step may hide it. Else 0, and
+        `weights_s` or `reduce_s` has the gathering.
     windows : Windows or None
-        What Calculon's count needs. None: exchanges hide layer by layer (:mod:`dfopt.physics.overlap`).
+        Figures for Calculon's rule. None: exchanges hide layer by layer (:mod:`dfopt.physics.overlap`).
     """
 
     reduce_s: tuple[float, ...]
@@ -80,19 +85,22 @@ class Exchanges(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Seconds of one layer for one microbatch, by kind: of known partitions, or lower bounds over all partitions.
+    """Seconds of one layer for one microbatch, by kind of layer.
+
+    They are those of known partitions, or lower bounds on them under every way to partition the kernels.
 
     Attributes
     ----------
     forward_s : s, one for each kind
-        Partitions that hold something of the forward pass.
+        All partitions that hold a kernel of the forward pass, whatever else they hold.
     backward_s : s, one for each kind
-        Partitions that hold nothing of the forward pass.
+        All other partitions: those without a kernel of the forward pass.
     memory_s, compute_s : s, one for each kind
-        Seconds of memory traffic and of compute in the backward pass, which Calculon's count of hidden exchanges reads;
-        elsewhere they may be empty. Recomputed kernels count in running totals, in lower bounds not at all.
+        Memory time and compute time of the backward pass, as Calculon counts them: sums over backward kernels, and for
+        what is recomputed running totals of forward kernels (:mod:`dfopt.physics.window`). Lower bounds may leave out
+        the totals. Empty: not known, as only Calculon's rule reads them.
     exact : bool
-        Whether all figures are of known partitions. False: some are lower bounds.
+        For Calculon's rule: whether all figures are of known partitions. False: some are lower bounds.
     """
 
     forward_s: tuple[float, ...]
@@ -103,33 +111,39 @@ class Passes(NamedTuple):
 
 
 def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
-    """Whether exchanges of data-parallel copies may be hidden (``gradient_overlap``), by layers or Calculon's count."""
+    """Whether the backward pass may hide exchanges of data-parallel copies (``gradient_overlap``), by either rule.
+
+    True under ``backward`` (layer by layer), ``calculon`` and ``calculon_or_none``, for a folded graph that trains.
+    """
     return hides(assumptions, graph) or by_window(assumptions, graph)
 
 
 def exchanges_behind(instance: Instance) -> bool:
-    """Whether a plan has exchanges of copies or an optimizer's step, under assumptions that may hide some of it."""
+    """Whether a plan has exchanges of copies or an optimizer's step, and the assumptions may hide exchanges.
+
+    False: the step is charged all of these seconds (:func:`dfopt.terms.step.hops.gradient_seconds`).
+    """
     some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
     return some and hides_any(instance.assumptions, instance.graph)
 
 
 def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> Exchanges | None:
-    """Seconds of a step in which data-parallel copies exchange gradients and weights of one layer, by kind.
+    """Seconds of the exchanges of data-parallel copies of one layer, by kind of layer, where passes may hide them.
 
     Parameters
     ----------
     volume_k : float array, shape (kernels,)
-        Bytes of each kernel's weight gradient on one chip, as copies add it up; 0 of kernels without one.
+        Bytes of each kernel's weight gradient on one chip, in the type in which copies add it up. 0: no gradient.
     weight_k : float array, shape (kernels,)
-        Bytes of its weights on one chip, for the optimizer's step, which no pass hides.
+        Bytes of each kernel's weights on one chip. The time of the optimizer's step follows from them.
     kind_k : int array, shape (kernels,)
-        Kind of layer of each kernel.
+        Number of the kind of layer of each kernel.
 
     Returns
     -------
     Exchanges or None
-        None if the plan exchanges nothing, or if no pass may hide an exchange (:func:`exchanges_behind`): then the
-        step waits for all of them behind its last pass, which other code counts.
+        None if no pass may hide anything (:func:`exchanges_behind`). The caller then charges all seconds of
+        :func:`dfopt.terms.step.hops.gradient_seconds` to the step, which are 0 if the plan exchanges nothing.
     """
     if not exchanges_behind(instance):
         return None
@@ -141,21 +155,23 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
 def exchanged_by_kind(
     instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints, step_k: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    """Figures of :class:`Exchanges` as arrays, where something may be hidden.
+    """Seconds of the exchanges of data-parallel copies of one layer, as arrays by kind of layer.
+
+    The caller has asked whether passes may hide them (:func:`exchanges_behind`).
 
     Parameters
     ----------
-    volume_k, weight_k : float arrays, B, shape (kernels,)
-        Bytes of each kernel's weight gradient on one chip, as copies add it up, and of its weight.
+    volume_k, weight_k : float arrays, shape (kernels,)
+        Bytes of each kernel's weight gradient, as copies add it up, and of its weights; both on one chip.
     kind_k : int array, shape (kernels,)
-        Kind of layer of each kernel.
+        Number of the kind of layer of each kernel.
     step_k : float array, s, shape (kernels,), optional
-        The optimizer's step of each kernel, if it is known. `weight_k` is not read then.
+        Seconds per step of the optimizer for each kernel, in place of `weight_k`. None: worked out from `weight_k`.
 
     Returns
     -------
     (float array, float array, float array), s, shape (kinds,) each
-        ``reduce_s``, ``weights_s`` and ``gathers_s``.
+        ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`Exchanges`. None includes another one.
     """
     windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
@@ -203,15 +219,22 @@ def in_the_way(plan: Plan) -> bool:
 def roofline_passes(
     parts: Iterable[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]], assumptions: Assumptions
 ) -> Passes:
-    """The least of both passes of every kind, from what kernels take at least, however they are partitioned.
+    """Lower bounds on the seconds of both passes of one layer, by kind, however its kernels are partitioned.
 
     Parameters
     ----------
     parts : iterable
         By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their
-        least seconds of compute, memory, network and SRAM as four float arrays, shape (kernels of the kind,).
+        least seconds for one microbatch as four float arrays, shape (kernels of the kind,) each: compute, memory,
+        network and SRAM.
     assumptions : Assumptions
-        How resources overlap, and whether partitions may mix passes. If they may, ``backward_s`` is 0.
+        How resources overlap, and whether partitions may mix passes.
+
+    Returns
+    -------
+    Passes
+        For one layer and one microbatch. ``backward_s`` is 0 where partitions may mix passes. ``memory_s`` and
+        ``compute_s`` are sums over kernels of pass ``backward`` and ``update``.
     """
     mixed = assumptions.forward_backward != "separate"  # then all partitions may hold something of the forward pass
     found: dict[str, list[float]] = {name: [] for name in ("forward", "backward", "memory", "compute")}
@@ -229,22 +252,26 @@ def roofline_passes(
 def reduced_stages(
     graph: Graph, plan: Plan, exchanges: Exchanges, passes: Passes, hops: Sequence[float] = ()
 ) -> tuple[Reduced, ...] | tuple[Shown, ...]:
-    """What every distinct pipeline stage of a folded graph exchanges, and when it is through at least.
+    """Figures that say how much each pipeline stage's exchanges add to the step: one object for each distinct stage.
+
+    The method ``shows_s(stage_s, slowest_s)`` of an object returns these seconds per step. Its arguments are the
+    seconds of the stage itself and of the slowest stage, for one microbatch. The largest over all stages adds to the
+    step; a negative one adds nothing.
 
     Parameters
     ----------
     graph, plan : Graph, Plan
-        The whole model, and how its layers lie in stages. Stages that are alike have the order of the first of them.
+        The whole model, which is folded, and how its layers lie in pipeline stages.
     exchanges, passes : Exchanges, Passes
-        Seconds by kind. If they are the least, so is the result.
-    hops : sequence of float, s, optional
-        What each stage waits in a microbatch beside the work of its layers, such as for messages. Left out: 0.
+        Seconds of one layer, by kind. If they are lower bounds, so are the seconds of the result.
+    hops : sequence of float, s, shape (distinct stages,), optional
+        Seconds that each stage waits for one microbatch beside the work of its layers, such as for messages. Empty: 0.
 
     Returns
     -------
     tuple of Reduced, or of Shown
-        By stage, as :func:`dfopt.setting.stages.pipeline_stages` has them. Shown are those of Calculon's count
-        (``exchanges.windows``), for which all layers are of one kind.
+        One for each stage of :func:`dfopt.setting.stages.pipeline_stages`, in its order. Shown with Calculon's rule
+        (``exchanges.windows`` is given), for which all layers are of one kind; else Reduced.
     """
     if exchanges.windows is not None:
         stages = pipeline_stages(graph, plan)

@@ -20,13 +20,13 @@ __all__ = ["least_step"]
 
 
 def least_step(setting: Setting) -> float:
-    """Seconds per step that no mapping beats, whatever the plan; of resolved assumptions, without any ``auto``.
+    """Seconds per step that no mapping beats, whatever the plan. The assumptions of `setting` have no ``auto`` left.
 
     The roofline of the machine (Williams et al., CACM 2009) with all chips as one. However a plan shares out kernels,
-    sequences, experts, layers and batches, each chip has its part of the FLOP of every kernel. Of the weights that some
-    token of a microbatch needs, each is read by some chip once for that microbatch; and so is all that is looked at of
-    what is cached for sequences. So the chips together take at least as long as one would, and the slowest as long as
-    the average. Left out is all that plans differ in: communication, copies, the fill of a pipeline, gradients.
+    sequences, experts, layers and batches, all chips together compute the FLOP of every kernel. For every microbatch
+    some chip reads each weight that a token needs, and all cached data (KV caches and others) that kernels read or
+    write. The slowest chip takes at least the average of all chips. Left out is all that plans differ in:
+    communication, copies of weights, the fill of a pipeline, gradients.
 
     Bounds of a plan (:class:`dfopt.terms.bounds.PlanBounds`) are never lower, but need the plan.
 
