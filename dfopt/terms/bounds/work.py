@@ -236,9 +236,10 @@ class LeastWork:
         -------
         float array, s, shape (kinds, 6)
             The fields of :class:`dfopt.physics.offload.Layer` in its order: work, time of the fastest memory, and
-            moving, of the forward pass and of the backward pass each. All 0, work too, where nothing is moved.
+            moving, of the forward pass and of the backward pass each. All 0, work too, where nothing is moved, and
+            where kernels of a graph that is not folded are spread over stages: which of them a stage runs is open.
         """
-        if not moves(instance):
+        if not moves(instance) or self.drawn_stages(instance) > 1:
             return np.zeros((len(self.kinds), len(offload.Layer._fields)))
         return self.known("moved", instance, self._moved)
 
