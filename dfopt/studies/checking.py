@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from dfopt.errors import DfoptError, DocumentError, Issue, refuse
 from dfopt.interrupts import now
 from dfopt.machines.calibrations import assumed_again
 from dfopt.processes.worker import Bounded, asked_of, bounded, judged_figures
-from dfopt.questions import Resolver
+from dfopt.questions import Resolved, Resolver
 from dfopt.search.assembling import status_of
 from dfopt.search.claims import differences
 from dfopt.search.kept import proven_gap
@@ -37,6 +39,7 @@ NOT_CHECKED = (
 )
 """Fields of a record that no check can hold against anything, and why."""
 
+_UNREADABLE = DfoptError, LookupError, TypeError, ValueError, AttributeError
 _BOUNDS = "gap", "bound_s", "level_gap", "level_bound_s"
 _SHARE = 0.9  # of the time, after which no cell is solved again: the last one takes a little longer than its limit
 
@@ -57,15 +60,12 @@ def check_store(path: str | os.PathLike[str], time_limit: float | None = None) -
     spent = sum(float(record.get("seconds") or 0.0) for record in records.values())
     end = now() + _SHARE * (seconds_for(spent) if time_limit is None else time_limit)
     checks = [_Check(record) for record in records.values()]
-    replaced = (parse(line, path)[0].popitem()[1] for line in kept)
-    hidden = [_Check(record) for record in replaced if record != records.get(record["cell"])]
-    for check in hidden:  # a later record of its cell counts, so it must at least be one of that cell
-        check.problems = [problem for problem in check.problems if problem.startswith("$.cell")]
-    if not any(check.problems for check in (*checks, *hidden)):
+    problems = _of_replaced(kept, records, path)
+    if not problems and not any(check.problems for check in checks):
         for check in checks:
             check.solve(end - now())
-    found = [(check.record["cell"], problem) for check in (*checks, *hidden) for problem in check.problems]
-    split = [(cell, *problem.partition(": ")[::2]) for cell, problem in found]
+    problems += [(check.record["cell"], problem) for check in checks for problem in check.problems]
+    split = [(cell, *problem.partition(": ")[::2]) for cell, problem in problems]
     if split:
         raise DocumentError(os.fspath(path), [Issue(f"cell {cell}: {where}", what) for cell, where, what in split])
     verdicts = Counter(check.verdict for check in checks)
@@ -76,6 +76,32 @@ def check_store(path: str | os.PathLike[str], time_limit: float | None = None) -
     return "\n".join([*lines, *[f"  note: {damaged}"] * bool(damaged)])
 
 
+def _of_replaced(
+    lines: Sequence[bytes], records: dict[str, Record], path: str | os.PathLike[str]
+) -> list[tuple[str, str]]:
+    """Keys of records that a later record of the same cell replaces, where these are not records of that cell."""
+    found: list[tuple[str, str]] = []
+    for line in lines if len(lines) > len(records) else ():
+        ((cell, record),) = parse(line, path)[0].items()
+        if record == records.get(cell) or "asked" not in record:
+            continue
+        with suppress(*_UNREADABLE):  # as an earlier version wrote it
+            found += [(cell, problem) for problem in _of_key(record, _given(record["asked"])[1])]
+    return found
+
+
+def _given(asked: dict[str, Any]) -> tuple[Resolver, Resolved]:
+    """What a record says was asked, resolved anew."""
+    resolver, (question, others) = Resolver(), asked_of(asked)
+    given = resolver.resolve(question)
+    return resolver, replace(given, graphs=(*given.graphs, *others), request=Request.of(**asked["options"]))
+
+
+def _of_key(record: Record, given: Resolved) -> list[str]:
+    """Whether a record has the key of what was asked."""
+    return differences("$.cell", key_of(given, record["asked"]["seed"]), record["cell"])
+
+
 class _Check:
     """What of a record does not hold, and what could not be held against anything."""
 
@@ -84,7 +110,7 @@ class _Check:
         self.problems, self.unchecked = list[str](), list(NOT_CHECKED)
         try:
             self._judge()
-        except (DfoptError, LookupError, TypeError, ValueError, AttributeError) as error:
+        except _UNREADABLE as error:
             self.problems.append(f"$: found {type(error).__name__} ({error}), expected what a sweep writes")
 
     def _judge(self) -> None:
@@ -94,10 +120,8 @@ class _Check:
             self.unchecked.append("$.cell, $.asked, $.mapping: what was asked is not in the file")
             self.problems += ["$.asked: missing beside a mapping"] * ("mapping" in record)
             return
-        resolver, (question, others) = Resolver(), asked_of(asked)
-        given = resolver.resolve(question)
-        given = replace(given, graphs=(*given.graphs, *others), request=Request.of(**asked["options"]))
-        self.problems += differences("$.cell", key_of(given, asked["seed"]), record["cell"])
+        resolver, given = _given(asked)
+        self.problems += _of_key(record, given)
         fitted = assumed_again(given.assumptions, given.system, given.system).calibration
         calibration = differences("$.calibrated_by", fitted and fitted.stamp, record.get("calibrated_by"))
         (self.unchecked if fitted is None else self.problems).extend(calibration)
