@@ -18,6 +18,7 @@ import dfopt as df
 from dfopt.cli import app
 from dfopt.errors import DfoptError, Infeasible, NoSolution
 from dfopt.physics.ops import legal_schemes
+from dfopt.physics.tiled import hides_less
 from dfopt.search.sensitivity import more_of
 
 NEAR: Final = 1e-9
@@ -178,8 +179,7 @@ def more(draw: Draw, seconds: float, rng: random.Random) -> Verdict:
     """More bandwidth, memory or compute is never worse."""
     result = first(draw, seconds)
     resource = rng.choice(("compute", "dram_bandwidth", "link_bandwidth", "sram", "dram_capacity"))
-    way = result.plan.tensor_overlap or result.assumptions.tensor_overlap
-    if resource == "compute" and way is not None and result.assumptions.overlap != "none":
+    if resource == "compute" and hides_less(result.assumptions, result.plan.tensor_overlap):
         return Verdict("left out")  # a faster product that waits for memory hides less: see dfopt.physics.tiled
     if resource == "dram_capacity":
         roomier = result.system.chip.with_memories(
