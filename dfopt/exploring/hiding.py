@@ -19,11 +19,14 @@ __all__ = ["with_slowest_hiding"]
 _LISTED: Final = 64  # designs whose rates are looked at one by one; a corner of more hides all that can be hidden
 
 
-def with_slowest_hiding(corner: System, box: Box, space: Space) -> System:
-    """The corner of a box, whose products hide collectives as long as those of the slowest design in the box."""
+def with_slowest_hiding(corner: System, best: Derived, box: Box, space: Space) -> System:
+    """The corner of a box, whose products hide collectives as long as those of the slowest design in the box.
+
+    ``best``: the chip of that corner as its space has it.
+    """
     sides = [range(low, high + 1) for low, high in zip(box.low, box.high, strict=True)]
-    share, best = 0.0, space.chip(box)
-    if best is not None and math.prod(map(len, sides)) <= _LISTED:
+    share = 0.0
+    if math.prod(map(len, sides)) <= _LISTED:
         chips = (space.chip(Box(at, at, box.which)) for at in itertools.product(*sides))
         share = min((_share(chip, best) for chip in chips if chip is not None), default=0.0)
     return corner.model_copy(update={"chip": corner.chip.model_copy(update={"hiding_share": share})})

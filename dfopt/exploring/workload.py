@@ -254,7 +254,7 @@ class Workload:
                 space.design.name, chip, template, space.design.technology.core.utilization, usd, self.memory
             )
             bounds = not box.single and hides_less(self._assumed, self.request.tensor_overlap)
-            return with_slowest_hiding(made, box, space) if bounds else made
+            return with_slowest_hiding(made, chip, box, space) if bounds else made
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None
