@@ -60,12 +60,11 @@ class Metric:
         return number(value) if self.dimension is None else format(value, self.dimension)
 
 
-def _rate(name: str, words: str, meaning: str, formula: str, **others: bool) -> Metric:
-    return Metric(name, words, meaning, formula, "maximize", None, rate=True, **others)
-
-
-def _share(name: str, words: str, meaning: str, formula: str, **others: bool) -> Metric:
-    return Metric(name, words, meaning, formula, "maximize", "ratio", rate=True, **others)
+def _rate(
+    name: str, words: str, meaning: str, formula: str, dimension: Dimension | None = None, *, headline: bool = False
+) -> Metric:
+    """What goes with 1 / step time: a count per second, or a share of a peak rate."""
+    return Metric(name, words, meaning, formula, "maximize", dimension, rate=True, headline=headline)
 
 
 _METRICS: Final = (
@@ -93,20 +92,20 @@ _METRICS: Final = (
         "sum over kernels of times x FLOP x samples / samples of a microbatch, without pass recompute",
         "maximize", "flop",
     ),
-    _share(
+    _rate(
         "utilization", "utilization", "Work of the step divided by the work that all chips could do in its time.",
-        "flop_per_step / (step_time_s x chips x peak FLOP/s of each kernel's type)", headline=True,
+        "flop_per_step / (step_time_s x chips x peak FLOP/s of each kernel's type)", "ratio", headline=True,
     ),
-    _share(
+    _rate(
         "model_flop_utilization", "MFU", "",
         "3 (training; 1 otherwise) x FLOP of the forward pass's matrix products, those of logits among them"
         " / (step_time_s x chips x peak FLOP/s): Chowdhery et al., PaLM (arXiv:2204.02311), appendix B",
-        headline=True,
+        "ratio", headline=True,
     ),
-    _share(
+    _rate(
         "hardware_flop_utilization", "HFU", "",
         "FLOP of all matrix products that run, those computed again among them"
-        " / (step_time_s x chips x peak FLOP/s)",
+        " / (step_time_s x chips x peak FLOP/s)", "ratio",
     ),
     _rate(
         "samples_per_s", "samples per second", "Samples of the batch per second.",
@@ -125,7 +124,7 @@ _METRICS: Final = (
 )  # fmt: skip
 
 METRICS: Final = {metric.name: metric for metric in _METRICS}
-"""By the field of the score, in the order of a study's columns."""
+"""By the field of the score, in the order of its formulas."""
 
 FORMULAS: Final = {
     **{name: metric.formula for name, metric in METRICS.items() if metric.formula},
