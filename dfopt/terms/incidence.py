@@ -70,16 +70,7 @@ class Has(Incidence):
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """1 for a block that holds the kernel of the incidence, else 0.
 
-        Parameters
-        ----------
-        incidences
-            At least one, all of this class.
-        member_bk : bool array, shape (blocks, kernels)
-            Which kernels a block holds.
-
-        Returns
-        -------
-        float array, shape (blocks, incidences)
+        Arguments and shape are those of :meth:`Incidence.of_blocks`.
         """
         return member_bk[:, [each.kernel for each in incidences]].astype(np.float64)
 
@@ -105,16 +96,7 @@ class AnyOf(Incidence):
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """1 for a block that holds at least one of the kernels of the incidence, else 0.
 
-        Parameters
-        ----------
-        incidences
-            At least one, all of this class.
-        member_bk : bool array, shape (blocks, kernels)
-            Which kernels a block holds.
-
-        Returns
-        -------
-        float array, shape (blocks, incidences)
+        Arguments and shape are those of :meth:`Incidence.of_blocks`.
         """
         return (_held(member_bk, [each.kernels for each in incidences]) > 0).astype(np.float64)
 
@@ -150,16 +132,7 @@ class Crosses(Incidence):
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """1 for a block that stores the tensor for other blocks or reads it from another block, else 0.
 
-        Parameters
-        ----------
-        incidences
-            At least one, all of this class.
-        member_bk : bool array, shape (blocks, kernels)
-            Which kernels a block holds.
-
-        Returns
-        -------
-        float array, shape (blocks, incidences)
+        Arguments and shape are those of :meth:`Incidence.of_blocks`.
         """
         made_bi = member_bk[:, [each.source for each in incidences]]
         read_bi = _held(member_bk, [each.readers for each in incidences])
@@ -198,17 +171,8 @@ class Inside(Incidence):
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """Largest depth, in tiles, of the readers that are in a block with the source.
 
-        Parameters
-        ----------
-        incidences
-            At least one, all of this class.
-        member_bk : bool array, shape (blocks, kernels)
-            Which kernels a block holds.
-
-        Returns
-        -------
-        float array, shape (blocks, incidences)
-            0 for a block without the source, or without any reader.
+        0 for a block without the source, or without any reader. Arguments and shape are those of
+        :meth:`Incidence.of_blocks`.
         """
         deepest_bi = np.zeros((len(member_bk), len(incidences)))
         for reader in range(max(len(each.readers) for each in incidences)):
@@ -247,16 +211,8 @@ class Open(Incidence):
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """1 for a set that holds the source and not all readers, else 0.
 
-        Parameters
-        ----------
-        incidences
-            At least one, all of this class.
-        member_bk : bool array, shape (blocks, kernels)
-            Which kernels a set holds. Here a block may be any set of kernels, such as all that ran before.
-
-        Returns
-        -------
-        float array, shape (blocks, incidences)
+        Here a block may be any set of kernels, such as all that ran before. Arguments and shape are those of
+        :meth:`Incidence.of_blocks`.
         """
         read_bi = _held(member_bk, [each.readers for each in incidences])
         every_i = np.array([len(each.readers) for each in incidences])
@@ -292,16 +248,7 @@ class Exactly(Incidence):
 
         Kernels that are not among the few do not matter.
 
-        Parameters
-        ----------
-        incidences
-            At least one, all of this class.
-        member_bk : bool array, shape (blocks, kernels)
-            Which kernels a block holds.
-
-        Returns
-        -------
-        float array, shape (blocks, incidences)
+        Arguments and shape are those of :meth:`Incidence.of_blocks`.
         """
         columns = [(member_bk[:, each.kernels] == np.array(each.held)).all(axis=1) for each in incidences]
         return np.stack(columns, axis=1).astype(np.float64)
