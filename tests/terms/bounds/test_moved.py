@@ -10,19 +10,14 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.system import Chip, Memory, NetworkDim, Sram, System
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanBounds
+from dfopt.workloads.backward import backward_of
 
 
 def drawn_once(layers: int, size: int = 4096) -> Graph:
     """A training graph that is not folded."""
-    gemm = {"op": "gemm", "m": size, "k": size, "n": size}
-    ahead = [Kernel(name=f"f{i}", **gemm) for i in range(layers)]
-    back = [Kernel(name=f"b{i}", pass_="backward", stage_with=f"f{i}", **gemm) for i in reversed(range(layers))]
-    update = {**gemm, "op": "weight_update", "pass_": "update"}
-    updates = [Kernel(name=f"u{i}", stage_with=f"f{i}", **update) for i in range(layers)]
-    tensors = [Tensor(src=f"f{i}", dst=f"f{i + 1}") for i in range(layers - 1)]
-    tensors += [Tensor(src=f"b{i + 1}", dst=f"{kind}{i}") for i in range(layers - 1) for kind in "bu"]
-    tensors += [Tensor(src=f"f{layers - 1}", dst=f"{kind}{layers - 1}") for kind in "bu"]
-    return Graph(name="g", batch=8, kernels=(*ahead, *back, *updates), tensors=tuple(tensors))
+    kernels = tuple(Kernel(name=f"f{i}", op="gemm", m=size, k=size, n=size) for i in range(layers))
+    tensors = tuple(Tensor(src=f"f{i}", dst=f"f{i + 1}") for i in range(layers - 1))
+    return backward_of(Graph(name="g", batch=8, kernels=kernels, tensors=tensors))
 
 
 @pytest.mark.parametrize("pp", [1, 2, 4])
