@@ -42,7 +42,7 @@ SPACE: dict[str, set[str]] = {
     },
     "stage_time": {"sharding/interchip"},
     "sequence_parallelism": {"calibration/steps", "search/starts/textbook", "setting/plans"},
-    "splits_tokens": {"setting/shares", "sharding/tables"},
+    "splits_tokens": {"setting/orders", "sharding/tables"},
     "empty_partitions": {"search/assembling", "search/fusing", "search/space", "setting/turns"},
     "forward_backward": {
         "formulation/places", "fusion/assignment", "fusion/generation", "fusion/intrachip", "fusion/lattice",

@@ -20,8 +20,9 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import affine
 from dfopt.physics.seats import Mesh, Ring, filled, orders
+from dfopt.setting.orders import Orders
 from dfopt.setting.plans import placed_dims
-from dfopt.setting.shares import Orders, shares
+from dfopt.setting.shares import shares
 
 AXES = ("tp", "mp", "dp", "pp")  # for DeepFlow's k1, k2, data and pipeline, in this order
 HOP, SWITCH = 1.0, 5.0  # latencies of a link inside a package and through the switch

@@ -23,11 +23,12 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.offloads import looked_at_later, offloads
+from dfopt.setting.orders import Orders
 from dfopt.setting.pinned import pin_reasons
 from dfopt.setting.placements import placements
 from dfopt.setting.recomputed import with_recomputed
 from dfopt.setting.schedules import of_schedule
-from dfopt.setting.shares import Orders, divisors, in_rank_order, shares
+from dfopt.setting.shares import divisors, in_rank_order, shares
 from dfopt.setting.turns import in_turns, turns_left_out
 from dfopt.setting.uneven import Ends, uneven_chunks, uneven_layers, with_ends
 from dfopt.setting.zero import shared_out
@@ -71,7 +72,7 @@ def plans(
     On chips with several memories every plan is there with every placement, see :mod:`dfopt.setting.placements`.
 
     The order in which an axis uses its dims is free, as far as one can be better than another
-    (:class:`dfopt.setting.shares.Orders`), so the order of the dims in a system's file makes no difference. Inside a
+    (:class:`dfopt.setting.orders.Orders`), so the order of the dims in a system's file makes no difference. Inside a
     dim that is shared, groups of neighbours carry what communicates most often: tensor parallelism (every kernel),
     then pipeline parallelism (every microbatch), then data parallelism (every step). Of a switch or a fully connected
     dim all parts are wired alike, so there is nothing to choose. On rings and lines other orders are three to nine

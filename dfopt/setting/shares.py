@@ -1,24 +1,18 @@
-"""Ways to share network dims out among the axes of a plan, and the orders in which an axis may use its dims."""
+"""Ways to share network dims out among the axes of a plan."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-import networkx as nx
 import numpy as np
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import AXES, Dims, groups
-from dfopt.documents.dim_names import block_name, part_name, split_part_name
-from dfopt.documents.graph import Graph
-from dfopt.documents.system import NetworkDim, System
-from dfopt.physics.collectives import Collective
-from dfopt.physics.network import affine
+from dfopt.documents.axes import AXES, Dims
+from dfopt.documents.dim_names import part_name
+from dfopt.documents.system import NetworkDim
 
 Shared = dict[str, Dims]  # network dims, or parts of dims, that each axis has
-_ON_SHARDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALL_TO_ALL)  # what shardings ask for
 
 
 def shares(
@@ -141,109 +135,3 @@ def divisors(n: int) -> list[int]:
     """
     low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
     return sorted({*low, *(n // d for d in low)}, reverse=True)
-
-
-class Orders:
-    """Orders in which the axes of a plan use their dims, as far as one of them can be better than another.
-
-    Every collective of a plan takes ``per_byte * volume + fixed`` seconds over the dims of an axis, and no time that
-    is made of them falls when one of them rises. So of two orders with the same coefficients one is enough, and one
-    with none larger and some smaller is better whatever the volumes are. What is left is what `of` gives.
-
-    The graph's kernels' own communications, and whether gradients are added up, say which collectives there are.
-
-    Two dims of an axis that are among `gridded` may also be used as one: the ring around the block of both
-    (:meth:`dfopt.documents.network.NetworkDim.around`), which is an order like any other.
-    """
-
-    def __init__(self, graph: Graph, system: System, assumptions: Assumptions, gridded: Container[str] = ()) -> None:
-        self._system, self._assumptions, self._gridded = system, assumptions, gridded
-        ends = (Collective.REDUCE_SCATTER,) if assumptions.splits_tokens else ()
-        asked = {"kernels": (*_ON_SHARDS, *ends), "layers": (Collective.POINT_TO_POINT,)}
-        asked["modules"] = *_ON_SHARDS, Collective.REDUCE_SCATTER
-        asked |= {"batch": (Collective.ALL_REDUCE,)} if graph.trains else {}
-        # axes that collectives are over, which of the dims of each, collectives
-        self._priced: list[tuple[tuple[str, ...], slice, tuple[Collective, ...]]] = [
-            (tuple(axis.name for axis in AXES.values() if axis.splits == splits), slice(None), kinds)
-            for splits, kinds in asked.items()
-        ]
-        self._priced += [  # tokens on their way to experts
-            ((axis.name,), which, (Collective.ALL_TO_ALL,))
-            for axis in AXES.values()
-            if axis.splits == "modules"
-            for which in (slice(1), slice(1, None))
-        ]
-        if graph.trains:  # gradients of what chips of the second axis have parts of
-            both = tuple(axis.name for axis in AXES.values() if axis.splits in ("modules", "batch"))
-            self._priced.append((both, slice(None), (Collective.ALL_REDUCE,)))
-        for over, kind in sorted({(one.over, one.kind) for kernel in graph.kernels for one in kernel.communications}):
-            axes, which = groups()[over]
-            self._priced.append((tuple(axis.name for axis in axes), which, (Collective(kind),)))
-        # axes that no collective has in common are put in order on their own
-        drawn: nx.Graph[str] = nx.Graph()
-        drawn.add_nodes_from(AXES)
-        for names, _, _ in self._priced:
-            nx.add_path(drawn, names)
-        self._together = [tuple(axis for axis in AXES if axis in one) for one in nx.connected_components(drawn)]
-        self._known: dict[tuple[tuple[str, Dims], ...], list[Shared]] = {}
-
-    def of(self, shared: Shared, fixed: Collection[str] = ()) -> list[Shared]:
-        """The orders of the axes' dims that none of the others is better than; of equal ones the first.
-
-        ``fixed``: axes whose order was asked for.
-        """
-        found: list[Shared] = [{}]
-        for axes in self._together:
-            best = self._best(tuple((axis, shared[axis]) for axis in axes), fixed)
-            found = [before | one for before in found for one in best]
-        return found
-
-    def _best(self, given: tuple[tuple[str, Dims], ...], fixed: Collection[str]) -> list[Shared]:
-        if all(len(dims) < 2 or axis in fixed for axis, dims in given):
-            return [dict(given)]
-        if given not in self._known:
-            kept: list[tuple[Shared, list[float]]] = []
-            ways = [[dims] if axis in fixed else self.ways(dims) for axis, dims in given]
-            for dims_of_axis in itertools.product(*ways):
-                order = {axis: dims for (axis, _), dims in zip(given, dims_of_axis, strict=True)}
-                price = self._price(order)
-                if not any(_no_more(other, price) for _, other in kept):
-                    kept = [(one, other) for one, other in kept if not _no_more(price, other)]
-                    kept.append((order, price))
-            self._known[given] = [order for order, _ in kept]
-        return self._known[given]
-
-    def ways(self, dims: Dims) -> list[Dims]:
-        """All orders of some dims, those with blocks of two of them last."""
-        used = [dims, *self._with_blocks(dims)]
-        return [order for names in used for order in itertools.permutations(names)]
-
-    def _with_blocks(self, dims: Dims) -> Iterator[Dims]:
-        """Some dims with two of them, or each two of more, as a block."""
-        for i, j in itertools.combinations(range(len(dims)), 2):
-            if not all(split_part_name(dims[at])[0] in self._gridded for at in (i, j)):
-                continue
-            block = block_name((dims[i], dims[j]))
-            try:
-                self._system.dim(block)
-            except ValueError:  # an odd number of chips, or links that have little in common
-                continue
-            before, rest = dims[:i], (*dims[i + 1 : j], *dims[j + 1 :])
-            yield (*before, block, *rest)
-            yield from ((*before, block, *more) for more in self._with_blocks(rest))
-
-    def _price(self, order: Shared) -> list[float]:
-        """Coefficients of all collectives over some axes; volumes grow with the chips that they are over."""
-        price: list[float] = []
-        for axes, which, kinds in self._priced:
-            if axes and axes[0] in order:
-                dims = tuple(name for axis in axes for name in order[axis][which])
-                chips = math.prod(self._system.dim(name).size for name in dims)
-                for kind in kinds:
-                    per_byte, fixed = affine(kind, dims, self._system, self._assumptions)
-                    price += per_byte * chips, fixed
-        return price
-
-
-def _no_more(some: Sequence[float], others: Sequence[float]) -> bool:
-    return all(a <= b * (1 + 1e-12) for a, b in zip(some, others, strict=True))

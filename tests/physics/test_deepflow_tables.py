@@ -11,7 +11,8 @@ import pytest
 from by_path import module_at
 
 from dfopt.physics.seats import Mesh, strategy
-from dfopt.setting.shares import Orders, shares
+from dfopt.setting.orders import Orders
+from dfopt.setting.shares import shares
 
 TESTS = Path(__file__).parents[1]
 REFERENCE = TESTS.parent / "benchmarks" / "reference"

@@ -17,8 +17,8 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
+from dfopt.setting.orders import Orders
 from dfopt.setting.plans import plans
-from dfopt.setting.shares import Orders
 
 DIM = st.builds(
     lambda topology, size, bandwidth, latency: {
