@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -103,6 +104,32 @@ def affine(kind: Collective, names: Sequence[str], system: System, assumptions: 
     passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
     together = assumptions.all_to_all_dims == "together"
     return _cost(kind, tuple(names), Same(system), assumptions.collective_model, passes, messages, together)
+
+
+def parts_of_messages(names: Sequence[str], system: System, assumptions: Assumptions) -> Affine:
+    """Coefficients of what a message between stages takes beside its parts, and the all-gather behind it.
+
+    Under ``point_to_point_parts: calculon`` that is a reduce-scatter and an all-gather over the chips that share
+    kernels, less an all-reduce: a message takes longer where the all-reduce takes less. Nothing otherwise.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> parts_of_messages(["ring"], load_system("sn10-8-ring"), Assumptions(point_to_point_parts="calculon"))
+    Affine(per_byte=0.0, fixed=0.0)
+    """
+    if assumptions.point_to_point_parts != "calculon" or not names:
+        return NOTHING
+    scatter, gather, reduce = (
+        affine(kind, names, system, assumptions)
+        for kind in (Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.ALL_REDUCE)
+    )
+    return Affine(
+        *(
+            0.0 if math.isclose(a + b, c, rel_tol=1e-12) else a + b - c
+            for a, b, c in zip(scatter, gather, reduce, strict=True)
+        )
+    )
 
 
 def bytes_sent(kind: Collective, volume: float, chips: int) -> float:

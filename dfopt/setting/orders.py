@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Hashable, Iterator
 
 import networkx as nx
 
@@ -12,33 +12,49 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, Dims, groups
 from dfopt.documents.dim_names import block_name, split_part_name
 from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.collectives import Collective
-from dfopt.physics.network import affine
+from dfopt.physics.copies import exchanges
+from dfopt.physics.network import affine, parts_of_messages
 from dfopt.setting.shares import Shared
+from dfopt.setting.zero import Replicas, grouped
 
 _ON_SHARDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALL_TO_ALL)  # what shardings ask for
+
+Price = dict[Hashable, tuple[float, float]]
+"""Coefficients of collectives, by what each is for."""
 
 
 class Orders:
     """Orders in which the axes of a plan use their dims, as far as one of them can be better than another.
 
     Every collective of a plan takes ``per_byte * volume + fixed`` seconds over the dims of an axis, and no time that
-    is made of them falls when one of them rises. So of two orders with the same coefficients one is enough, and one
+    is made of them falls when one of them rises (but one, which is priced beside them:
+    :func:`dfopt.physics.network.parts_of_messages`). So of two orders with the same coefficients one is enough, and one
     with none larger and some smaller is better whatever the volumes are. What is left is what `of` gives.
 
-    The graph's kernels' own communications, and whether gradients are added up, say which collectives there are.
+    The graph's kernels' own communications, and what copies of the batch exchange while it trains, say which
+    collectives there are: of all copies, and of the groups of copies that are asked for (`replicas`), where an order
+    that cannot be cut into as many is no better than any.
 
     Two dims of an axis that are among `gridded` may also be used as one: the ring around the block of both
     (:meth:`dfopt.documents.network.NetworkDim.around`), which is an order like any other.
     """
 
-    def __init__(self, graph: Graph, system: System, assumptions: Assumptions, gridded: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        system: System,
+        assumptions: Assumptions,
+        gridded: Container[str] = (),
+        replicas: Replicas = None,
+    ) -> None:
         self._system, self._assumptions, self._gridded = system, assumptions, gridded
+        self._trains, self._replicas = graph.trains, replicas
         ends = (Collective.REDUCE_SCATTER,) if assumptions.splits_tokens else ()
         asked = {"kernels": (*_ON_SHARDS, *ends), "layers": (Collective.POINT_TO_POINT,)}
         asked["modules"] = *_ON_SHARDS, Collective.REDUCE_SCATTER
-        asked |= {"batch": (Collective.ALL_REDUCE,)} if graph.trains else {}
         # axes that collectives are over, which of the dims of each, collectives
         self._priced: list[tuple[tuple[str, ...], slice, tuple[Collective, ...]]] = [
             (tuple(axis.name for axis in AXES.values() if axis.splits == splits), slice(None), kinds)
@@ -50,9 +66,6 @@ class Orders:
             if axis.splits == "modules"
             for which in (slice(1), slice(1, None))
         ]
-        if graph.trains:  # gradients of what chips of the second axis have parts of
-            both = tuple(axis.name for axis in AXES.values() if axis.splits in ("modules", "batch"))
-            self._priced.append((both, slice(None), (Collective.ALL_REDUCE,)))
         for over, kind in sorted({(one.over, one.kind) for kernel in graph.kernels for one in kernel.communications}):
             axes, which = groups()[over]
             self._priced.append((tuple(axis.name for axis in axes), which, (Collective(kind),)))
@@ -61,6 +74,8 @@ class Orders:
         drawn.add_nodes_from(AXES)
         for names, _, _ in self._priced:
             nx.add_path(drawn, names)
+        if graph.trains:  # chips of the second axis add up gradients together with the copies
+            nx.add_path(drawn, [axis.name for axis in AXES.values() if axis.splits in ("modules", "batch")])
         self._together = [tuple(axis for axis in AXES if axis in one) for one in nx.connected_components(drawn)]
         self._known: dict[tuple[tuple[str, Dims], ...], list[Shared]] = {}
 
@@ -79,7 +94,7 @@ class Orders:
         if all(len(dims) < 2 or axis in fixed for axis, dims in given):
             return [dict(given)]
         if given not in self._known:
-            kept: list[tuple[Shared, list[float]]] = []
+            kept: list[tuple[Shared, Price]] = []
             ways = [[dims] if axis in fixed else self.ways(dims) for axis, dims in given]
             for dims_of_axis in itertools.product(*ways):
                 order = {axis: dims for (axis, _), dims in zip(given, dims_of_axis, strict=True)}
@@ -109,18 +124,59 @@ class Orders:
             yield (*before, block, *rest)
             yield from ((*before, block, *more) for more in self._with_blocks(rest))
 
-    def _price(self, order: Shared) -> list[float]:
-        """Coefficients of all collectives over some axes; volumes grow with the chips that they are over."""
-        price: list[float] = []
-        for axes, which, kinds in self._priced:
+    def _price(self, order: Shared) -> Price:
+        """Coefficients of all collectives over some axes, by what they are for."""
+        price: Price = {}
+        for number, (axes, which, kinds) in enumerate(self._priced):
             if axes and axes[0] in order:
                 dims = tuple(name for axis in axes for name in order[axis][which])
-                chips = math.prod(self._system.dim(name).size for name in dims)
-                for kind in kinds:
-                    per_byte, fixed = affine(kind, dims, self._system, self._assumptions)
-                    price += per_byte * chips, fixed
+                price |= {(number, kind): self._coefficients(kind, dims) for kind in kinds}
+        splits = {AXES[axis].splits for axis in order}
+        if "kernels" in splits:
+            dims = tuple(name for axis, names in order.items() if AXES[axis].splits == "kernels" for name in names)
+            price["parts of messages"] = parts_of_messages(dims, self._system, self._assumptions)
+        if self._trains and "batch" in splits:
+            price |= self._price_of_copies(order)
         return price
 
+    def _price_of_copies(self, order: Shared) -> Price:
+        """Of what copies of the batch exchange at any level of ZeRO, alone and together with the second axis."""
+        members, copies = (
+            {axis: dims for axis, dims in order.items() if AXES[axis].splits == splits}
+            for splits in ("modules", "batch")
+        )
+        plan = Plan.model_validate(
+            {AXES[axis].dims_key: dims for axis, dims in copies.items()}
+            | {axis: math.prod(self._system.dim(name).size for name in dims) for axis, dims in copies.items()}
+        )
+        ways = [(0, plan)]
+        for count, hybrid in grouped(plan, self._system, self._assumptions, self._replicas):
+            # further levels exchange the same more often
+            ways.append((count, plan.model_copy(update={"zero": 1, "hybrid": hybrid})))
+        own = tuple(name for dims in members.values() for name in dims)
+        price: Price = {}
+        for count, way in ways:
+            for beside in ((), own):
+                each = list(exchanges(way, (*beside, *plan.copy_dims)))
+                costs = [affine(one.kind, one.dims, self._system, self._assumptions) for one in each]
+                for of in ("gradients", "weights"):
+                    some = [(one.share, cost) for one, cost in zip(each, costs, strict=True) if one.of == of]
+                    price[count, bool(beside), of] = (
+                        sum(share * cost.per_byte for share, cost in some), sum(cost.fixed for _, cost in some)
+                    )  # fmt: skip
+                price[count, bool(beside), "of every microbatch"] = costs[0]
+        return price
 
-def _no_more(some: Sequence[float], others: Sequence[float]) -> bool:
-    return all(a <= b * (1 + 1e-12) for a, b in zip(some, others, strict=True))
+    def _coefficients(self, kind: Collective, dims: Dims) -> tuple[float, float]:
+        """Seconds for as many bytes as there are chips, since volumes grow with these, and seconds beside them."""
+        chips = math.prod(self._system.dim(name).size for name in dims)
+        per_byte, fixed = affine(kind, dims, self._system, self._assumptions)
+        return per_byte * chips, fixed
+
+
+def _no_more(some: Price, others: Price) -> bool:
+    """Whether an order can do all that another one can, and takes no longer for any of it."""
+    return all(
+        use in some and all(a <= b + 1e-12 * abs(b) for a, b in zip(some[use], seconds, strict=True))
+        for use, seconds in others.items()
+    )

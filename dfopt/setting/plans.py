@@ -31,7 +31,7 @@ from dfopt.setting.schedules import of_schedule
 from dfopt.setting.shares import divisors, in_rank_order, shares
 from dfopt.setting.turns import in_turns, turns_left_out
 from dfopt.setting.uneven import Ends, uneven_chunks, uneven_layers, with_ends
-from dfopt.setting.zero import shared_out
+from dfopt.setting.zero import Replicas, shared_out
 
 COMMON = "module_schemes common"
 """What is fixed where not every scheme of modules is listed."""
@@ -59,6 +59,7 @@ def plans(
     place: Mapping[Item, str] | None = None,
     alike: bool = False,
     rank_order: str | None = None,
+    replicas: Replicas = None,
     listing: Listing | None = None,
     **asked: Any,
 ) -> tuple[list[Plan], list[Rejected]]:
@@ -103,6 +104,8 @@ def plans(
         Whether mixers and dense networks split alike over the second axis.
     rank_order
         Order of axes in which these take neighboring chips, such as ``tp-mp-pp-dp``; any way if left out.
+    replicas
+        Numbers of groups of copies that are asked for: orders of dims that copies can be cut into so are listed.
     listing
         Which of them; all if left out.
     **asked
@@ -125,7 +128,7 @@ def plans(
     _check_dims(system, dims)
     pinned = any("[" in name for names in dims.values() for name in names)
     shared_out = parts or pinned
-    orders = Orders(graph, system, assumptions or Assumptions(), placed)
+    orders = Orders(graph, system, assumptions or Assumptions(), placed, replicas)
     nested = [dim.name for dim in system.network] if pinned else placed
     found: list[Plan] = []
     rejected: list[Rejected] = []
@@ -193,6 +196,7 @@ def asked_plans(
         place=asked.place,
         alike=asked.parallelism == "expanded",
         rank_order=asked.rank_order,
+        replicas=asked.zero_replicas,
         listing=listing,
         **on_axes,
     )

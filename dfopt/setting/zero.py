@@ -14,7 +14,10 @@ from dfopt.errors import PlanError
 from dfopt.physics.copies import obstacle
 from dfopt.setting.shares import divisors
 
-__all__ = ["shared_out"]
+__all__ = ["Replicas", "grouped", "shared_out"]
+
+Replicas = Sequence[int] | str | None
+"""Numbers of groups of copies that are asked for, ``all``, or none: one group."""
 
 
 def shared_out(
@@ -54,7 +57,7 @@ def shared_out(
             continue
         for level in sorted(set(levels)):
             reason = obstacle(plan, level, graph, assumptions)
-            ways = list(_groups(plan, system, assumptions, groups)) if level else [None]
+            ways = [hybrid for _, hybrid in grouped(plan, system, assumptions, groups)] if level else [None]
             if not reason and not ways:
                 reason = f"{plan.label_of('batch')} cannot be cut into {_listed(groups)} groups along {plan.copy_dims}"
             if reason:
@@ -66,17 +69,17 @@ def shared_out(
     return kept
 
 
-def _groups(
-    plan: Plan, system: System, assumptions: Assumptions, asked: Sequence[int] | str | None
-) -> Iterator[Hybrid | None]:
-    """The groups of a plan's copies that are asked for; none is one group of all."""
+def grouped(
+    plan: Plan, system: System, assumptions: Assumptions, asked: Replicas
+) -> Iterator[tuple[int, Hybrid | None]]:
+    """The groups of a plan's copies that are asked for, with their number; none is one group of all."""
     counts = divisors(plan.copies)[:0:-1] if asked == "all" else sorted({int(n) for n in asked or (1,)})
     for count in counts:
         made = hybrid_of(plan.copy_dims, count, lambda name: system.dim(name).size) if count > 1 else None
         cut = made is not None and {*made.over, *made.across} != {*plan.copy_dims}
         if count == 1 or (made is not None and not (cut and assumptions.network_dims == "whole")):
-            yield made
+            yield count, made
 
 
-def _listed(groups: Sequence[int] | str | None) -> str:
+def _listed(groups: Replicas) -> str:
     return groups if isinstance(groups, str) else " or ".join(map(str, groups or ()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 from hypothesis import given
@@ -13,12 +14,16 @@ from strategies import share
 import dfopt as df
 from dfopt.documents.axes import AXES
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.documents.hybrid import hybrid_of
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.collectives import Collective
+from dfopt.physics.copies import exchanged
 from dfopt.physics.network import communication_seconds
+from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.orders import Orders
 from dfopt.setting.plans import plans
+from dfopt.terms.step.hops import sent_s
 
 DIM = st.builds(
     lambda topology, size, bandwidth, latency: {
@@ -75,6 +80,67 @@ def test_some_order_that_is_kept_is_as_good_as_any(
     for order in itertools.product(*(itertools.permutations(of) for of in shared.values())):
         price = prices(dict(zip(shared, order, strict=True)))
         assert any(all(a <= b * (1 + 1e-9) for a, b in zip(one, price, strict=True)) for one in found)
+
+
+MEASURED = st.dictionaries(
+    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
+    st.builds(
+        lambda scale, offset, latency: {"scale": scale, "offset": offset, "latency": latency * 1e-6},
+        st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([-1.0, 0.0]), st.sampled_from([0, 1, 20]),
+    ),
+    max_size=2,
+)  # fmt: skip
+OWN = st.builds(
+    lambda dim, adds, factors: (
+        {**dim, "factors": factors, "in_network_reduction": adds and dim["topology"] == "switch"}
+    ),
+    DIM, st.booleans(), MEASURED,
+)  # fmt: skip
+
+
+@given(st.lists(OWN, min_size=2, max_size=3), st.sampled_from([0, 1, 3]), st.sampled_from([None, 2, 3, 4]))
+def test_some_order_of_copies_that_is_kept_is_as_good_as_any(
+    dims: list[dict[str, Any]], level: int, replicas: int | None
+) -> None:
+    """In all that copies exchange, whatever the bytes; where they lie in groups, among orders that allow as many."""
+    system, assumptions = machine(dims), df.Assumptions()
+    graph = df.load_graph("gpt2-small", mode="training", batch=24)
+    names = tuple(dim.name for dim in system.network)
+    asked = {"replicas": (replicas,)} if replicas and level else {}
+    kept = Orders(graph, system, assumptions, **asked).of(dict.fromkeys(AXES, ()) | {"dp": names})
+
+    def prices(order: tuple[str, ...]) -> list[float]:
+        copies = math.prod(system.dim(name).size for name in order)
+        hybrid = hybrid_of(order, replicas, lambda name: system.dim(name).size) if replicas and level else None
+        if replicas and level and hybrid is None:
+            return [math.inf]
+        plan = df.Plan(dp=copies, dp_dims=order, zero=level or None, microbatches=2, hybrid=hybrid)
+        price = partial(communication_seconds, system=system, assumptions=assumptions)
+        return [exchanged(plan, order, *some, price) for some in itertools.product((0.0, 1.0, 1e9), repeat=2)]
+
+    found = [prices(one["dp"]) for one in kept]
+    for order in itertools.permutations(names):
+        price = prices(order)
+        if price != [math.inf]:
+            assert any(all(a <= b * (1 + 1e-9) for a, b in zip(one, price, strict=False)) for one in found)
+
+
+@given(st.lists(OWN, min_size=2, max_size=3), st.sampled_from(["calculon", "scattered"]))
+def test_some_order_that_is_kept_is_as_good_as_any_for_messages_in_parts(dims: list[dict[str, Any]], way: Any) -> None:
+    """Calculon subtracts an all-reduce, so that an order in which it takes longer may be the better one."""
+    system, assumptions = machine(dims), df.Assumptions(point_to_point_parts=way)
+    graph, names = layers(), tuple(dim.name for dim in system.network)
+    kept = Orders(graph, system, assumptions).of(dict.fromkeys(AXES, ()) | {"tp": names})
+
+    def prices(order: tuple[str, ...]) -> list[float]:
+        chips = math.prod(dim.size for dim in system.network)
+        plan = df.Plan(tp=chips, tp_dims=order, pp=2)
+        instance = Instance(Setting(graph, system, assumptions), plan)
+        return [sent_s(instance, size, 1.0) for size in (1.0, 1e6, 1e9)]
+
+    found = [prices(one["tp"]) for one in kept]
+    for order in itertools.permutations(names):
+        assert any(all(a <= b * (1 + 1e-9) for a, b in zip(one, prices(order), strict=True)) for one in found)
 
 
 @share(0.12)
