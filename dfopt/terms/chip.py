@@ -17,7 +17,7 @@ from dfopt.physics.efficiency import bandwidth_share, memory_rows
 RESOURCES = ("compute", "memory", "network")
 """What a block of kernels keeps busy on every chip. *Terms* are the seconds of each resource, in this order.
 
-A chip whose SRAM has a bandwidth has ``sram`` behind them. Of that a kernel takes the same seconds in every block.
+A chip whose SRAM has a bandwidth has a fourth, ``sram``. SRAM seconds of a kernel do not depend on its block.
 """
 
 CROSSING_TILES = 2.0
@@ -91,6 +91,8 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
 class Chip:
     """Limits and rates of one chip, and how the seconds of its resources make up the time of a block.
 
+    A *block* is a set of kernels that run together on the chip.
+
     Attributes
     ----------
     dram_bandwidth : B/s
@@ -98,7 +100,7 @@ class Chip:
     sram : B
         Capacity of its SRAM.
     tiles : no unit
-        Compute tiles; a block has no more kernels.
+        Compute tiles of the chip. A block has at most as many kernels.
     overlap : e.g. perfect
         Which resources hide behind each other, see :func:`rule_of`.
     cuts_weights : bool
@@ -112,7 +114,7 @@ class Chip:
     library : bool
         Whether a block of several kernels must be one that a library has one kernel for.
     sram_bandwidth : B/s
-        Infinite where SRAM traffic limits no block.
+        Rate at which SRAM is read and written. Infinite where the system states none: SRAM traffic takes no time then.
     memory_rows : tuple of EfficiencyRow
         Shares of the DRAM bandwidth that blocks sustain, by the bytes that a block moves in one evaluation. Empty: all
         blocks sustain ``dram_bandwidth``. With rows, more bytes may take less time. Then the price of least bytes is no

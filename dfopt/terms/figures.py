@@ -54,13 +54,12 @@ def figures_of(of: LayerKernel) -> dict[str, Floats]:
         unit of the resource. A resource that no rule adds to is left out, and so is all communication. The dict always
         has these as well:
 
-        - ``weight``, B: its weight on the chip, of routed experts that of all.
-        - ``read``, B: the part of this weight that the evaluation reads, of routed experts those that some token
-          chooses.
-        - ``gradient``, B: its weight gradient, in the type in which data-parallel copies add it up.
-        - ``added``, B: the weight gradient that the evaluation adds to, as memory holds it.
-        - ``accessed``, B: what it reads from SRAM and writes there beside the tensors between kernels.
-        - ``at rate``, s: compute of its largest shard on the whole chip.
+        - ``weight``, B: the part of its weight that the chip has. All routed experts count.
+        - ``read``, B: what the evaluation reads of ``weight``. Routed experts that no token chooses do not count.
+        - ``gradient``, B: the gradient of its weight on the chip, in the type in which data-parallel copies add it up.
+        - ``added``, B: the part of the weight gradient that the evaluation adds to, in the type that memory holds.
+        - ``accessed``, B: what it reads from SRAM and writes there. Tensors between kernels are not included.
+        - ``at rate``, s: time in which the whole chip computes the largest shard of the kernel.
     """
     found = amounts_of(of, OF_KERNELS)
     compute_o = found.get("compute_s")
@@ -243,10 +242,11 @@ class Figures:
 
     @property
     def gradient_o(self) -> Floats:
-        """Bytes of weight gradient that one chip adds up with data-parallel copies: float array, shape (options,).
+        """Bytes of the kernel's weight gradient on one chip, for every option: float array, shape (options,).
 
-        This is the size of the gradient of the whole shard, in the type in which copies add it up. Of routed experts
-        all count. 0 for all kernels but those of op ``weight_update``.
+        This is what data-parallel copies reduce, in the type in which they add it up: the size of one gradient, not
+        the bytes that a collective sends. All routed experts count. 0 for all kernels but those of op
+        ``weight_update``.
         """
         return self._alone["gradient"]
 
@@ -261,10 +261,10 @@ class Figures:
 
     @property
     def accessed_o(self) -> Floats:
-        """Bytes of one evaluation that a kernel reads from SRAM and writes there: float array, shape (options,).
+        """Bytes that one chip reads from SRAM and writes there in an evaluation: float array, shape (options,).
 
         These are weights, weight gradients, data of the kernel such as caches, and inputs and outputs of the graph.
-        Tensors between kernels are not among them. They are given even if the SRAM has no bandwidth.
+        Tensors between kernels are not among them. The bytes are given even if the chip states no SRAM bandwidth.
         """
         return self._alone["accessed"]
 
@@ -301,11 +301,13 @@ class Figures:
 
     @cached_property
     def network_o(self) -> Floats:
-        """Seconds of communication of the kernel in one evaluation, gradients included: float array, shape (options,).
+        """Seconds of communication of the kernel in one evaluation, for every option: float array, shape (options,).
 
-        They are the seconds of :attr:`sent_o`, plus those of the all-reduce of weight gradients where data-parallel
-        copies pay for it in every evaluation (``gradients: dfmodel``). Under ``gradients: exact`` both figures are
-        equal, as the reduction is counted once per step, elsewhere. Conversions of layouts are not included.
+        They include the collective that adds up partial sums, communications that the kernel lists itself (0 with
+        two-batch overlap), and ``kernel_overhead`` under ``execution: kernel_by_kernel``. All these are :attr:`sent_o`.
+        Under ``gradients: dfmodel`` they also include the all-reduce of the kernel's weight gradient: its seconds of a
+        step, divided by the microbatches of the step. Under ``gradients: exact`` they do not, as the reduction counts
+        once per step, elsewhere. Conversions of layouts are never included.
         """
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 

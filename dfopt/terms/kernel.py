@@ -157,22 +157,22 @@ class LayerKernel:
 
     @property
     def passed(self) -> tuple[tuple[tuple[int, ...], float, float], ...]:
-        """Tensors between kernels that this kernel writes and reads, as tuples of operands, whole bytes and elements.
+        """Tensors between kernels of the layer that this kernel writes or reads: triples (operands, bytes, elements).
 
-        Operands are a tuple: ``(0,)`` for a tensor that the kernel writes. For a tensor that it reads they are
-        ``(1,)``, ``(2,)``, or ``(1, 2)`` if the kernel takes the tensor as both inputs. Elements are of the whole
-        tensor, too. Tensors to the next layer are not included.
+        Operands are ``(0,)`` for a tensor that the kernel writes. For a tensor that it reads they are ``(1,)``,
+        ``(2,)``, or ``(1, 2)`` if the kernel takes the tensor as both inputs. Bytes and numbers of elements are those
+        of one evaluation, before any sharding. Tensors to the next layer are not included.
         """
         return Layer(self.instance, self.tiles).passed_k[self.number]
 
     @property
     def kept(self) -> tuple[tuple[float, float], ...]:
-        """Bytes that one chip keeps for this kernel beside tensors, such as dropout masks: a pair for each option.
+        """Bytes that one chip keeps for this kernel beside its tensors, such as dropout masks: a pair for each option.
 
-        The first are kept until the backward pass of the microbatch, the second only while the layer runs. The first
-        are negative if tensors say more than is kept. If this kernel keeps nothing but another one of the graph does,
-        all pairs are zeros. The tuple is empty if no kernel of the graph keeps anything, as in a graph that does not
-        train.
+        The first number of a pair is kept until the backward pass of the microbatch, the second only while the layer
+        runs. Add the first to the bytes of the kernel's saved tensors. It is negative where these tensors count more
+        bytes than are kept. All pairs are zeros if only other kernels of the graph keep anything. The tuple is empty if
+        no kernel does, as in a graph that does not train.
         """
         beside = Layer(self.instance, self.tiles).beside
         return tuple(beside.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if beside else ()

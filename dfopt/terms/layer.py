@@ -66,10 +66,9 @@ class FanOut:
         Bytes, and number of elements, of the output or of the part that is read, for one microbatch, before sharding.
     carried : bool
         Whether the next layer reads it, and not this one.
-    saved : bool
-        Whether a forward kernel makes it and a kernel of a later pass reads it.
-    kept : bool
-        Whether it stays in memory until the backward pass: it is saved, or its source says that it keeps it.
+    saved, kept : bool
+        Saved: a forward kernel makes it and a kernel of a later pass reads it. Kept: it stays in memory until the
+        backward pass, since it is saved or its source says that it keeps it.
     """
 
     source: int
@@ -92,10 +91,8 @@ class Wanted:
 
     Attributes
     ----------
-    group : int
-        Place of the tensor in :attr:`Layer.fan_outs`.
-    fan : FanOut
-        The tensor.
+    group, fan : int, FanOut
+        Place of the tensor in :attr:`Layer.fan_outs`, and the tensor.
     late : bool
         Whether these readers are the late ones, of a later pass, for which the tensor has a conversion of their own.
     tolls : bool
@@ -230,14 +227,17 @@ class Layer:
 
     @cached_property
     def latency_l(self) -> Floats:
-        """Seconds of compute that a block may have, ascending: shape (levels,). Empty unless :attr:`by_cycles`."""
+        """Seconds that a block may compute per evaluation, ascending: shape (levels,). Empty unless ``by_cycles``."""
         if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
 
     @by_reads
     def fan_outs(self) -> tuple[FanOut, ...]:
-        """All outputs that other kernels of the layer read, then :attr:`carried`; one per tensor if not shared."""
+        """Outputs that kernels of this layer read, then those that the next layer reads (:attr:`carried`).
+
+        ``fanout: shared``: all readers of one output, or of one part of it, share an entry. Else each tensor has one.
+        """
         graph, index = self.graph, self.graph.index()
         depth_t, operand_t = depths(graph, self.assumptions), ops.operands(graph)
         kept_t = beside_tensors(graph)
@@ -285,12 +285,16 @@ class Layer:
 
     @by_reads
     def beside(self) -> Beside:
-        """Bytes that kernels keep in memory beside the tensors of the graph, such as dropout masks."""
+        """Bytes that kernels keep in one evaluation beside the tensors of the graph, such as dropout masks.
+
+        Some stay until the backward pass of the microbatch, others only while the layer runs. Two dicts of the object
+        have whole bytes by name of kernel, its ``on_chip`` those of one chip. It is false unless the graph trains.
+        """
         return beside_of(self.graph, self.assumptions)
 
     @by_reads
     def saved_k(self) -> tuple[tuple[float, ...], ...]:
-        """Whole bytes of each saved output (:class:`FanOut`), by the kernel that makes it; empty for all others."""
+        """By kernel, whole bytes of each output that it saves for later passes. All empty unless the graph trains."""
         saved: list[list[float]] = [[] for _ in self.kernels]
         for fan in self.fan_outs if self.graph.trains else ():  # elsewhere there is no other pass
             if fan.saved:
@@ -299,9 +303,10 @@ class Layer:
 
     @by_reads
     def passed_k(self) -> tuple[tuple[tuple[tuple[int, ...], float, float], ...], ...]:
-        """Tensors between kernels that each kernel writes and reads, as tuples of operands, whole bytes and elements.
+        """Tensors between kernels of this layer that each kernel writes or reads: triples (operands, bytes, elements).
 
-        Operands are ``(0,)`` for a tensor that the kernel writes, else those of 1 and 2 that the tensor is.
+        Operands are ``(0,)`` for a tensor that the kernel writes. For one that it reads they are ``(1,)``, ``(2,)``, or
+        ``(1, 2)`` if both inputs are this tensor. Bytes and elements are those of one evaluation before any sharding.
         """
         passed: list[list[tuple[tuple[int, ...], float, float]]] = [[] for _ in self.kernels]
         for fan in self.fan_outs:
@@ -338,16 +343,11 @@ class Layer:
         return found
 
     def conversion_s(self, one: Wanted) -> Floats:
-        """Seconds of one evaluation to bring a tensor from one layout into all of a set of layouts.
+        """Seconds of one evaluation to bring a tensor from one layout into each of a set of layouts: shape (3, 8).
 
-        ``one``: the tensor and what its readers want, of :attr:`wanted`. With sequence parallelism an all-gather serves
-        all readers, who cut what they want from it: where one wants the whole tensor, or where it is faster than the
-        collectives that the layouts need. What products hide does not count.
-
-        Returns
-        -------
-        float array, shape (layouts, sets of layouts)
-            (3, 8): by the layout that the source leaves, and by the set that is wanted, with bit l for layout l.
+        Axes: the layout that the source leaves, and the wanted set, where bit l stands for layout l. ``one``, of
+        :attr:`wanted`, has the tensor. Seconds that matrix products hide are left out. With sequence parallelism one
+        all-gather serves all readers if one of them needs an all-gather anyhow, or if it is faster than all they need.
         """
         each_s, gather_s = self.each_conversion_s(one)
         if not self.assumptions.splits_tokens:
@@ -356,7 +356,7 @@ class Layer:
         return least_s  # of none each takes none
 
     def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that one chip sends to bring a tensor from each layout into each set of layouts: shape (3, 8)."""
+        """Bytes that one chip sends in one evaluation for a conversion, by the axes of `conversion_s`: shape (3, 8)."""
         sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
         each_s, gather_s = self.each_conversion_s(one)
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
@@ -364,9 +364,9 @@ class Layer:
         return bytes_ls
 
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
-        """Seconds to convert a tensor with one collective for each layout that is wanted, and those of one all-gather.
+        """Seconds of one evaluation to convert a tensor in two ways: a collective per wanted layout, or one all-gather.
 
-        The former are an array of the shape and axes of :meth:`conversion_s`. ``one``: an entry of :attr:`wanted`.
+        The former are an array with the axes of :meth:`conversion_s`, the latter one number. ``one``: of `wanted`.
         """
         fan, instance = one.fan, self.instance
         seconds = np.array(

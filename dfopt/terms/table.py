@@ -49,7 +49,12 @@ def whole_domain(sizes_k: Sequence[int]) -> Domain:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """All charges of one layer on one chip, in one evaluation.
+    """All charges of one layer on one chip, in one evaluation (one microbatch).
+
+    A *charge* is an amount of one resource, such as bytes of DRAM traffic. The options (sharding schemes) of a few
+    kernels, its *scope*, decide the amount. Its *incidence* says how often a block pays the amount, from the kernels
+    that the block holds. A *block* is a set of kernels that run together on the chip. Some resources have *levels*: an
+    amount for each latency that a block may have under the cycle model.
 
     Attributes
     ----------
@@ -242,7 +247,7 @@ class Table:
         return paid_vb
 
     def totals(self, amount_vc: Floats, resource: str) -> Floats:
-        """Sums over a layer of a resource whose charges are each paid once.
+        """Sums over a layer, for one evaluation, of a resource whose charges are each paid once whatever the blocks.
 
         Parameters
         ----------

@@ -65,7 +65,7 @@ class PlanBounds:
         return tables
 
     def seconds(self, instance: Instance) -> float:
-        """Seconds per step that no mapping under a plan beats."""
+        """Seconds per step that no mapping under the plan of `instance` beats, whether or not the plan fits memory."""
         return float(self._alone(instance).seconds()[0])
 
     def of_all(self, plans: Iterable[Plan]) -> dict[Plan, float]:
@@ -76,9 +76,9 @@ class PlanBounds:
         return found
 
     def interval(self, instance: Instance) -> float:
-        """Least seconds of a plan's slowest pipeline stage for one microbatch under every mapping.
+        """Least seconds of a plan's slowest pipeline stage for one microbatch: no mapping under the plan beats them.
 
-        For two microbatches together where these take turns (``two_batch_overlap``). Messages between stages are not
+        With ``two_batch_overlap`` they are those of two microbatches, which take turns. Messages between stages are not
         included.
         """
         return float(self._alone(instance).intervals()[0])
@@ -138,7 +138,7 @@ class PlanBounds:
         left(instance, books[fullest], f"{fullest.name if several else 'the heaviest stage'} needs at least")
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """Least states of the kernels of one layer, by kind of layer: ``{kind: states}``.
+        """What the kernels of one layer keep in memory at least, for one microbatch, by kind: ``{kind: states}``.
 
         Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
         is not folded, the only kind, 0, has the average of the plan's pipeline stages. Pass them to functions of
@@ -147,10 +147,21 @@ class PlanBounds:
         return self._of(instance.setting).states(instance)
 
     def room(self, instance: Instance) -> float:
-        """Most bytes that one layer on one chip may keep of one microbatch for its backward pass, so that a plan fits.
+        """Most bytes of saved activations, per layer and microbatch on one chip, with which a plan may fit memory.
 
-        All other states take their least. The fullest pipeline stage decides. The graph must have one kind of layer.
-        Infinite where the memory of activations has no limit, or nothing is kept; 0 where there is no room.
+        The bytes are those that a layer keeps from its forward to its backward pass. All other states (weights,
+        gradients, optimizer and others) take their least bytes. A chip holds saved activations of all its layers and
+        all microbatches in flight, whose backward pass is still to come. The pipeline stage with the least room
+        decides. So a mapping that saves more bytes for a layer does not fit.
+
+        The graph must have one kind of layer. If it is not folded, all kernels of the average pipeline stage count as
+        one layer.
+
+        Returns
+        -------
+        float, B
+            Infinite if no memory that holds saved activations has a limit, or if none are saved. 0 if the other states
+            alone fill such a memory.
         """
         return min(room_to_save(instance, stage, self.least_states(instance)) for stage in self.stages(instance))
 

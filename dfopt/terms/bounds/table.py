@@ -119,11 +119,11 @@ class PlanTable:
         which : int array, optional
             Places of these plans in :attr:`plans`, ascending. None: all plans.
         low_k : float array, s, shape (kinds,), or float
-            Least seconds of a layer of each kind for one microbatch, known from elsewhere: the larger of these and the
-            table's count. If infinite, the result is infinite for plans with such layers.
+            Another lower bound on the seconds of a layer of each kind for one microbatch: the larger of it and that of
+            the table is taken. If infinite, the result is infinite for plans with such layers.
         hop_i, end_i : float arrays, s, shape of `which`, or floats
-            Least seconds of messages of one chunk of layers for one microbatch, and of the first and the last chunk of
-            the pipeline (:func:`dfopt.terms.step.hops.chunk_hops`).
+            Least seconds in which a chunk of layers sends to other stages for one microbatch: `hop_i` if it has two
+            neighbours, `end_i` if it is the pipeline's first or last (:func:`dfopt.terms.step.hops.chunk_hops`).
         """
         if hides_any(self.assumptions, self.work.setting.graph):
             return self._overlapped(which, low_k, hop_i, end_i)
@@ -141,9 +141,9 @@ class PlanTable:
         return found
 
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
-        """Least seconds of the slowest stage of every plan, shape (plans,), for one microbatch.
+        """Least seconds of the slowest pipeline stage of every plan, shape (plans,), for one microbatch.
 
-        With ``two_batch_overlap`` for two. `low_k`, `hop_i`: see :meth:`seconds`, here with 0 for `end_i`.
+        With ``two_batch_overlap`` for two microbatches. `low_k`, `hop_i`: as in :meth:`seconds` with 0 for `end_i`.
         """
         rows, first, which = self._rows(None)
         found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, 0.0), first)

@@ -1,7 +1,8 @@
 """What kernels take at least under any of their sharding schemes, whatever the rest of a plan is: the work of a layer.
 
-*Kinds* are kinds of layer, by number (:func:`dfopt.documents.sections.kernels_by_kind`). A graph that is not folded has
-one, 0, with all kernels. Seconds and bytes are those of one chip, for one microbatch.
+A *folded* graph has the kernels of each distinct layer once, and says how often the model repeats it. *Kinds* are these
+distinct layers, by number (:func:`dfopt.documents.sections.kernels_by_kind`). A graph that is not folded has one, 0,
+with all kernels. Seconds and bytes are those of one chip, for one microbatch.
 
 Suffixes: k kernel, in the order of the graph or of its kind.
 """
@@ -49,7 +50,7 @@ class Least:
     gradient_k : B, shape (kernels,)
         Weight gradient of each kernel on one chip, in the type in which data-parallel copies add it up.
     states : sequence of State
-        States that the kernels of the layer keep, all kernels together.
+        Weights, gradients, saved activations and other states that all kernels of the layer together keep in memory.
     compute_k : s, shape (kernels,)
         Compute of each kernel with the whole chip to itself.
     memory_k, sram_k : s, shape (kernels,)
@@ -134,9 +135,11 @@ class LeastWork:
         return found
 
     def of(self, instance: Instance) -> tuple[Least, ...]:
-        """Least work of one layer of each kind on one chip, for one microbatch: entries in the order of `kinds`.
+        """Least seconds and bytes of one layer of each kind on one chip, for one microbatch: one entry for each kind.
 
-        A graph that is not folded has one kind, with all kernels: it is not divided by the number of pipeline stages.
+        Each figure is a lower bound over all sharding schemes, at the degree of tensor parallelism of the plan. Entries
+        are in the order of `kinds`. A graph that is not folded has one entry, with all its kernels: sums over them are
+        not divided by the number of pipeline stages.
         """
         return self.known("least", instance, self._least)
 
@@ -166,7 +169,7 @@ class LeastWork:
         return tuple(found)
 
     def states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """Least states of the kernels of one layer, by kind: ``{kind: states}``.
+        """What the kernels of one layer keep in memory at least, for one microbatch, by kind: ``{kind: states}``.
 
         Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
         is not folded, bytes are those of all kernels over the number of pipeline stages: the average of these stages.
@@ -207,7 +210,14 @@ class LeastWork:
         return found
 
     def passes(self, instance: Instance) -> Passes:
-        """Least seconds of the forward and of the backward pass of one layer for one microbatch, by kind."""
+        """Least seconds of the forward and of the backward pass of one layer for one microbatch, by kind.
+
+        They hold for all sharding schemes and partitions. A pass takes the sums of its kernels' seconds of compute,
+        memory, network and SRAM (:meth:`parts`), combined as the overlap assumption says. Recomputation and weight
+        updates count with the backward pass. ``backward_s`` is 0 unless ``forward_backward`` is ``separate``: else all
+        partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and ``compute_s`` are sums
+        over kernels of the backward pass and weight updates, without recomputation.
+        """
         return self.known("passes", instance, lambda one: roofline_passes(self.parts(one), one.assumptions))
 
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
@@ -216,9 +226,10 @@ class LeastWork:
         Returns
         -------
         (float array, float array, float array), s, shape (kinds,) each
-            ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`dfopt.terms.step.overlap.Exchanges`: one reduction
-            of the gradients (all exchanges of a step by Calculon's rule), then per step what no pass hides, with the
-            optimizer's step, and gathering of weights that a forward pass hides. None includes another one.
+            Named ``reduce_s``, ``weights_s`` and ``gathers_s`` in :class:`dfopt.terms.step.overlap.Exchanges`. First,
+            one reduction of the gradients; by Calculon's rule all exchanges of a step. Second, seconds per step that no
+            pass hides: the optimizer's step, and gathering of updated weights. Third, gathering of weights per step
+            where a forward pass may hide it, else 0. No figure includes another one.
         """
         return self.known("exchanged", instance, self._exchanged)
 
@@ -257,10 +268,11 @@ class LeastWork:
         Returns
         -------
         (float array, float array), s, shape (kinds,) each
-            First, compute, memory, SRAM, the kernels' own communications and their starts, combined as the overlap
-            assumption says. For a graph that is not folded, these are the seconds of its heaviest pipeline stage: the
+            First, sums over kernels of compute, memory, SRAM and network seconds, combined as the overlap assumption
+            says. Network seconds are communications that kernels list themselves, and their starts under ``execution:
+            kernel_by_kernel``. For a graph that is not folded, these are seconds of its heaviest pipeline stage: the
             average of the stages, or the longest kernel if that is longer. Second, with ``two_batch_overlap`` the
-            kernels' own communications, which the first then does not include; else 0.
+            communications that kernels list themselves, which the first then does not include; else 0.
         """
         return self.known("layers", instance, self._of_layers)
 

@@ -159,9 +159,10 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
 
 
 def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """Bytes of states that one chip of a stage holds, in the memory of each item: ``{tier: {name of state: bytes}}``.
+    """Bytes that one chip of a stage holds of each state, by the memory that stores it: ``{tier: {name: bytes}}``.
 
-    Unlike in :func:`held`, the fastest memory has nothing of offloaded items, and no buckets of gradients.
+    All layers of the stage and all microbatches in flight count. Two things that :func:`held` adds to the fastest
+    memory are left out: copies of offloaded items for layers at work, and buckets of gradients.
     """
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
@@ -192,7 +193,11 @@ def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 
 
 def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> dict[str, float]:
-    """Bytes of a chip's fastest memory for offloaded items of layers at work, by name of the state; empty: no items."""
+    """Bytes of a chip's fastest memory for copies of offloaded items that layers at work need, by name of the state.
+
+    Of each item they are at most twice what the stage's largest layer has of it for one microbatch. Empty if nothing is
+    offloaded.
+    """
     if not (away := offloaded(instance)):
         return {}
     layers, total = of_layers(instance, states), dict.fromkeys(away, 0.0)
@@ -283,17 +288,17 @@ def _largest(
 
 
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
-    """States that every layer holds alike, and the difference that the layer at work makes.
+    """Split states in two: those that count for every layer of a stage, and corrections for the layer at work.
 
-    A stage holds the first for all its layers. Each pair of the second adds sign times bytes times layers at work
-    (:func:`at_once`), unless its item is offloaded. Bytes of one chip are shares: see :func:`chips_of`.
+    If all layers of a stage are of one kind, its chip holds :func:`lying` of the first, plus for each correction sign
+    times :func:`at_once` times ``bytes / chips_of(instance, state)``. Offloaded items have no corrections.
 
     Returns
     -------
     (list of State, list of (float, State))
-        First, states of every layer. ``others`` (all layers but the one at work) is among these as ``step`` (all
-        layers). ``layer`` and ``exchange`` (layers at work alone) are not. Second, pairs of a sign and a state as it
-        was given: 1 for ``layer`` and ``exchange``, -1 for ``others``, which takes back what the first has too much.
+        First, states of every layer. Those of lifetime ``others`` (all layers but the one at work) are here with
+        lifetime ``step`` (all layers). Second, pairs of a sign and a state as given: 1 for ``layer`` and ``exchange``,
+        which only layers at work have, and -1 for ``others``, which the first counts for one layer too many.
     """
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
@@ -302,10 +307,10 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
 
 
 def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
-    """Most bytes that one layer on one chip may keep of one microbatch for its backward pass, so that the stage fits.
+    """Most bytes of saved activations, per layer and microbatch on one chip, with which a stage fits the memories.
 
-    All other states take what ``states`` says, for layers of one kind. The stage holds this for all its layers and all
-    microbatches in flight. Infinite where the memory of activations has no limit, or nothing is kept. 0: no room.
+    The stage holds them for all its layers and all microbatches in flight. All other states take what ``states`` says,
+    for layers of one kind. Infinite if no memory that holds them has a limit, or none are saved. 0: no room.
     """
     chip = instance.system.chip
     found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
