@@ -221,6 +221,9 @@ def roofline_passes(
 ) -> Passes:
     """Lower bounds on the seconds of both passes of one layer, by kind, however its kernels are partitioned.
 
+    A pass takes the sums of its kernels' seconds of compute, memory, network and SRAM, combined as the overlap
+    assumption says. Recomputation and weight updates count with the backward pass.
+
     Parameters
     ----------
     parts : iterable
@@ -233,8 +236,9 @@ def roofline_passes(
     Returns
     -------
     Passes
-        For one layer and one microbatch. ``backward_s`` is 0 where partitions may mix passes. ``memory_s`` and
-        ``compute_s`` are sums over kernels of pass ``backward`` and ``update``.
+        For one layer and one microbatch. ``backward_s`` is 0 unless ``forward_backward`` is ``separate``: else all
+        partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and ``compute_s`` are sums
+        over kernels of the backward pass and weight updates, without recomputation.
     """
     mixed = assumptions.forward_backward != "separate"  # then all partitions may hold something of the forward pass
     found: dict[str, list[float]] = {name: [] for name in ("forward", "backward", "memory", "compute")}
