@@ -17,6 +17,7 @@ LONGEST = 400
 # From the ground up: a module imports from its own floor and from lower ones.
 FLOORS = [
     ("errors", "units", "interrupts", "arrays"),
+    ("bnb",),
     ("guide",),
     ("documents",),
     ("workloads", "machines", "frontends"),

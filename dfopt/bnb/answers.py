@@ -1,0 +1,57 @@
+"""What entries return: bounds, solutions with their values, and what a leaf solver shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["NOTHING_SHOWN", "Bound", "Candidate", "LeafAnswer"]
+
+
+class Bound(NamedTuple):
+    """What a relaxation shows of a region.
+
+    Attributes
+    ----------
+    value
+        No member of the region has a lower value. Infinity: the region has no feasible member.
+    witness
+        What attains it in the relaxation, for heuristics and branching rules.
+    more
+        Whether the relaxation can raise the value when it is asked again.
+    """
+
+    value: float
+    witness: Any = None
+    more: bool = False
+
+
+class Candidate(NamedTuple):
+    """A feasible solution with its value, as whoever decides about solutions judges it."""
+
+    value: float
+    solution: Any
+
+
+class LeafAnswer(NamedTuple):
+    """What a leaf solver shows of a region.
+
+    Attributes
+    ----------
+    candidates
+        Solutions of the region.
+    others
+        No member of the region that is not among these has a lower value. Infinity: there is no other.
+    bound
+        None of these solutions can be had at a lower value, where a value is that of the best way known to have it.
+        None: their values are exact.
+    """
+
+    candidates: Sequence[Candidate]
+    others: float = math.inf
+    bound: float | None = None
+
+
+NOTHING_SHOWN = Bound(-math.inf)
+"""Of a region that no relaxation was asked about."""

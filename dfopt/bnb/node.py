@@ -1,0 +1,105 @@
+"""Regions under way, and the order in which they come to the top."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from dfopt.bnb.answers import Bound
+
+__all__ = ["BestFirst", "Node", "NodeSelection", "OpenNodes"]
+
+Region = TypeVar("Region", bound=Hashable)
+Priority = tuple[float, ...]
+
+
+@dataclass(eq=False)
+class Node(Generic[Region]):
+    """A region with what is shown of it.
+
+    Attributes
+    ----------
+    number
+        Its place in the proof log.
+    bound
+        The highest bound that is known of it, with the witness of the last relaxation that gave one.
+    answered
+        Number of relaxations that have had their say.
+    deferrals
+        How often a relaxation stopped on it with more to show.
+    read
+        How often the answer of the relaxation that has more to show had been refined when it was read.
+    """
+
+    region: Region
+    number: int
+    bound: Bound
+    answered: int = 0
+    deferrals: int = 0
+    read: int = 0
+
+
+class NodeSelection(Protocol):
+    """Which node comes next."""
+
+    def priority(self, node: Node[Region]) -> Priority:
+        """The node with the least comes first; of equal ones the one that waits longest."""
+        ...
+
+
+class BestFirst:
+    """The least bound first, of equal bounds the one that more relaxations have agreed on.
+
+    Nodes whose relaxation has more to show wait until all others are done.
+    """
+
+    def priority(self, node: Node[Region]) -> Priority:
+        """Deferrals, bound, and relaxations that have answered."""
+        return node.deferrals, node.bound.value, -node.answered
+
+
+@dataclass
+class OpenNodes(Generic[Region]):
+    """Nodes in the order of a selection. A node stays until what replaces it is known: an interrupt loses nothing."""
+
+    selection: NodeSelection
+    _heap: list[tuple[Priority, int, int, Node[Region]]] = field(default_factory=list)
+    _lows: list[tuple[float, int, Node[Region]]] = field(default_factory=list)
+    _stamps: dict[int, int] = field(default_factory=dict)  # by number of a node: its valid entry
+    _since: dict[int, int] = field(default_factory=dict)  # and since when it waits
+    _count: Iterator[int] = field(default_factory=itertools.count)
+
+    def __len__(self) -> int:
+        return len(self._stamps)
+
+    def put(self, node: Node[Region], *, same_turn: bool = False) -> None:
+        """Add a node, or put it where its bound belongs now; behind others of its priority but for the `same_turn`."""
+        stamp = next(self._count)
+        since = self._since.get(node.number, stamp) if same_turn else stamp
+        heapq.heappush(self._heap, (self.selection.priority(node), since, stamp, node))
+        heapq.heappush(self._lows, (node.bound.value, stamp, node))
+        self._stamps[node.number], self._since[node.number] = stamp, since
+
+    def remove(self, node: Node[Region]) -> None:
+        """Take a node out."""
+        del self._stamps[node.number], self._since[node.number]
+
+    def first(self) -> Node[Region]:
+        """The node that comes next; it stays."""
+        while self._stamps.get(self._heap[0][3].number) != self._heap[0][2]:
+            heapq.heappop(self._heap)
+        return self._heap[0][3]
+
+    def least(self) -> float:
+        """The least bound of all; infinite if there is none."""
+        while self._lows and self._stamps.get(self._lows[0][2].number) != self._lows[0][1]:
+            heapq.heappop(self._lows)
+        return self._lows[0][0] if self._lows else float("inf")
+
+    def in_order(self) -> list[Node[Region]]:
+        """All nodes, that which comes next first."""
+        valid = (entry for entry in self._heap if self._stamps.get(entry[3].number) == entry[2])
+        return [entry[3] for entry in sorted(valid, key=lambda entry: entry[:3])]

@@ -1,0 +1,107 @@
+"""What a search found, and what it shows of everything else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from dfopt.bnb.answers import Candidate
+from dfopt.bnb.proof_log import ProofLog
+
+__all__ = ["Ending", "Leaf", "Outcome", "Progress"]
+
+Region = TypeVar("Region", bound=Hashable)
+Solution = TypeVar("Solution")
+Ending = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
+
+
+@dataclass(frozen=True)
+class Leaf(Generic[Region]):
+    """A region that was not divided further.
+
+    Attributes
+    ----------
+    bound
+        No member is below it.
+    value
+        The least value that a leaf solver gave for it; infinite if none can be had, none if no leaf solver decided it.
+    others
+        No member but the solutions that a leaf solver gave for it is below it.
+    """
+
+    region: Region
+    bound: float
+    value: float | None
+    others: float
+
+
+@dataclass(frozen=True)
+class Progress(Generic[Solution]):
+    """Where a search stands.
+
+    Attributes
+    ----------
+    best, bound
+        The best value so far, and what no solution is below.
+    regions
+        Regions that were opened.
+    solution
+        The best solution; none while there is none.
+    seconds
+        Since the search began.
+    """
+
+    best: float
+    bound: float
+    regions: int
+    solution: Solution | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Region, Solution]):
+    """What a search found: no solution has a value below ``bound``.
+
+    Attributes
+    ----------
+    kept
+        So many of the best as were asked for, the best first.
+    bound
+        The least bound of all leaves, or the best value where that is less.
+    ending
+        ``optimal``: nothing that is not kept is better than what is; ``gap_reached``: by more than the gap that was
+        asked for; ``exhausted``: everything was looked at, and the bounds of leaves show no more than a larger gap;
+        ``time_limit``: the clock was over; ``empty``: nothing can be had.
+    leaves
+        Regions that cover everything, with what is shown of each.
+    regions, bounded, seconds
+        Regions that were opened, bounds that were read by relaxation, and time.
+    log
+        All that was shown, in its order.
+    """
+
+    kept: tuple[Candidate, ...]
+    bound: float
+    ending: Ending
+    leaves: tuple[Leaf[Region], ...]
+    regions: int
+    bounded: dict[str, int]
+    seconds: float
+    log: ProofLog[Region]
+
+    @property
+    def best(self) -> float:
+        """The best value; infinite if nothing was found."""
+        return self.kept[0].value if self.kept else math.inf
+
+    @property
+    def solution(self) -> Solution | None:
+        """What has the best value."""
+        return self.kept[0].solution if self.kept else None
+
+    @property
+    def gap(self) -> float:
+        """How much less than the best a value may be at most, relative to it."""
+        return 0.0 if not math.isfinite(self.best) or self.best <= 0 else max(0.0, 1 - self.bound / self.best)

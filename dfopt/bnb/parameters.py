@@ -1,0 +1,39 @@
+"""Every constant and tolerance of a search, with its unit and its reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Parameters"]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How exact a search is and how it shares out its work.
+
+    Attributes
+    ----------
+    gap : relative
+        The search ends when no solution has a value below ``(1 - gap)`` of the last one that is kept. 0: nothing that
+        is not kept is better.
+    top : count
+        Number of the best solutions to keep.
+    tolerance : relative
+        A bound below a value by less is equal to it: both are sums of the same terms in another order, and each
+        addition rounds by about 1e-16.
+    reached : relative
+        A least bound within this of the cutoff has reached it, for the same reason; more, as a cutoff is a product.
+    allowance : units of work
+        What a relaxation may spend on its first answers about a region. Infinite: all that it takes.
+    growth : factor
+        How many times more it may spend on a region each time that it comes back to it. A factor well above 1 makes the
+        work that is done twice a small part of all of it.
+    """
+
+    gap: float = 0.0
+    top: int = 1
+    tolerance: float = 1e-12
+    reached: float = 1e-9
+    allowance: float = math.inf
+    growth: float = 8.0

@@ -1,0 +1,90 @@
+"""What a search knows: answers of relaxations, and the best solutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dfopt.bnb.answers import Candidate
+
+__all__ = ["BoundStore", "Incumbents", "Stored"]
+
+
+@dataclass
+class Stored:
+    """An answer, and how often it was refined."""
+
+    answer: Any
+    refined: int = 0
+
+
+@dataclass
+class BoundStore:
+    """Answers by relaxation and key; an answer is only ever replaced by one that shows more."""
+
+    _answers: dict[tuple[str, Hashable], Stored] = field(default_factory=dict)
+
+    def get(self, relaxation: str, key: Hashable) -> Stored | None:
+        """The answer about a key, if there is one."""
+        return self._answers.get((relaxation, key))
+
+    def put(self, relaxation: str, key: Hashable, answer: Any) -> Stored:
+        """Take a first answer, or one that shows more."""
+        before = self._answers.get((relaxation, key))
+        made = self._answers[relaxation, key] = Stored(answer, 0 if before is None else before.refined + 1)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+
+class Incumbents:
+    """The best solutions so far, with their values, the best first.
+
+    Parameters
+    ----------
+    top
+        How many to keep.
+    gap
+        Relative gap below the last of them from which on nothing matters.
+    kept
+        Solutions that are known already: no more than ``top``, the best first.
+
+    Examples
+    --------
+    >>> best = Incumbents(top=2, gap=0.1)
+    >>> [best.offer(Candidate(value, name)) for value, name in ((10.0, "a"), (12.0, "b"), (14.0, "c"), (9.0, "a"))]
+    [True, True, False, True]
+    >>> best.kept, best.cutoff
+    ([Candidate(value=9.0, solution='a'), Candidate(value=12.0, solution='b')], 10.8)
+    """
+
+    def __init__(self, top: int, gap: float, kept: Sequence[Candidate] = ()) -> None:
+        self.top, self.gap = top, gap
+        self.kept: list[Candidate] = [*kept]
+
+    @property
+    def best(self) -> float:
+        """The best value; infinite if there is none."""
+        return self.kept[0].value if self.kept else math.inf
+
+    @property
+    def last(self) -> float:
+        """The value of the last one that is kept; infinite while there is room for more."""
+        return self.kept[-1].value if len(self.kept) >= self.top else math.inf
+
+    @property
+    def cutoff(self) -> float:
+        """What is not below this does not matter any more."""
+        return self.last - self.gap * abs(self.last) if math.isfinite(self.last) else math.inf
+
+    def offer(self, candidate: Candidate) -> bool:
+        """Keep a solution if it is among the best. One that is kept already may get a better value."""
+        same = next((one.value for one in self.kept if one.solution == candidate.solution), math.inf)
+        if candidate.value >= min(self.last, same):
+            return False
+        others = [one for one in self.kept if one.solution != candidate.solution]
+        self.kept = sorted([*others, candidate], key=lambda one: one.value)[: self.top]
+        return True
