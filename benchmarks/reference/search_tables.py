@@ -85,7 +85,7 @@ def searched(file: Path) -> Iterator[Line]:
     found = best_design(problem, GAP, PATIENCE * MOST_SECONDS, SEARCHES)
     took = time.process_time() - began
     seen = f"{found.best:.5f} s (theirs {theirs:.5f} s), none below {found.bound:.5f} s: gap {found.gap:.2%}; "
-    seen += f"{problem.evaluated} evaluations, {found.boxes} boxes, {took:.1f} s of the processor"
+    seen += f"{problem.evaluated} evaluations, {found.regions} boxes, {took:.1f} s of the processor"
     whole = found.best < theirs and found.gap <= MOST_GAP and took < MOST_SECONDS
     limit = f"less than theirs, gap {MOST_GAP:.1%}, {MOST_SECONDS:g} s"
     yield Line("best design of the authors' problem", seen, limit, whole)

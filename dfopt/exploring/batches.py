@@ -6,10 +6,8 @@ another: rates, where more is better. A step of a smaller batch takes less time,
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -18,7 +16,6 @@ from dfopt.documents.design import Design
 from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.documents.graph import Graph
 from dfopt.errors import PlanError
-from dfopt.exploring.boxes import Stage
 from dfopt.exploring.problems import workload_of
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box, Choice, Sizes
@@ -47,7 +44,7 @@ class BatchChoice(NamedTuple):
 
 @dataclass
 class Batches:
-    """The problem of several batches for `dfopt.exploring.boxes.search_boxes`; of one batch, its problem.
+    """Designs that run one of several batches, or one batch.
 
     Attributes
     ----------
@@ -59,48 +56,6 @@ class Batches:
 
     of: tuple[Workload, ...]
     refused: dict[int, PlanError] = field(default_factory=dict)
-
-    @property
-    def roots(self) -> Sequence[BatchBox]:
-        """All designs with each batch."""
-        return [BatchBox(place, box) for place, workload in enumerate(self.of) for box in workload.roots]
-
-    @cached_property
-    def stages(self) -> Sequence[Stage[BatchBox]]:
-        """Those of the problem of each batch."""
-        return [self._stage(number, stage) for number, stage in enumerate(self.of[0].stages)]
-
-    def _stage(self, number: int, first: Stage[Box]) -> Stage[BatchBox]:
-        def bound(at: BatchBox, cutoff: float) -> float:
-            try:
-                return self.of[at.place].stages[number].of(at.box, cutoff)
-            except PlanError as error:
-                if len(self.of) == 1:
-                    raise
-                self.refused.setdefault(at.place, error)
-                return math.inf
-
-        def ahead(boxes: Sequence[BatchBox], cutoff: float) -> None:
-            # what the first batch shows may close the boxes of the others
-            solve = self.of[boxes[0].place].stages[number].ahead
-            if solve is not None:
-                solve([at.box for at in boxes if at.place == boxes[0].place], cutoff)
-
-        def gives(at: BatchBox, best: float) -> Iterator[tuple[float, BatchChoice]]:
-            if (give := self.of[at.place].stages[number].gives) is not None:
-                yield from ((value, BatchChoice(at.place, choice)) for value, choice in give(at.box, best))
-
-        return Stage(first.name, bound, None if first.ahead is None else ahead, None if first.gives is None else gives)
-
-    def candidates(self, at: BatchBox, best: float) -> Iterator[tuple[float, BatchChoice]]:
-        """Those of the problem of the batch."""
-        yield from (
-            (value, BatchChoice(at.place, choice)) for value, choice in self.of[at.place].candidates(at.box, best)
-        )
-
-    def split(self, at: BatchBox) -> Sequence[BatchBox]:
-        """Parts of a box, of the same batch."""
-        return [BatchBox(at.place, part) for part in self.of[at.place].split(at.box)]
 
     def sizes(self, at: BatchBox, positions: Sizes) -> dict[str, float]:
         """The batch, where there are several, and the sizes of components."""

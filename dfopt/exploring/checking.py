@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
+from dfopt.bnb import Clock
 from dfopt.documents.exploration import (
     BudgetSensitivity,
     Comparison,
@@ -24,6 +25,7 @@ from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.exploring.batches import BATCH, BatchBox, Batches, batches_of
 from dfopt.exploring.comparing import comparison, without_heat
+from dfopt.exploring.entries import problem_of
 from dfopt.exploring.explore import restrictions
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
@@ -368,15 +370,16 @@ def _same(one: float | None, other: float | None, within: float = SAME) -> bool:
 
 
 def _bounded(problem: Batches, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
-    """What is wrong with the bound of a box: bounded by all stages up to the one that shows it."""
+    """What is wrong with the bound of a box: bounded by all relaxations up to the one that shows it."""
     workload = problem.of[0]
     turn = workload.merit.shown
     claimed = math.inf if box.bound is None else turn(box.bound)
     place, shown = _place_of_box(workload.spaces, problem.batches, number, box), 0.0
-    for stage in problem.stages:
+    for relaxation in problem_of(problem).relaxations:
         try:
             # a limit a little above what is claimed: what is not below it is shown
-            shown = max(shown, stage.of(place, claimed * (1 + PROOF / 2)))
+            [low] = relaxation.answers([place], claimed * (1 + PROOF / 2), Clock())
+            shown = max(shown, low)
         except DfoptError as error:
             yield f"$.boxes[{number}]", str(error)
             return

@@ -15,7 +15,7 @@ from dfopt.documents.exploration import Comparison, WithoutHeat
 from dfopt.documents.exploration_request import ComparisonName, ExplorationRequest
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
-from dfopt.exploring.boxes import best_of
+from dfopt.exploring.entries import best_of
 from dfopt.exploring.problems import asked_instead, workload_of
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box
@@ -44,7 +44,7 @@ def without_heat(made: Workload, gap: float) -> WithoutHeat | None:
     )
     plain.memory = made.memory
     found = best_of(plain, gap, plain.run.left)
-    if (choice := found.choice) is None or (system := made.system(choice.box)) is None:
+    if found.solution is None or (system := made.system((choice := found.solution.choice).box)) is None:
         return None
     score = evaluate(choice.result.mapping, made.solver.drawn_as(choice.result), system, choice.result.assumptions)
     return WithoutHeat(
@@ -89,7 +89,7 @@ def comparison(
     other = workload_of(made.graphs, designs, made.assumptions, asked_instead(request, name))
     other.run, other.within, other.memory = Run(made.run.deadline), tuple(within), made.memory
     found = best_of(other, request.gap, other.run.left)
-    if (choice := found.choice) is None or (system := made.system(choice.box)) is None:
+    if found.solution is None or (system := made.system((choice := found.solution.choice).box)) is None:
         return None
     box, result = choice.box, choice.result
     score = evaluate(result.mapping, made.solver.drawn_as(result), system, made.setting(system).assumptions)

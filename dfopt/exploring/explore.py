@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import dfopt
+from dfopt.bnb import Candidate, Leaf, Outcome, Progress
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import (
@@ -41,8 +42,8 @@ from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.batches import BatchBox, BatchChoice, Batches, batches_of
-from dfopt.exploring.boxes import Leaf, Progress, Searched, search_boxes
 from dfopt.exploring.comparing import compared, without_heat
+from dfopt.exploring.entries import explore_boxes
 from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
@@ -215,9 +216,9 @@ def explored(
     problem.run.deadline = began + part_s
     tell = None if progress is None else _telling(problem, progress)
     found = _searched(problem, request, part_s * _SEARCH, tell)
-    if found.choice is None or found.ending == "empty":  # which comes of no choice only
+    if found.solution is None or found.ending == "empty":  # which comes of no choice only
         raise _nothing(problem, found.ending, max(found.bound, 0.0), found.seconds)
-    workload, box, result = problem.of[found.choice.place], found.choice.choice.box, found.choice.choice.result
+    workload, box, result = problem.of[found.solution.place], found.solution.choice.box, found.solution.choice.result
     going = found.ending != "interrupted"
     if going and (system := workload.system(box)) is not None and request.heat != "aware":
         try:
@@ -236,7 +237,7 @@ def explored(
         bound=shown(bound),
         gap=max(0.0, 1 - bound / value) if value > 0 else 0.0,
         best_design=box.which,
-        best=problem.named(found.choice),
+        best=problem.named(found.solution),
         result=result,
         others=tuple(
             OtherDesign(
@@ -256,7 +257,7 @@ def explored(
             designs=workload.designs,
             sizes=problem.counts | {name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
             plans=sum(one.listed for one in problem.of),
-            boxes=found.boxes,
+            boxes=found.regions,
             bounds=found.bounded,
             solves=sum(one.solver.count for one in problem.of),
             seconds=found.seconds,
@@ -280,13 +281,13 @@ def _searched(
     request: ExplorationRequest,
     time_limit: float,
     tell: Callable[[Progress[BatchChoice]], None] | None,
-) -> Searched[BatchBox, BatchChoice]:
+) -> Outcome[BatchBox, BatchChoice]:
     """The search over boxes; what a share of the time cut short goes on while time is left."""
     began = time.perf_counter()
-    kept: Sequence[tuple[float, BatchChoice]] = ()
+    kept: Sequence[Candidate] = ()
     while True:
         left = time_limit - (time.perf_counter() - began)
-        found = search_boxes(problem, gap=request.gap, top=request.top, time_limit=left, progress=tell, kept=kept)
+        found = explore_boxes(problem, request.gap, left, top=request.top, kept=kept, progress=tell)
         late = time.perf_counter() - began > time_limit * (1 - _LEFT)
         # a list: the solves of every batch go on
         if found.ending != "exhausted" or late or not any([one.solver.reopen() for one in problem.of]):
@@ -357,9 +358,9 @@ def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> 
     workload = problem.of[0]
 
     def tell(now: Progress[BatchChoice]) -> None:
-        design = None if now.choice is None else workload.spaces[now.choice.choice.box.which].design
+        design = None if now.solution is None else workload.spaces[now.solution.choice.box.which].design
         front = "no design yet" if design is None else design.technology.name
-        words = f"{now.boxes} boxes, {sum(one.solver.count for one in problem.of)} solves"
+        words = f"{now.regions} boxes, {sum(one.solver.count for one in problem.of)} solves"
         shown, unit = workload.merit.shown, workload.merit.unit
         best = now.best if design is None else shown(now.best)
         progress(options.Progress(front, words, now.seconds, best, shown(now.bound), unit))
@@ -378,21 +379,21 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
     return tuple(Design.from_data({**design.to_data(), "technology": one.to_data()}, one.name) for one in given)
 
 
-def others_bound(found: Searched[BatchBox, BatchChoice]) -> float:
+def others_bound(found: Outcome[BatchBox, BatchChoice]) -> float:
     """The least bound of the boxes that are no kept design alone; infinite where nothing in them can be had.
 
     A kept design that is inside of a larger box is not below the bound of that box either.
     """
     named = [BatchBox(one.place, one.choice.box) for _, one in found.kept]
-    return min((leaf.bound for leaf in found.leaves if leaf.box not in named), default=math.inf)
+    return min((leaf.bound for leaf in found.leaves if leaf.region not in named), default=math.inf)
 
 
 def _box(problem: Batches, leaf: Leaf[BatchBox]) -> DesignBox:
     return DesignBox.model_validate(
         {
-            "design": leaf.box.box.which,
-            "low": problem.sizes(leaf.box, leaf.box.box.low),
-            "high": problem.sizes(leaf.box, leaf.box.box.high),
+            "design": leaf.region.box.which,
+            "low": problem.sizes(leaf.region, leaf.region.box.low),
+            "high": problem.sizes(leaf.region, leaf.region.box.high),
             "bound": problem.of[0].merit.shown(leaf.bound) if math.isfinite(leaf.bound) else None,
         }
     )

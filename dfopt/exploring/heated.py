@@ -18,7 +18,7 @@ mixtures.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -32,7 +32,6 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
-from dfopt.exploring.boxes import Stage
 from dfopt.exploring.levels import Rung, intervals_of_voltage, levels_of_stack, slower
 from dfopt.exploring.mixtures import mixture, part_of
 from dfopt.exploring.space import Box
@@ -65,9 +64,9 @@ class Heated(Workload):
     _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict, init=False)
 
     @cached_property
-    def stages(self) -> Sequence[Stage[Box]]:
+    def bounds(self) -> dict[str, Callable[[Box, float], float]]:
         """Bounds without heat, then under heat, and last what the optimiser proves at the levels that heat allows."""
-        return [*super().stages, Stage("heat", self._by_heat), Stage("levels", self._by_levels)]
+        return super().bounds | {"heat": self._by_heat, "levels": self._by_levels}
 
     def _derived(self, box: Box) -> System | None:
         """The machine of one design with its stack, or of the best corner of several without one."""

@@ -18,7 +18,7 @@ from dfopt.documents.exploration import BudgetSensitivity
 from dfopt.documents.exploration_request import BudgetName, DesignLimits
 from dfopt.documents.stack import Stack
 from dfopt.errors import DfoptError
-from dfopt.exploring.boxes import best_of
+from dfopt.exploring.entries import best_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.solves import Run
 from dfopt.exploring.space import Box, Space
@@ -116,8 +116,9 @@ def budget_sensitivities(
         with suppress(DfoptError):  # such a design there is not
             more = with_more(workload, best.which, sizes, budget)
             near = about(workload, more, (_near(space_of(more.design), sizes),), run)
-            choice = best_of(near, gap, deadline - time.perf_counter()).choice
-            if choice is not None:
+            found = best_of(near, gap, deadline - time.perf_counter()).solution
+            if found is not None:
+                choice = found.choice
                 value = near.merit.shown(near.judged(choice.box, choice.result.mapping))
                 best_sizes, mapping = near.spaces[0].named(choice.box.low), choice.result.mapping
                 yield BudgetSensitivity(budget=budget, more=more.more, value=value, best=best_sizes, mapping=mapping)

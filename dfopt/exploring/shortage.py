@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from dfopt.documents.design import Design
 from dfopt.documents.design_choices import MOST_STACKS, DesignChoices, StackSteps
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.exploring.boxes import search_boxes
+from dfopt.exploring.batches import Batches
+from dfopt.exploring.entries import explore_boxes
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.solves import Run
 from dfopt.exploring.workload import Workload
@@ -67,9 +68,9 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
         alone = Workload(
             (space_of(design),), workload.graphs, workload.assumptions, workload.request, run=Run(workload.run.deadline)
         )
-        found = search_boxes(alone, gap=1.0, time_limit=workload.run.left)  # the first that there is
-        if found.choice is not None:
-            sizes = alone.spaces[0].named(found.choice.box.low)
+        found = explore_boxes(Batches((alone,)), 1.0, workload.run.left)  # the first that there is
+        if found.solution is not None:
+            sizes = alone.spaces[0].named(found.solution.choice.box.low)
             package = design.budgets.package_area_mm2
             return SmallestPackage(design.technology.name, stacks, package, sizes)
         if found.ending != "empty":  # of so many stacks nothing is known

@@ -10,7 +10,7 @@ has heat that is ``lumped``, which lowers the clock by the power and the layers 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -28,7 +28,6 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import Dram, System
 from dfopt.documents.tokens import tokens_of
 from dfopt.errors import DfoptError, PlanError, SystemSpecError
-from dfopt.exploring.boxes import Stage
 from dfopt.exploring.costs import Costs
 from dfopt.exploring.descent import downhill, smallest
 from dfopt.exploring.hiding import with_slowest_hiding
@@ -45,7 +44,9 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
 
-__all__ = ["Workload"]
+__all__ = ["SOLVE", "Workload"]
+
+SOLVE = "solve"  # the bound that the optimiser proves: it leaves a mapping
 
 _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller design: what another one may have there
 _SPLITS = 6  # of a box that was solved, until a part of it is solved for a mapping of its own
@@ -53,7 +54,7 @@ _SPLITS = 6  # of a box that was solved, until a part of it is solved for a mapp
 
 @dataclass
 class Workload:
-    """The problem for `dfopt.exploring.boxes.search_boxes`."""
+    """Designs of one batch: what bounds them, and what is tried; :mod:`dfopt.exploring.entries` searches them."""
 
     spaces: tuple[Space, ...]  # of one design in several technologies
     graphs: tuple[Graph, ...]  # the same work drawn in several ways
@@ -98,13 +99,13 @@ class Workload:
         return MERITS[self.objective].within(self.limits)
 
     @cached_property
-    def stages(self) -> Sequence[Stage[Box]]:
-        """Bounds on the objective of everything in a box."""
-        return [
-            Stage("peak", lambda box, cutoff: self._valued(box, self._by_peak(box))),
-            Stage("plans", lambda box, cutoff: self._valued(box, self._by_plans(box))),
-            Stage("solve", self._by_solve, self.solve_ahead, self._adapting),
-        ]
+    def bounds(self) -> dict[str, Callable[[Box, float], float]]:
+        """Bounds on the objective of everything in a box below a cutoff, by name, the cheapest first."""
+        return {
+            "peak": lambda box, cutoff: self._valued(box, self._by_peak(box)),
+            "plans": lambda box, cutoff: self._valued(box, self._by_plans(box)),
+            SOLVE: self._by_solve,
+        }
 
     def split(self, box: Box) -> Sequence[Box]:
         """The box in the two halves on which its best mapping loses most; of equals, along the longest side.
@@ -142,12 +143,11 @@ class Workload:
         if result is not None and value is not None:
             yield value, Choice(tried, result)
 
-    def _adapting(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
-        """The same of a box whose corner was solved."""
+    def has_mapping(self, box: Box) -> bool:
+        """Whether a mapping on the corner of a box is known, of several designs, which may suit one of them."""
         system = self.bounding(box)
         known = None if system is None else self.solver.known.get(system.digest())
-        if not box.single and known is not None and known.result is not None:
-            yield from self.candidates(box, best)
+        return not box.single and known is not None and known.result is not None
 
     def promising(self, box: Box, best: float) -> Box | None:
         """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""

@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dfopt as df
+from dfopt.bnb import clock
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
-from dfopt.exploring import boxes
+from dfopt.exploring import entries
 from dfopt.exploring import explore as explore_
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
@@ -117,9 +118,9 @@ def test_no_bound_of_a_box_is_above_a_mapping_of_a_design_in_it(ends: Any) -> No
         value = df.optimize(df.load_graph("gpt2-small"), inside, time_limit=20).step_time_s
     except Infeasible:
         return
-    for stage in workload.stages:
-        assert stage.of(box, float("inf")) <= value * (1 + 1e-9), stage.name
-        assert stage.of(box, value * 2) <= value * 2  # never more than the cutoff where it stops early
+    for name, bound in workload.bounds.items():
+        assert bound(box, float("inf")) <= value * (1 + 1e-9), name
+        assert bound(box, value * 2) <= value * 2  # never more than the cutoff where it stops early
 
 
 def test_an_exploration_holds_what_it_says(made: Exploration, tmp_path: Path) -> None:
@@ -182,8 +183,8 @@ def test_forged_claims_are_caught(made: Exploration) -> None:
 def test_time_that_is_up_leaves_an_honest_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that stands still until there is a design, so that it does not matter how busy the machine is."""
     known: list[float] = []
-    clock = SimpleNamespace(perf_counter=lambda: 1e9 if known else 0.0)
-    monkeypatch.setattr(boxes, "time", clock)
+    for module in (clock, entries):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: 1e9 if known else 0.0))
 
     def tell(now: Progress) -> None:
         if math.isfinite(now.incumbent):

@@ -18,7 +18,6 @@ from dfopt.documents.exploration import Exploration
 from dfopt.documents.exploration_request import DesignLimits, HeatMode
 from dfopt.documents.stack import Stack
 from dfopt.errors import DocumentError, PlanError
-from dfopt.exploring.boxes import Stage
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
 from dfopt.exploring.heated import Heated
@@ -81,12 +80,12 @@ def test_no_bound_is_above_what_a_mapping_reaches(heat: HeatMode) -> None:
     made = workload(heat)
     for at, seconds in judged(heat).items():
         for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].whole):
-            for stage in made.stages:
-                assert stage.of(box, np.inf) <= seconds * (1 + 1e-9), stage.name
-    heats: list[Stage[Box]] = [stage for stage in made.stages if stage.name == "heat"]
-    plans = [stage for stage in made.stages if stage.name == "plans"]
+            for name, bound in made.bounds.items():
+                assert bound(box, np.inf) <= seconds * (1 + 1e-9), name
     hottest = made.spaces[0].one((0, 0, 0, 3))
-    assert heats[0].of(hottest, np.inf) > plans[0].of(hottest, np.inf) * 1.05  # it says more than time does
+    assert (
+        made.bounds["heat"](hottest, np.inf) > made.bounds["plans"](hottest, np.inf) * 1.05
+    )  # it says more than time does
 
 
 def test_an_exploration_under_heat_is_checked(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from dfopt.bnb import Bound, Incumbents
+
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "benchmarks" / "reference"
 GOLDEN = ROOT / "tests" / "golden" / "deepflow"
@@ -32,7 +34,7 @@ sys.path.insert(0, str(REFERENCE))  # neither the runners nor their parts are a 
 
 from by_path import module_at  # noqa: E402
 from crossflow.attributed import Rate  # noqa: E402
-from crossflow.certificate import POWERED, Box, Boxes, best_design, bound, corner, supplies  # noqa: E402
+from crossflow.certificate import POWERED, Box, Halves, best_design, bound, corner, supplies  # noqa: E402
 from crossflow.chip import Chip  # noqa: E402
 from crossflow.descent import COMPONENTS, descent, start  # noqa: E402
 from crossflow.gemm import products, products_at_least  # noqa: E402
@@ -258,17 +260,17 @@ def test_a_bound_stops_at_its_cutoff_and_knows_what_cannot_be_had() -> None:
 
 
 def test_halves_of_a_box_are_all_of_it() -> None:
-    (low, middle), (again, high) = Boxes(PROBLEM, 1).split(Box(0.25, 0.75))
+    ((low, middle), _), ((again, high), _) = Halves().children(Box(0.25, 0.75), Bound(0.0), Incumbents(1, 0.0))
     assert (low, middle, again, high) == (0.25, 0.5, 0.5, 0.75)
 
 
 def test_the_best_design_is_proven() -> None:
     found = best_design(PROBLEM, gap=2e-3, time_limit=60, starts=1)
     assert found.best < 0.2574 < min(float(row["time_s"]) for row in ROWS)
-    assert found.gap <= 2e-3 and found.choice is not None
-    assert PROBLEM.seconds(found.choice) == found.best
-    assert all(sum(shares.values()) <= 1 + 1e-9 for shares in found.choice.values())
-    whole = sorted(leaf.box for leaf in found.leaves)
+    assert found.gap <= 2e-3 and found.solution is not None
+    assert PROBLEM.seconds(found.solution) == found.best
+    assert all(sum(shares.values()) <= 1 + 1e-9 for shares in found.solution.values())
+    whole = sorted(leaf.region for leaf in found.leaves)
     assert whole[0].low == 0 and whole[-1].high == 1
     assert all(one.high == other.low for one, other in itertools.pairwise(whole))
 

@@ -24,6 +24,7 @@ the lowest V the slope is steeper below, where V does not grow with P; at the hi
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -36,7 +37,21 @@ from crossflow.language_model import step_time_at_least
 from crossflow.pattern import searched
 from crossflow.traced import ROUNDED, Shares, Traced
 from crossflow.traffic import Numbers
-from dfopt.exploring.boxes import Searched, Stage, search_boxes
+from dfopt.bnb import (
+    BRANCHING,
+    Bound,
+    BranchingRule,
+    Candidate,
+    Clock,
+    Heuristic,
+    Node,
+    Outcome,
+    Parameters,
+    Problem,
+    Relaxation,
+    View,
+    branch_and_bound,
+)
 from dfopt.technology.components import DEGREE, core_of, dram_of, links_of
 from dfopt.technology.operating import V_MAX, V_MIN
 from dfopt.technology.rules import DEEPFLOW
@@ -56,6 +71,9 @@ class Box(NamedTuple):
 
     low: float
     high: float
+
+
+_WHOLE = Box(0.0, 1.0)
 
 
 class Supply(NamedTuple):
@@ -151,29 +169,51 @@ def _weighted(planes: Numbers) -> tuple[Numbers, Point] | None:
     return weights / weights.sum(), tuple(max(float(share), LEAST) for share in solved.x[:-1])
 
 
-class Boxes:
-    """What `search_boxes` asks for."""
+class Planes(Relaxation[Box, float]):
+    """A mean of planes that no design of a box is below."""
 
-    roots: Sequence[Box] = (Box(0.0, 1.0),)
+    name = "planes"
+
+    def __init__(self, problem: Traced) -> None:
+        self.problem = problem
+
+    def answers(self, regions: Sequence[Box], cutoff: float, clock: Clock) -> list[float]:
+        """The bounds of some boxes."""
+        return [bound(self.problem, box, cutoff) for box in regions]
+
+    def bound(self, region: Box, answer: float) -> Bound:
+        """The answer itself."""
+        return Bound(answer)
+
+
+class RandomStarts(Heuristic[Box, Shares]):
+    """Designs from random starts, all in the first box."""
 
     def __init__(self, problem: Traced, starts: int) -> None:
         self.problem, self.starts = problem, starts
-        self.stages = (Stage[Box]("planes", lambda box, cutoff: bound(problem, box, cutoff)),)
 
-    def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Shares]]:
-        """Designs from random starts, all in the first box."""
-        if box in self.roots:
-            for seed in range(self.starts):
-                seconds, shares = searched(self.problem, seed)
-                if shares is not None:
-                    yield seconds, shares
+    def due(self, node: Node[Box], after: str) -> bool:
+        """Before the first box is divided."""
+        return after == BRANCHING and node.region == _WHOLE
 
-    def split(self, box: Box) -> Sequence[Box]:
-        """The halves of a box."""
-        middle = (box.low + box.high) / 2
-        return Box(box.low, middle), Box(middle, box.high)
+    def propose(self, node: Node[Box], view: View) -> Iterator[Candidate]:
+        """The designs that were found."""
+        for seed in range(self.starts):
+            seconds, shares = searched(self.problem, seed)
+            if shares is not None:
+                yield Candidate(seconds, shares)
 
 
-def best_design(problem: Traced, gap: float, time_limit: float, starts: int) -> Searched[Box, Shares]:
+class Halves(BranchingRule[Box]):
+    """The halves of a box."""
+
+    def children(self, region: Box, bound: Bound, view: View) -> list[tuple[Box, float]]:
+        """Two."""
+        middle = (region.low + region.high) / 2
+        return [(Box(region.low, middle), bound.value), (Box(middle, region.high), bound.value)]
+
+
+def best_design(problem: Traced, gap: float, time_limit: float, starts: int) -> Outcome[Box, Shares]:
     """A design that no other beats by more than a gap, if there is the time for it; from some random starts."""
-    return search_boxes(Boxes(problem, starts), gap=gap, time_limit=time_limit)
+    of = Problem([_WHOLE], [Planes(problem)], [Halves()], [RandomStarts(problem, starts)])
+    return branch_and_bound(of, Parameters(gap=gap), clock=Clock(time.perf_counter() + time_limit))
