@@ -128,6 +128,7 @@ def plans(
     _check_dims(system, dims)
     pinned = any("[" in name for names in dims.values() for name in names)
     shared_out = parts or pinned
+    as_chunks = (assumptions or Assumptions()).bubble == "interleaved"
     orders = Orders(graph, system, assumptions or Assumptions(), placed, replicas)
     nested = [dim.name for dim in system.network] if pinned else placed
     found: list[Plan] = []
@@ -149,7 +150,7 @@ def plans(
             continue
         for order in orders.of(shared | dims, fixed=dims if rank_order is None else AXES):
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
-            legal, reason = _of_order(graph, plan, interleave, interleaved, ends)
+            legal, reason = _of_order(graph, plan, interleave, interleaved, ends, as_chunks)
             if plan.members not in menus:
                 few = (one for one in menu(graph, plan.members, sparing=sparing) if one.alike or not alike)
                 menus[plan.members] = listing.picked([one for one in few if _taken(one, schemes or {})])
@@ -309,7 +310,7 @@ def _taken(modules: Modules, schemes: Mapping[str, str]) -> bool:
 
 
 def _of_order(
-    graph: Graph, plan: Plan, interleave: int | None, interleaved: bool, ends: Ends
+    graph: Graph, plan: Plan, interleave: int | None, interleaved: bool, ends: Ends, as_chunks: bool
 ) -> tuple[list[Plan], Rejected | None]:
     """Plans with the degrees and dims of one: microbatches, chunks and layers of their stages."""
     layers, microbatches = layers_per_stage(graph.repeat, plan.stages), graph.batch // (graph.microbatch * plan.copies)
@@ -330,7 +331,7 @@ def _of_order(
         why = f"its first or last chunk of {interleave} cannot be {shrunk} layers smaller"
         return found, None if found else Rejected(plan, why)
     if 1 in chunks:
-        found += [plan.model_copy(update=uneven) for uneven in uneven_layers(graph, plan.stages)]
+        found += [plan.model_copy(update=uneven) for uneven in uneven_layers(graph, plan.stages, as_chunks=as_chunks)]
     for v in chunks:
         found += [plan.model_copy(update=uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
     return found, None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +20,7 @@ Ends = tuple[int | None, int | None]  # layers of the first and of the last stag
 Layers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
 
 
-def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
+def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list[dict[str, int | None]]:
     """Layers of the first, the middle and the last pipeline stages where those have different numbers of them.
 
     A stage with kernels of its own spares as many layers as weigh twice what those do (:func:`handed_on`), and one
@@ -28,6 +29,12 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     beside kernels of its own. Of these numbers :func:`splits` leaves those that can be best, as far as the slowest
     stage says; where the time of every stage is charged (``bubble: stages``), others may fill a pipeline sooner.
     Stages have no more places than layers need, though ``bubble: interleaved`` would count those as chunks.
+
+    Parameters
+    ----------
+    as_chunks
+        Whether a pipeline with more layers in its stages fills sooner, as ``bubble: interleaved`` has it: larger stages
+        in the middle may then be better than those that the slowest stage asks for (:func:`wider_splits`).
 
     Returns
     -------
@@ -46,7 +53,7 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     layers = graph.layers
     if stages == 1 or layers.counted == len(layers.kinds):
         return []
-    return list(_uneven(Same(graph), stages))
+    return list(_uneven(Same(graph), stages, as_chunks))
 
 
 def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) -> dict[str, int | None]:
@@ -119,7 +126,7 @@ def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int 
 
 
 @lru_cache(maxsize=256)
-def _uneven(same: Same[Graph], stages: int) -> tuple[dict[str, int | None], ...]:
+def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, int | None], ...]:
     graph, layers = same.document, same.document.layers
     even, of_kind = layers_per_stage(layers.count, stages), kernels_by_kind(graph)
     alone, spared = [], []
@@ -127,7 +134,8 @@ def _uneven(same: Same[Graph], stages: int) -> tuple[dict[str, int | None], ...]
         own = [kernel for kind, _ in layers.ends(first, not first) for kernel in of_kind[kind]]
         alone.append(bool(own))
         spared.append(max(handed_on(graph, own, [of_kind[kind] for kind in given]) + 1, 3) if own else 0)
-    found = splits(layers.count, stages, spared[0], spared[1], (alone[0], alone[1]))
+    asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1])
+    found = wider_splits(*asked) if as_chunks else splits(*asked)
     return tuple(
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
         for layers in found
@@ -202,5 +210,51 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
             ) * most < repeat:
                 most += 1
             found.add((f, most, l))
-    kept = [one for one in found if not any(o != one and all(map(int.__le__, o, one)) for o in found)]
-    return tuple(sorted(kept, reverse=True))
+    return tuple(sorted(_undominated(found), reverse=True))
+
+
+@lru_cache(maxsize=256)
+def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[Layers, ...]:
+    """The numbers of layers that can be best where the layers of a stage are the chunks that fill a pipeline.
+
+    Beside those of :func:`splits`, which have the least slowest stage V, those with more layers m in a stage: a step of
+    M microbatches takes V (M + (p - 1) / (m - 1)). As V >= m t, and an even split of e layers takes (e + A) t at most
+    with A = max(first, last), more layers are worse once m (M + (p - 1) / (m - 1)) is (e + A) (M + (p - 1) / (e - 1))
+    for M = 1, and for M without end; it goes linearly with 1 / M between them. For one m, V is least where both ends
+    take about the same: f = (R + (b - a) / t) / 2 for R layers at the ends, rounded up or down; numbers around it are
+    there too, as memory may ask for them.
+
+    Examples
+    --------
+    >>> splits(4, 3, 3, 3, (True, True))
+    ((2, 2, 0), (1, 3, 0), (1, 2, 1), (0, 3, 1), (0, 2, 2))
+    >>> set(wider_splits(4, 3, 3, 3, (True, True))) - set(splits(4, 3, 3, 3, (True, True)))
+    {(0, 4, 0)}
+    """
+    least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
+    even, worst = layers_per_stage(repeat, stages), max(first, last)
+    found = {*splits(repeat, stages, first, last, alone)}
+
+    def worse(most: int) -> bool:
+        return all(
+            most * (1 + part / max(most - 1, 1)) > (even + worst) * (1 + part / max(even - 1, 1)) * (1 + _SAME)
+            for part in (0, stages - 1)
+        )
+
+    for most in itertools.takewhile(lambda most: not worse(most), range(even, repeat + 1)):
+        if stages == 2:
+            pairs = [(most, repeat - most), (repeat - most, most)]
+        else:
+            ends = max(repeat - (stages - 2) * most, sum(least))
+            near = range(ends // 2 - first - 2, ends // 2 + last + 3)
+            pairs = [(f, ends - f) for f in near]
+        for f, l in pairs:
+            if least[0] <= f <= most and least[1] <= l <= most:
+                found.add((f, most if stages > 2 else 0, l))
+    return tuple(sorted(_undominated(found), reverse=True))
+
+
+def _undominated(found: Collection[Layers]) -> list[Layers]:
+    """Without those that have no less in any stage than others, and more in one."""
+    every = np.array([*found])
+    return [one for one, row in zip(found, every, strict=True) if (every <= row).all(axis=1).sum() == 1]

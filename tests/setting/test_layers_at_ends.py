@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 from typing import Any
@@ -25,7 +26,7 @@ from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans, plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
-from dfopt.setting.uneven import handed_on, splits, uneven_layers
+from dfopt.setting.uneven import handed_on, splits, uneven_layers, wider_splits
 from dfopt.show.details import answer_report
 from dfopt.show.grid import print_to
 from dfopt.show.inputs import graph_report
@@ -84,6 +85,38 @@ def test_the_best_numbers_of_layers_are_among_those_that_are_tried(
     assert min(slowest(*layers) for layers in found) <= min(every) + 1e-9
 
 
+@given(
+    st.integers(2, 14), st.integers(2, 6), st.tuples(st.integers(3, 8), st.integers(3, 8)),
+    st.tuples(st.booleans(), st.booleans()), st.tuples(st.floats(0, 1), st.floats(0, 1)), st.integers(1, 8),
+)  # fmt: skip
+def test_where_layers_are_chunks_the_best_numbers_are_tried(
+    repeat: int, stages: int, spared: tuple[int, int], alone: tuple[bool, bool], part: tuple[float, float], rounds: int
+) -> None:
+    """Against all numbers in which no place is without a layer that another choice would not need."""
+    if stages > repeat:
+        return
+    ends = [a * share for a, share in zip(spared, part, strict=True)]
+
+    def step(layers: tuple[int, int, int]) -> float:
+        first, middle, last = layers
+        return max(first + ends[0], middle, last + ends[1]) * (rounds + (stages - 1) / max(max(layers) - 1, 1))
+
+    least = [0 if own else 1 for own in alone]
+    every = [
+        (first, middle, last)
+        for middle in (range(repeat + 1) if stages > 2 else (0,))
+        for first, last in itertools.product(*(range(low, repeat + 1) for low in least))
+        if first + (stages - 2) * middle + last >= repeat and (stages == 2 or max(first, last) <= middle)
+    ]
+    needed = [
+        one for one in every
+        if not any(other != one and all(map(int.__le__, other, one)) for other in every)
+    ]  # fmt: skip
+    tried = wider_splits(repeat, stages, *spared, alone)
+    assert min(map(step, tried)) <= min(map(step, needed)) * (1 + 1e-9)
+    assert {*tried} <= {*needed} | {*splits(repeat, stages, *spared, alone)}
+
+
 def test_a_head_is_worth_what_layers_of_experts_read() -> None:
     """One token reads two of 64 experts: the head, which is read whole, weighs against those and not against all."""
     experts = Experts(count=64, chosen=2, touched=2.0)
@@ -112,7 +145,7 @@ def test_an_earlier_result_may_list_other_layers_of_stages(monkeypatch: pytest.M
     def searched_then(*layers: tuple[int, int, int]) -> Result:
         plans = [{"layers_per_stage": max(one), "first_layers": one[0], "last_layers": one[2]} for one in layers]
         with monkeypatch.context() as patched:
-            patched.setattr("dfopt.setting.plans.uneven_layers", lambda graph, stages: plans)
+            patched.setattr("dfopt.setting.plans.uneven_layers", lambda graph, stages, as_chunks: plans)
             found = df.solve(graph, system, pp=4)
         of_then = found.provenance.model_copy(update={"variant_digests": None})
         return found.model_copy(update={"provenance": of_then}).sealed()
