@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer
@@ -211,7 +211,7 @@ class _Search(Generic[Region, Solution]):
     def _prepare(self, relaxation: Relaxation[Region, Any]) -> None:
         """Tell a relaxation of the first nodes that come to it, each bounded by all relaxations before it."""
         nodes: list[Node[Region]] = []
-        priority = self.open.selection.priority
+        priority, number = self.open.selection.priority, [*self.problem.relaxations].index(relaxation)
         heap = [(priority(one), place, one) for place, one in enumerate(self.open.in_order())]
         while heap and len(nodes) < relaxation.ahead and heap[0][2].bound.value < self.incumbents.cutoff:
             _, place, node = heapq.heappop(heap)
@@ -219,7 +219,7 @@ class _Search(Generic[Region, Solution]):
             if due is relaxation:
                 if (node.number, relaxation.name) not in self.prepared:
                     nodes.append(node)
-            elif due is not None and self._is_before(due, relaxation):
+            elif due is not None and node.answered < number:
                 self._together(node, due)
                 self._take_up(node, due)
                 self.open.put(node, same_turn=True)
@@ -227,10 +227,6 @@ class _Search(Generic[Region, Solution]):
         self.prepared.update((node.number, relaxation.name) for node in nodes)
         with interruptible():
             relaxation.prepare([node.region for node in nodes], self.incumbents.cutoff)
-
-    def _is_before(self, one: Relaxation[Region, Any], other: Relaxation[Region, Any]) -> bool:
-        names = [*self.bounded]
-        return names.index(one.name) < names.index(other.name)
 
     def _expand(self, node: Node[Region]) -> None:
         """Divide a node that no relaxation has more to say about, or decide it."""
@@ -246,7 +242,8 @@ class _Search(Generic[Region, Solution]):
 
     def _decide(self, node: Node[Region], answer: LeafAnswer) -> None:
         """Take what a leaf solver shows of a node."""
-        self._offer(answer.candidates)
+        for candidate in answer.candidates:  # no interrupt comes between a solution and its place
+            self.incumbents.offer(candidate)
         low, value = node.bound.value, min((one.value for one in answer.candidates), default=math.inf)
         bound, others = value if answer.bound is None else answer.bound, max(low, answer.others)
         self._close(node, max(low, min(bound, others)), value, others)
@@ -261,8 +258,8 @@ class _Search(Generic[Region, Solution]):
             if smaller is not None:
                 child = Node(smaller, self.log.number(smaller), Bound(node.bound.value))
                 self.log.events.append(Reduced(node.number, reduction.name, child.number))
-                self.open.remove(node)
                 self.open.put(child)
+                self.open.remove(node)
                 return True
         return False
 
@@ -279,9 +276,9 @@ class _Search(Generic[Region, Solution]):
             made = [Node(region, self.log.number(region), Bound(max(low, node.bound.value))) for region, low in parts]
             numbers, lows = tuple(one.number for one in made), tuple(one.bound.value for one in made)
             self.log.events.append(Branched(node.number, numbers, lows))
-            self.open.remove(node)
             for one in made:
                 self.open.put(one)
+            self.open.remove(node)  # last: where an interrupt may come at any time, no part of it is lost
             return
         raise ValueError(f"no branching rule divides {node.region}, and no leaf solver decides it")
 
@@ -289,11 +286,8 @@ class _Search(Generic[Region, Solution]):
         """Offer the incumbents what heuristics propose."""
         for heuristic in self.problem.heuristics:
             if heuristic.due(node, after):
-                self._offer(heuristic.propose(node, self.incumbents))
-
-    def _offer(self, candidates: Iterable[Candidate]) -> None:
-        for candidate in interruptible.steps(candidates):
-            self.incumbents.offer(candidate)
+                for candidate in interruptible.steps(heuristic.propose(node, self.incumbents)):
+                    self.incumbents.offer(candidate)
 
     def _close(self, node: Node[Region], bound: float, value: float | None = None, others: float | None = None) -> None:
         self.log.events.append(Closed(node.number, bound, value, bound if others is None else others))
