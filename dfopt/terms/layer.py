@@ -321,8 +321,8 @@ class Layer:
     def wanted(self) -> tuple[Wanted, ...]:
         """Layouts that readers want of every output, in the order of :attr:`fan_outs`.
 
-        An output has an entry for its readers that are not late, then one for its late readers. An entry without
-        readers is left out. Empty without tensor parallelism.
+        An output has an entry for its readers that are not late (:class:`Reader`), then one for its late readers. An
+        entry without readers is left out. Empty without tensor parallelism.
         """
         if self.degree == 1:
             return ()

@@ -70,7 +70,7 @@ class LayerOptions:
 
     @cached_property
     def conversions(self) -> Conversions:
-        """Conversions of layouts between the tensor-parallel chips, and the seconds and bytes that they cost."""
+        """Conversions of layouts that options can ask for, in seconds and bytes of one chip and one microbatch."""
         return Conversions(self.figures)
 
     def least(self, allowed_o: Bools, tiles: int) -> ShardedGraph:

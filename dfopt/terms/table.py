@@ -216,7 +216,9 @@ class Table:
         return np.asarray(amount_vc[:, columns[:, 0]] @ count_bi[:, self.incidence_c[places]].T)
 
     def sums_at(self, amount_vc: Floats, count_bi: Floats, resource: str, level_vb: Ints) -> Floats:
-        """What blocks pay of a resource with levels, each block at one of them.
+        """What blocks pay of a resource with levels: as :meth:`sums`, with the amounts of each block's level.
+
+        A charge has one amount for every level of its resource, such as one for each number of compute tiles.
 
         Parameters
         ----------

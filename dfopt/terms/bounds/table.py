@@ -44,7 +44,7 @@ class PlanTable:
     work, plans, assumptions : LeastWork, tuple of Plan, Assumptions
         Least work of the kernels of that graph, the plans (axis i), and the assumptions of the setting.
     instances, group_i : list of Instance, int array, shape (plans,)
-        One instance for each group g, and the group of each plan. A group differs only in how stages hold layers.
+        One instance for each group g, and the group of each plan. Within a group only layers of stages differ.
     shared, shared_g : dict, int array, shape (groups g,)
         Number s of the work that one chip does (:attr:`dfopt.setting.instance.Instance.shared`), and s of each group g.
     stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)

@@ -246,9 +246,10 @@ class LeastWork:
         Returns
         -------
         float array, s, shape (kinds, 6)
-            The fields of :class:`dfopt.physics.offload.Layer` in its order: work, time of the fastest memory, and
-            moving, of the forward pass and of the backward pass each. All 0, work too, where nothing is moved, and
-            where kernels of a graph that is not folded are spread over stages: which of them a stage runs is open.
+            Work of the forward and of the backward pass; of that, the seconds of the fastest memory in both; and the
+            seconds of moving beside both: the order of :class:`dfopt.physics.offload.Layer`. All 0, work too, where
+            nothing is moved, and where kernels of a graph that is not folded are spread over stages, as it is open
+            which of them a stage runs.
         """
         if not moves(instance) or self.drawn_stages(instance) > 1:
             return np.zeros((len(self.kinds), len(offload.Layer._fields)))

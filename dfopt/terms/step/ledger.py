@@ -181,7 +181,9 @@ def offloaded(instance: Instance) -> dict[Item, str]:
 def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, dict[Item, float]]:
     """Bytes that one chip holds of each offloaded item of one layer and one microbatch: ``{number: {item: bytes}}``.
 
-    Every stage of the mapping in ``states`` has an entry, which is empty where nothing is offloaded.
+    ``states``: by kind of layer (its number in the graph), what a chip holds for one layer and one microbatch. Every
+    kind has an entry, which is empty where nothing is offloaded. An item is what can lie in another memory, such as
+    the weights.
     """
     away = offloaded(instance)
     found: dict[int, dict[Item, float]] = {number: defaultdict(float) for number in states}
@@ -238,8 +240,9 @@ def kept(
 ) -> Iterator[tuple[State, float]]:
     """Pairs of a state and the bytes of it that one chip of the stage holds, for all layers and microbatches in flight.
 
-    A state comes once for each entry of :attr:`PipelineStage.runs` that keeps it. Of a state that only the layer at
-    work has, the kind of layer with the most bytes counts: the pairs of other kinds have 0 bytes.
+    ``states``: by kind of layer (its number in the graph), what a chip holds for one layer and one microbatch. A state
+    comes once for each entry of :attr:`PipelineStage.runs` that keeps it. Of a state that only the layer at work has,
+    the kind of layer with the most bytes counts: the pairs of other kinds have 0 bytes.
     """
     at_work, away = _largest(instance, stage, states), offloaded(instance)
     for number, times in stage.runs:
