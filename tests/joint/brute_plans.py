@@ -75,6 +75,8 @@ def every_plan(graph: Graph, system: System, asked: Request, chosen: Assumptions
     assert asked.offload is None and chosen.network_dims != "placed"
     assert all(dim.tier is None for dim in system.network)
     found = list(shared_out(graph, system, asked, chosen))
+    if chosen.sequence_parallelism == "force" and chosen.tile_rows:  # every chip needs a row of a tile
+        found = [plan for plan in found if plan.shards <= chosen.tile_rows]
     for step in (_with_layers, _with_places, _with_turns, _with_recomputed, _with_zero):
         found = [further for plan in found for further in step(plan, graph, system, asked, chosen)]
     if not found:
