@@ -136,6 +136,8 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, 
         spared.append(max(handed_on(graph, own, [of_kind[kind] for kind in given]) + 1, 3) if own else 0)
     asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1])
     found = wider_splits(*asked) if as_chunks else splits(*asked)
+    if layers.counted > 1 and stages > 2:
+        found = tuple(sorted({*found, *other_cuts(*asked)}, reverse=True))
     return tuple(
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
         for layers in found
@@ -252,6 +254,32 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
             if least[0] <= f <= most and least[1] <= l <= most:
                 found.add((f, most if stages > 2 else 0, l))
     return tuple(sorted(_undominated(found), reverse=True))
+
+
+@lru_cache(maxsize=256)
+def other_cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[Layers, ...]:
+    """Numbers of layers with other cuts of the row of layers than :func:`splits` has; of three stages or more.
+
+    A stage with places to spare moves the cuts behind it. Where layers are of several kinds another cut shares out
+    other kinds, so no number is better than another whatever the layers are. Of those with the same cuts the one with
+    the fewest places is here. Stages have less than one place too many on average.
+
+    Examples
+    --------
+    >>> other_cuts(4, 4, 1, 2, (True, True))
+    ((2, 2, 0), (1, 2, 0), (1, 1, 1))
+    """
+    least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
+    found: dict[tuple[int, ...], Layers] = {}
+    for most in range(layers_per_stage(repeat, stages), repeat + 1):
+        for fewer in itertools.product(range(first + 1), range(last + 1)):
+            f, l = (max(most - few, own) for few, own in zip(fewer, least, strict=True))
+            places = f + (stages - 2) * most + l
+            if repeat <= places < repeat + stages:
+                cuts = tuple(min(f + at * most, repeat) for at in range(stages - 1))
+                if cuts not in found or places < sum(found[cuts][::2]) + (stages - 2) * found[cuts][1]:
+                    found[cuts] = f, most, l
+    return tuple(sorted(found.values(), reverse=True))
 
 
 def _undominated(found: Collection[Layers]) -> list[Layers]:

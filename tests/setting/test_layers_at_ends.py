@@ -26,7 +26,7 @@ from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans, plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
-from dfopt.setting.uneven import handed_on, splits, uneven_layers, wider_splits
+from dfopt.setting.uneven import handed_on, other_cuts, splits, uneven_layers, wider_splits
 from dfopt.show.details import answer_report
 from dfopt.show.grid import print_to
 from dfopt.show.inputs import graph_report
@@ -115,6 +115,28 @@ def test_where_layers_are_chunks_the_best_numbers_are_tried(
     tried = wider_splits(repeat, stages, *spared, alone)
     assert min(map(step, tried)) <= min(map(step, needed)) * (1 + 1e-9)
     assert {*tried} <= {*needed} | {*splits(repeat, stages, *spared, alone)}
+
+
+@given(st.lists(st.integers(1, 9), min_size=3, max_size=9), st.integers(3, 5), st.tuples(*[st.integers(0, 20)] * 2))
+def test_layers_of_several_kinds_are_cut_in_every_way(weights: list[int], stages: int, ends: tuple[int, int]) -> None:
+    """The slowest stage is as fast as with any numbers of layers, though some stages have places to spare."""
+    repeat = len(weights)
+
+    def slowest(layers: tuple[int, int, int]) -> int:
+        first, middle, last = layers
+        at = [0, *itertools.accumulate([first, *[middle] * (stages - 2), last])]
+        shares = [sum(weights[low:high]) for low, high in itertools.pairwise(at)]
+        return max(shares[0] + ends[0], *shares[1:-1], shares[-1] + ends[1])
+
+    every = [
+        (first, middle, last)
+        for middle in range(repeat + 1)
+        for first, last in itertools.product(range(middle + 1), repeat=2)
+        if repeat <= first + (stages - 2) * middle + last < repeat + stages
+    ]
+    tried = other_cuts(repeat, stages, repeat, repeat, (True, True))
+    assert {*tried} <= {*every}
+    assert min(map(slowest, tried)) == min(map(slowest, every))
 
 
 def test_a_head_is_worth_what_layers_of_experts_read() -> None:
