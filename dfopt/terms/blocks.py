@@ -114,9 +114,9 @@ class BlockPrices:
     sram_bytes : B, shape (vectors, blocks)
         Bytes in SRAM at a time.
     legal : bool, shape (vectors, blocks)
-        Whether the block keeps the limits of the chip (:func:`keeps_chip`, without a check of passes), holds no kernel
-        of infinite parts, and reaches some latency under the cycle model. Which options may be together is not checked:
-        the resource ``legal`` of the table says that.
+        Whether the block keeps the limits of the chip (:func:`keeps_chip`; which passes it mixes is not checked), holds
+        no kernel of infinite parts, and reaches some latency under the cycle model. Which options may be together is
+        not checked: the resource ``legal`` of the table says that.
     parts : no unit, shape (vectors, kernels)
         Parts that the weight of each kernel is cut into; above 1 its kernel must be alone. Infinite: the kernel does
         not fit the chip, and no block that holds it is legal.

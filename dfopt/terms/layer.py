@@ -216,7 +216,7 @@ class Layer:
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Ways to run under the cycle model, by kernel and option: pairs of arrays of shape (ways,).
+        """Ways to run under the cycle model (no other has any), by kernel and option: pairs of arrays, shape (ways,).
 
         The first has numbers of compute tiles, ascending; the second seconds of an evaluation with these, descending.
         """
@@ -271,7 +271,7 @@ class Layer:
 
     @by_reads
     def ends_k(self) -> tuple[tuple[tuple[int, float], ...], ...]:
-        """Inputs and outputs of the graph that each kernel reads and writes, as pairs of operand and whole bytes.
+        """Inputs and outputs of the graph that each kernel reads and writes, as pairs of operand and unsharded bytes.
 
         Operand 0 is the output of the kernel, 1 and 2 are its inputs. No kernel has any under ``layer_boundary: free``.
         """

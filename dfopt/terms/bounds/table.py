@@ -46,7 +46,7 @@ class PlanTable:
     instances, group_i : list of Instance, int array, shape (plans,)
         One instance for each group g, and the group of each plan. Within a group only layers of stages differ.
     shared, shared_g : dict, int array, shape (groups g,)
-        Number s of the work that one chip does (:attr:`dfopt.setting.instance.Instance.shared`), and s of each group g.
+        Number s by what one chip does (:attr:`dfopt.setting.instance.Instance.shared`), and s of each group g.
     stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)
         Distinct stages of all plans in a row (axis r), the plan of each, and the place of each plan's first stage.
     runs_rk : float array, shape (stages, kinds)

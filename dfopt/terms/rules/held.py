@@ -34,8 +34,8 @@ def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
 
     In a graph that trains, only forward kernels hold weights, as backward kernels read the same weights again
     (:attr:`~dfopt.terms.kernel.LayerKernel.holds_weight`). Each amount is in two parts. The names with ``_copied`` are
-    of the share of the weight that every chip of the second axis holds alike (``copied`` of the kernel): more chips may
-    share out its optimizer state. The other names are of the rest. Of routed experts all count.
+    of the share of the weight that every chip of the module-wise axis (mp) holds alike (``copied`` of the kernel): more
+    chips may share out its optimizer state. The other names are of the rest. Of routed experts all count.
 
     Parameters
     ----------

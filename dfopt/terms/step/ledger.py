@@ -294,7 +294,7 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
     """Split states in two: those that count for every layer of a stage, and corrections for the layer at work.
 
     If all layers of a stage are of one kind, its chip holds :func:`lying` of the first, plus for each correction sign
-    times :func:`at_once` times ``bytes / chips_of(instance, state)``. Offloaded items have no corrections.
+    times :func:`at_once` times ``bytes / chips_of(instance, state)``. Of offloaded items callers add no corrections.
 
     Returns
     -------
