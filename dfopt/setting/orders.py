@@ -150,7 +150,8 @@ class Orders:
             | {axis: math.prod(self._system.dim(name).size for name in dims) for axis, dims in copies.items()}
         )
         ways = [(0, plan)]
-        for count, hybrid in grouped(plan, self._system, self._assumptions, self._replicas):
+        for hybrid in grouped(plan, self._system, self._assumptions, self._replicas):
+            count = 1 if hybrid is None else hybrid.replicas
             # further levels exchange the same more often
             ways.append((count, plan.model_copy(update={"zero": 1, "hybrid": hybrid})))
         own = tuple(name for dims in members.values() for name in dims)

@@ -128,14 +128,15 @@ def plans(
     _check_dims(system, dims)
     pinned = any("[" in name for names in dims.values() for name in names)
     shared_out = parts or pinned
-    as_chunks = (assumptions or Assumptions()).bubble == "interleaved"
-    orders = Orders(graph, system, assumptions or Assumptions(), placed, replicas)
+    assumed = assumptions or Assumptions()
+    as_chunks = assumed.bubble == "interleaved"
+    orders = Orders(graph, system, assumed, placed, replicas)
     nested = [dim.name for dim in system.network] if pinned else placed
     found: list[Plan] = []
     rejected: list[Rejected] = []
     used = [dim for dim in system.network if dim.size > 1]
     second = _second(graph, asked, schemes or {})
-    sparing = _is_sparing(assumptions or Assumptions(), asked, schemes or {})
+    sparing = _is_sparing(assumed, asked, schemes or {})
     axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
     menus: dict[int, list[Modules | None]] = {1: [None]}
     ways = shares(used, shared_out, nested, named=bool(dims), axes=axes)

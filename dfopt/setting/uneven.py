@@ -270,16 +270,18 @@ def other_cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[boo
     ((2, 2, 0), (1, 2, 0), (1, 1, 1))
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
-    found: dict[tuple[int, ...], Layers] = {}
+    found: dict[tuple[int, ...], tuple[int, Layers]] = {}  # by cuts: places, layers
     for most in range(layers_per_stage(repeat, stages), repeat + 1):
+        if (stages - 2) * most + max(most - first, least[0]) + max(most - last, least[1]) >= repeat + stages:
+            break
         for fewer in itertools.product(range(first + 1), range(last + 1)):
             f, l = (max(most - few, own) for few, own in zip(fewer, least, strict=True))
             places = f + (stages - 2) * most + l
             if repeat <= places < repeat + stages:
                 cuts = tuple(min(f + at * most, repeat) for at in range(stages - 1))
-                if cuts not in found or places < sum(found[cuts][::2]) + (stages - 2) * found[cuts][1]:
-                    found[cuts] = f, most, l
-    return tuple(sorted(found.values(), reverse=True))
+                if cuts not in found or places < found[cuts][0]:
+                    found[cuts] = places, (f, most, l)
+    return tuple(sorted((layers for _, layers in found.values()), reverse=True))
 
 
 def _undominated(found: Collection[Layers]) -> list[Layers]:

@@ -57,7 +57,7 @@ def shared_out(
             continue
         for level in sorted(set(levels)):
             reason = obstacle(plan, level, graph, assumptions)
-            ways = [hybrid for _, hybrid in grouped(plan, system, assumptions, groups)] if level else [None]
+            ways = list(grouped(plan, system, assumptions, groups)) if level else [None]
             if not reason and not ways:
                 reason = f"{plan.label_of('batch')} cannot be cut into {_listed(groups)} groups along {plan.copy_dims}"
             if reason:
@@ -69,16 +69,14 @@ def shared_out(
     return kept
 
 
-def grouped(
-    plan: Plan, system: System, assumptions: Assumptions, asked: Replicas
-) -> Iterator[tuple[int, Hybrid | None]]:
-    """The groups of a plan's copies that are asked for, with their number; none is one group of all."""
+def grouped(plan: Plan, system: System, assumptions: Assumptions, asked: Replicas) -> Iterator[Hybrid | None]:
+    """The groups of a plan's copies that are asked for; none is one group of all."""
     counts = divisors(plan.copies)[:0:-1] if asked == "all" else sorted({int(n) for n in asked or (1,)})
     for count in counts:
         made = hybrid_of(plan.copy_dims, count, lambda name: system.dim(name).size) if count > 1 else None
         cut = made is not None and {*made.over, *made.across} != {*plan.copy_dims}
         if count == 1 or (made is not None and not (cut and assumptions.network_dims == "whole")):
-            yield count, made
+            yield made
 
 
 def _listed(groups: Replicas) -> str:
