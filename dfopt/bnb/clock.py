@@ -48,7 +48,7 @@ class Clock:
         """Whether the work is spent or the deadline has come, here or in the clock that this one is a part of."""
         if self._within is not None and self._within.over:
             return True
-        return self.spent >= self.work or (math.isfinite(self.deadline) and time.perf_counter() > self.deadline)
+        return self.spent >= self.work or time.perf_counter() > self.deadline
 
     def allowance(self, work: float) -> Clock:
         """A part of this clock that is over after so many units of work."""

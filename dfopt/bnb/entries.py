@@ -90,8 +90,9 @@ class Relaxation(Generic[Region, Answer]):
         raise NotImplementedError
 
     def bound(self, region: Region, answer: Answer) -> Bound:
-        """What an answer shows of a region."""
-        raise NotImplementedError
+        """What an answer shows of a region; by default the answer is the value."""
+        value: Any = answer
+        return Bound(value)
 
     def refine(self, region: Region, answer: Answer, cutoff: float, clock: Clock) -> Answer:
         """An answer that shows more, or that says that it can show no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -97,7 +98,7 @@ class OpenNodes(Generic[Region]):
         """The least bound of all; infinite if there is none."""
         while self._lows and self._stamps.get(self._lows[0][2].number) != self._lows[0][1]:
             heapq.heappop(self._lows)
-        return self._lows[0][0] if self._lows else float("inf")
+        return self._lows[0][0] if self._lows else math.inf
 
     def in_order(self) -> list[Node[Region]]:
         """All nodes, that which comes next first."""

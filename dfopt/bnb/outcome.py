@@ -74,10 +74,8 @@ class Outcome(Generic[Region, Solution]):
         ``optimal``: nothing that is not kept is better than what is; ``gap_reached``: by more than the gap that was
         asked for; ``exhausted``: everything was looked at, and the bounds of leaves show no more than a larger gap;
         ``time_limit``: the clock was over; ``empty``: nothing can be had.
-    leaves
-        Regions that cover everything, with what is shown of each.
-    regions, bounded, seconds
-        Regions that were opened, bounds that were read by relaxation, and time.
+    bounded, seconds
+        Bounds that were read by relaxation, and time.
     log
         All that was shown, in its order.
     """
@@ -85,11 +83,20 @@ class Outcome(Generic[Region, Solution]):
     kept: tuple[Candidate, ...]
     bound: float
     ending: Ending
-    leaves: tuple[Leaf[Region], ...]
-    regions: int
     bounded: dict[str, int]
     seconds: float
     log: ProofLog[Region]
+
+    @property
+    def leaves(self) -> tuple[Leaf[Region], ...]:
+        """Regions that cover everything, with what is shown of each."""
+        regions = self.log.regions
+        return tuple(Leaf(regions[one.node], one.bound, one.value, one.others) for one in self.log.leaves)
+
+    @property
+    def regions(self) -> int:
+        """Regions that were opened."""
+        return len(self.log.regions)
 
     @property
     def best(self) -> float:

@@ -19,7 +19,7 @@ from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer
 from dfopt.bnb.clock import Clock
 from dfopt.bnb.entries import BRANCHING, Problem, Relaxation
 from dfopt.bnb.node import BestFirst, Node, NodeSelection, OpenNodes
-from dfopt.bnb.outcome import Ending, Leaf, Outcome, Progress
+from dfopt.bnb.outcome import Ending, Outcome, Progress
 from dfopt.bnb.parameters import Parameters
 from dfopt.bnb.proof_log import Bounded, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.state import BoundStore, Incumbents, Stored
@@ -72,8 +72,6 @@ def branch_and_bound(
     ...     name = "interval"
     ...     def answers(self, regions, cutoff, clock):
     ...         return [a**2 - 10 * b for a, b in regions]
-    ...     def bound(self, region, answer):
-    ...         return Bound(answer)
     >>> class Middle(Heuristic):
     ...     def propose(self, node, view):
     ...         middle = sum(node.region) // 2
@@ -310,27 +308,24 @@ class _Search(Generic[Region, Solution]):
         bound = self._least()
         for node in self.open.in_order():
             self._close(node, node.bound.value)
-        leaves = tuple(Leaf(self.log.regions[one.node], one.bound, one.value, one.others) for one in self.log.leaves)
         return Outcome(
             kept=tuple(self.incumbents.kept),
             bound=bound,
-            ending=stopped or self._word(bound, leaves),
-            leaves=leaves,
-            regions=len(self.log.regions),
+            ending=stopped or self._word(bound),
             bounded=self.bounded,
             seconds=time.perf_counter() - self.began,
             log=self.log,
         )
 
-    def _word(self, bound: float, leaves: Sequence[Leaf[Region]]) -> Ending:
+    def _word(self, bound: float) -> Ending:
         """What a search that ended by itself shows."""
         last = self.incumbents.last
         if not self.incumbents.kept:
             return "empty"
-        values = [math.inf if leaf.value is None else leaf.value for leaf in leaves]
         if not any(
-            self._is_below(leaf.others, last) or self._is_below(leaf.bound, min(last, value))
-            for leaf, value in zip(leaves, values, strict=True)
+            self._is_below(leaf.others, last)
+            or self._is_below(leaf.bound, last if leaf.value is None else min(last, leaf.value))
+            for leaf in self.log.leaves
         ):
             return "optimal"
         more = math.isfinite(last) and bound < self.incumbents.cutoff * (1 - self.parameters.reached)

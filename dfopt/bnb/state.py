@@ -36,9 +36,6 @@ class BoundStore:
         made = self._answers[relaxation, key] = Stored(answer, 0 if before is None else before.refined + 1)
         return made
 
-    def __len__(self) -> int:
-        return len(self._answers)
-
 
 class Incumbents:
     """The best solutions so far, with their values, the best first.

@@ -65,10 +65,6 @@ class DesignBound(Relaxation[BatchBox, float]):
             self._batches.refused.setdefault(at.place, error)
             return math.inf
 
-    def bound(self, region: BatchBox, answer: float) -> Bound:
-        """The answer itself."""
-        return Bound(answer)
-
 
 class KnownMappings(Heuristic[BatchBox, BatchChoice]):
     """Designs of a box on which a mapping that is known of its corner is better than the best design."""

@@ -60,10 +60,6 @@ class Least(Relaxation[Box, float]):
         clock.charge(len(regions))
         return [float(window(self.values, box).min()) - self.slack for box in regions]
 
-    def bound(self, region: Box, answer: float) -> Bound:
-        """The answer itself."""
-        return Bound(answer)
-
 
 class Middle(Heuristic[Box, Cell]):
     """The cell in the middle of a box; which boxes it saw."""

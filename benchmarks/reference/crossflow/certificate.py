@@ -181,10 +181,6 @@ class Planes(Relaxation[Box, float]):
         """The bounds of some boxes."""
         return [bound(self.problem, box, cutoff) for box in regions]
 
-    def bound(self, region: Box, answer: float) -> Bound:
-        """The answer itself."""
-        return Bound(answer)
-
 
 class RandomStarts(Heuristic[Box, Shares]):
     """Designs from random starts, all in the first box."""
