@@ -64,8 +64,8 @@ class Search:
         self.trace: list[tuple[float, float | None, float]] = []  # of their first one: seconds, best value, bound
 
     def lattices(self) -> dict[int, Lattice | None]:
-        """The down-sets of every stage: no price changes them, so those of any work will do."""
-        return lattices_of(self.memo)
+        """The down-sets of every kind of layer that are listed."""
+        return lattices_of(self.memo, self.setting.graph)
 
     @property
     def best(self) -> Solved | None:

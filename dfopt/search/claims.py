@@ -124,12 +124,12 @@ class Plans:
             hints = {record.plan: frozenset(record.agreed) for record in mine}
             given = self.options, claims, self.cutoff, hints, self.kept.best
             lows, lattices = joint_lows(setting, together, *given) if together else ({}, {})
-            for plan in set(legal) - set(together):
+            for plan in [plan for plan in legal if plan not in set(together)]:
                 told = self.left.get((plan, graph.variant), ())
                 empty = {record.tile_count for _, record in told if record.status.startswith("infeasible")}
                 most = max((min(r.level_bound or 0.0, self.cutoff) for _, r in told), default=value)
                 lows[plan] = plan_low(result, plan, bounds, memo, self.options, max(most, value), frozenset(empty))
-            lattices = lattices or lattices_of(memo)
+            lattices = lattices or lattices_of(memo, graph)
             kinds = {graph.kind_of(kernel) for kernel in graph.kernels}
             if result.space is not None and not kinds <= set(lattices):  # plans' bounds did
                 lattices = all_down_sets(setting, legal, self.options)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
+from dfopt.documents.sections import kernels_by_kind
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables
@@ -78,9 +80,18 @@ Memo = dict[Instance, ChipWork | Infeasible]
 """What is known so far, by the part of a plan that it depends on (:attr:`Instance.shared`)."""
 
 
-def lattices_of(memo: Memo) -> dict[int, Lattice | None]:
-    """The down-sets of every stage: no price changes them, so those of any work will do."""
-    return next((work.lattices for work in memo.values() if isinstance(work, ChipWork)), {})
+def lattices_of(memo: Memo, graph: Graph) -> dict[int, Lattice | None]:
+    """The down-sets of every kind of layer: no price changes them, so those of any work with all its kernels will do.
+
+    Where a graph is drawn once, pipeline stages hold a part of its kernels each, and so do the down-sets of a stage.
+    """
+    lattices = dict[int, Lattice | None]()
+    sizes = [len(kernels) for kernels in kernels_by_kind(graph)]
+    for work in memo.values():
+        for kind, lattice in work.lattices.items() if isinstance(work, ChipWork) else ():
+            if lattice is None or (kind < len(sizes) and lattice.member.shape[1] == sizes[kind]):
+                lattices.setdefault(kind, lattice)
+    return lattices
 
 
 def nothing_else_fits(memo: Memo, instance: Instance) -> bool:
