@@ -85,7 +85,7 @@ def usable_bytes(setting: Setting) -> dict[str, float]:
 
 
 def usable_words(capacity: float, assumptions: Assumptions) -> str:
-    """``capacity``, the usable bytes of a memory, as text: such as ``72 GB (of 80 GB, 10 % is reserved)``."""
+    """``capacity``, the bytes of a memory after the reserve, as text: ``72 GB (of 80 GB, 10 % is reserved)``."""
     return usable(capacity, assumptions.memory_reserve)
 
 
