@@ -23,6 +23,7 @@ from dfopt.documents.system import Chip, System
 from dfopt.errors import PlanError
 from dfopt.judge.members import issues
 
+_Layers = tuple[int | None, int, int | None]  # of the first stage, of each in the middle, of the last; none: as most
 AXES = "tp", "mp", "pp", "dp"  # neighbours of a dim that they share go to the first of them
 _SHORT = {"ep": ("experts", "outer"), "cp": ("mixer", "context"), "attention_dp": ("mixer", "n")}
 
@@ -168,14 +169,7 @@ def _with_layers(plan: Plan, graph: Graph, system: System, asked: Request, chose
     chunked &= asked.schedule not in ("gpipe", "1f1b") and plan.stages > 1 and microbatches % plan.stages == 0
     layers = list(_layers(plan, graph, asked))
     if chosen.bubble == "interleaved":  # chunks are layers of a stage: places that no layer needs are no chunks
-        most_of = [
-            (most if first is None else first, most, most if last is None else last) for first, most, last in layers
-        ]
-        layers = [
-            one
-            for one, mine in zip(layers, most_of, strict=True)
-            if not any(other != mine and all(map(int.__le__, other, mine)) for other in most_of)
-        ]
+        layers = [one for one in layers if not any(_spares(graph, plan.stages, one, other) for other in layers)]
     for first, most, last in layers:
         fewer = [0 if own is None else most - own for own in (first, last)]
         for chunks in range(1, most + 1 if chunked else 2):
@@ -190,7 +184,18 @@ def _with_layers(plan: Plan, graph: Graph, system: System, asked: Request, chose
             yield plan.model_copy(update={**counts, "first_layers": first, "last_layers": last})
 
 
-def _layers(plan: Plan, graph: Graph, asked: Request) -> Iterator[tuple[int | None, int, int | None]]:
+def _spares(graph: Graph, stages: int, layers: _Layers, other: _Layers) -> bool:
+    """Whether other stages hold the same layers in fewer places: equal layers, or kinds that are cut alike."""
+    mine, theirs = (
+        [most if first is None else first, *[most] * (stages - 2), most if last is None else last]
+        for first, most, last in (layers, other)
+    )
+    cuts = [[min(sum(sizes[:at]), graph.layers.count) for at in range(stages)] for sizes in (mine, theirs)]
+    alike = graph.layers.counted == 1 or not graph.folded or cuts[0] == cuts[1]
+    return mine != theirs and all(map(int.__le__, theirs, mine)) and alike
+
+
+def _layers(plan: Plan, graph: Graph, asked: Request) -> Iterator[_Layers]:
     """Layers of the first stage, of each in the middle and of the last; none: all alike.
 
     Where kernels run beside layers, every choice with fewer where these are than in the middle.
