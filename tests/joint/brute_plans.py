@@ -176,7 +176,8 @@ def _with_layers(plan: Plan, graph: Graph, system: System, asked: Request, chose
             chunk = most // chunks
             spare = min(plan.stages * most - graph.layers.count, 2 * chunk)  # that the first and last chunk go without
             sized = (asked.first_layers, asked.last_layers) != (None, None)
-            fits = chunks == 1 or not any(fewer) or sized or (graph.layers.counted == 1 and sum(fewer) == spare)
+            even = graph.layers.counted == 1 and most == -(-graph.layers.count // plan.stages)  # as stated
+            fits = chunks == 1 or not any(fewer) or sized or (even and sum(fewer) == spare)
             wanted = asked.interleave in (None, chunks) and (asked.schedule != "interleaved" or chunks > 1)
             if most % chunks or max(fewer) > chunk or not fits or not wanted:
                 continue
