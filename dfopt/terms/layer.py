@@ -216,9 +216,9 @@ class Layer:
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Ways to run under the cycle model (no other has any), by kernel and option: pairs of arrays, shape (ways,).
+        """Ways to run under the cycle model (by no other), by kernel and option: pairs of arrays, shape (ways,).
 
-        The first has numbers of compute tiles, ascending; the second seconds of an evaluation with these, descending.
+        The first has numbers of compute tiles, ascending; the second seconds of one evaluation with these, descending.
         """
         return tuple(
             tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
@@ -356,7 +356,7 @@ class Layer:
         return least_s  # of none each takes none
 
     def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that one chip sends in one evaluation for a conversion, by the axes of `conversion_s`: shape (3, 8)."""
+        """Bytes that a chip sends in one evaluation for `one` of `wanted`: shape (3, 8), axes of `conversion_s`."""
         sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
         each_s, gather_s = self.each_conversion_s(one)
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))

@@ -35,6 +35,8 @@ __all__ = ["LayerOptions", "shard"]
 class LayerOptions:
     """A layer on one chip, and its figures under any part of the options (sharding schemes) of its kernels.
 
+    Methods take the part as a mask: a bool array, shape (options,), true for the options that are left.
+
     Arrays with the suffix o have the shape (options,): an entry for each option of each kernel, in the order of kernels
     and schemes. Bytes and seconds are those of one chip in one evaluation of the graph, which is one microbatch.
 

@@ -139,10 +139,10 @@ class ShardedGraph:
 
     @property
     def sram_traffic_k(self) -> Floats:
-        """Bytes that each kernel reads from SRAM and writes there, whatever else is in its partition: shape (kernels,).
+        """Bytes that each kernel reads from SRAM and writes there on one chip in one evaluation: shape (kernels,).
 
-        They are ``accessed_k`` plus the tensors between kernels. A fan-out group is written once by its source and read
-        once by every kernel that takes it, whether the tensor stays on the chip or goes through DRAM.
+        They do not depend on what else is in its partition: ``accessed_k`` plus the tensors between kernels. A fan-out
+        group is written once by its source and read once by every kernel that takes it, on the chip or through DRAM.
         """
         n, width = len(self.names), int(self.group_t.max(initial=0)) + 1
         made, read = (np.unique(key, return_index=True)[1] for key in (self.group_t, self.dst_t * width + self.group_t))

@@ -256,7 +256,7 @@ class Table:
         amount_vc : float array, shape (vectors, columns)
             What :meth:`exact` returns; or what :meth:`least` returns, as the only row.
         resource
-            Name of the resource, without levels.
+            Name of a resource that has no levels. That its charges are paid once is not checked.
 
         Returns
         -------

@@ -43,8 +43,8 @@ class PlanBounds:
     def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
         """Tables of arrays of some plans: one table for all plans under which chips see the same graph.
 
-        Plans under which a chip has another part of the graph are in another table (:meth:`Setting.seen`). Plans keep
-        their order within a table. No plans: an empty list.
+        Plans under which a chip has another part of the graph are in another table (:meth:`Setting.seen`). Tables are
+        in the order of their first plans, and plans keep their order within a table. No plans: an empty list.
 
         Parameters
         ----------

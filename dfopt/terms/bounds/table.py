@@ -143,7 +143,7 @@ class PlanTable:
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
         """Least seconds of the slowest pipeline stage of every plan, shape (plans,), for one microbatch.
 
-        With ``two_batch_overlap`` for two microbatches. `low_k`, `hop_i`: as in :meth:`seconds` with 0 for `end_i`.
+        With ``two_batch_overlap`` for two. `low_k`, s, shape (kinds,), `hop_i`, s, shape (plans,): see :meth:`seconds`.
         """
         rows, first, which = self._rows(None)
         found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, 0.0), first)

@@ -251,9 +251,10 @@ def tensor_traffic(layer: Layer) -> Iterator[Charge]:
     Yields
     ------
     Charge
-        Of ``sram_traffic_bytes``, B on one chip in one evaluation. For every output that kernels pass on, there is one
-        charge for its source and one for each kernel that reads it. The block of that kernel pays it once, and the
-        option of the source decides it. Nothing is yielded if the SRAM of the chip has no bandwidth.
+        Of ``sram_traffic_bytes``, B on one chip in one evaluation: the whole tensor there, which the option of its
+        source decides. For every output that kernels pass on, there is one charge that the block of its source pays
+        once, and one for each kernel that reads it, which the block of that reader pays once. Nothing is yielded if
+        the SRAM of the chip has no bandwidth.
     """
     limited = layer.instance.system.chip.sram.bandwidth is not None
     for fan in layer.fan_outs if limited else ():

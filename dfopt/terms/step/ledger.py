@@ -85,7 +85,7 @@ def usable_bytes(setting: Setting) -> dict[str, float]:
 
 
 def usable_words(capacity: float, assumptions: Assumptions) -> str:
-    """``capacity``, the bytes of a memory after the reserve, as text: ``72 GB (of 80 GB, 10 % is reserved)``."""
+    """``capacity`` (B, after the reserve) as text: of 72e9 ``72 GB (of 80 GB, 10 % is reserved)``, or ``72 GB``."""
     return usable(capacity, assumptions.memory_reserve)
 
 
@@ -146,7 +146,7 @@ def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
     """Bytes that one chip of a pipeline stage holds, by tier and name of the state: ``{tier: {name: bytes}}``.
 
-    ``states`` has, by kind of layer or stage of the mapping, the states of :func:`states_of`. The fastest memory also
+    ``states`` has the states of :func:`states_of`, by kind of layer (not folded: by stage). The fastest memory also
     has what layers at work need of offloaded items (:func:`buffers`), and buckets of gradients (:func:`reserved`).
     Tensors that wait between partitions are not included.
     """
