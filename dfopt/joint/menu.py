@@ -21,7 +21,7 @@ from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules import TERMS
+from dfopt.terms.rules import OF_BLOCKS, TERMS
 from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
 from dfopt.terms.table import Domain, Table
@@ -72,10 +72,24 @@ class Menu:
         return self._priced[tiles]
 
     @cached_property
+    def _blocks(self) -> dict[int, Table]:
+        return {}
+
+    def of_blocks(self, tiles: int) -> Table:
+        """What blocks of the layer with so many tiles take by resource, without what chips hold and compute tiles."""
+        if tiles not in self._blocks:
+            self._blocks[tiles] = Table.of(self.figures.layer.at(tiles), OF_BLOCKS)
+        return self._blocks[tiles]
+
+    @cached_property
     def domain(self) -> Domain:
         """Options, from which pins have taken some, as places among those that kernels have in a layer."""
-        places_ko = (self.tables.place_o[of] for of in self.tables.of_kernel)
-        return tuple(tuple((o - first).tolist()) for o, first in zip(places_ko, self.figures.first_k, strict=True))
+        return self.domain_of(np.ones(len(self.tables.kernel_o), dtype=bool))
+
+    def domain_of(self, allowed_o: Bools) -> Domain:
+        """Some of the options, at least one of every kernel, as places among those that kernels have in a layer."""
+        left_ko = (self.tables.place_o[of[allowed_o[of]]] for of in self.tables.of_kernel)
+        return tuple(tuple((o - first).tolist()) for o, first in zip(left_ko, self.figures.first_k, strict=True))
 
     @cached_property
     def first_k(self) -> Ints:

@@ -215,9 +215,6 @@ class Families:
         new = [node for node in family.nodes if not node.heard]
         for node in new:
             self.nodes.hear(node, np.inf)  # bounds of plans have what their exchanges hide behind
-            for number, stage in enumerate(node.ready.stages if len(node.lows) > 1 else ()):
-                if stage.tables is not None:
-                    node.lows[number] = max(node.lows[number], self.nodes.shown.apart(node, stage, 0.0).seconds)
         if new:
             family.take_up()
         return bool(new)

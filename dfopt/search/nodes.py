@@ -36,7 +36,6 @@ from dfopt.sharding import interchip
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, tile_counts
 
 _NOTE = "found together with the fusion"
-
 _MATTERS = 0.2  # share of a step from which on a kind of layer is looked at by itself first
 
 
@@ -177,7 +176,7 @@ class Nodes:
                 listed = False
                 continue
             if node.rooted and not node.met:  # what no stage with every figure at its least knows: layouts have to meet
-                meet(search, self.shown.apart(node, stage, most), stage, most)
+                meet(search, self.shown.apart(node, stage), stage, most)
                 meet(search, self.shown.both(node, stage, deadline), stage, most)
                 if search.low < most and search.answer is None:
                     meet(search, self.shown.listed(node, stage, most, deadline), stage, most)
@@ -232,24 +231,22 @@ class Nodes:
     def hear(self, node: Node, cut: float) -> None:
         """The same of what a layer takes, and not of what exchanges are hidden behind."""
         ready, node.heard = node.ready, True
-        node.lows[0] = max(node.lows[0], self.shown.talk(node))
-        node.proven()
-        if len(ready.stages) == 1:
+        if self.menu(ready.instance).figures.layer.by_cycles:  # there are many tile counts: others may come first
             return
         times = Counter[int]()
         for one in ready.instance.pipeline:
             times |= Counter(dict(one.runs))
         share = [low * times[number] for number, low in enumerate(node.lows)]
-        for number, stage in enumerate(ready.stages):  # schemes are not asked for yet
+        for number, stage in enumerate(ready.stages):
             if stage.tables is not None and share[number] >= _MATTERS * sum(share) and node.bound < cut:
-                node.lows[number] = max(node.lows[number], self.shown.apart(node, stage, 0.0).seconds)
+                node.lows[number] = max(node.lows[number], self.shown.apart(node, stage).seconds)
                 node.proven()
 
     def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
         """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         if not node.rooted:
-            node.lows[number] = max(node.lows[number], self.shown.apart(node, stage, most).seconds)
+            node.lows[number] = max(node.lows[number], self.shown.apart(node, stage).seconds)
             return
         limits = replace(stage.limits, dram_left=np.inf)
         cutoff = most if np.isfinite(most) else None

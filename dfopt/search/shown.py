@@ -14,6 +14,7 @@ from dfopt.errors import Infeasible
 from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
+from dfopt.joint.dual import stage_dual
 from dfopt.joint.holding import Holding, holding
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.listed import least_listed
@@ -49,29 +50,16 @@ class Shown:
 
     def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
         self.options, self.menu = options, menu
-        self.known: dict[tuple[Menu, bytes], tuple[float, Ints | None]] = {}
         self.ahead: dict[tuple[Menu, bytes], float] = {}
         self.alike: dict[Plan, Ints | None] = {}
 
-    def talk(self, node: Node) -> float:
-        """Seconds of the only stage at least by compute and communication, whatever its tiles and partitions."""
-        instance, menu = node.ready.instance, self.menu(node.ready.instance)
-        if not node.whole or instance.mapped_stages > 1:
-            return 0.0
-        key = menu, node.allowed_o.tobytes()
-        if key not in self.known:
-            self.known[key] = self.within(node, np.inf)
-        return self.known[key][0]
-
     def within(self, node: Node, room: float) -> tuple[float, Ints | None]:
-        """The same where a layer keeps no more for its backward pass than there is room; and the options that do.
+        """Seconds of the only stage at least by compute and communication, with limited room for what it keeps.
 
-        Infinite if none keep so little.
+        A layer keeps so many bytes at most for its backward pass. Also the options that come to it. Infinite if none
+        keep so little.
         """
         instance, menu = node.ready.instance, self.menu(node.ready.instance)
-        known = self.known.get((menu, node.allowed_o.tobytes()))
-        if known is not None and (np.isinf(room) or _fits(menu, known[1], room)):
-            return known
         tables, way = menu.tables, "max" if hides_all(instance.assumptions) else "sum"
         if menu.figures.layer.by_cycles:  # a share of peak says nothing there
             tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
@@ -173,18 +161,16 @@ class Shown:
         option_k = self.alike.get(node.plan)
         return self.apart(node, stage).option_k if option_k is None else option_k
 
-    def apart(self, node: Node, stage: Stage, upper: float = np.inf) -> Apart:
-        """What a stage takes at least by each resource for itself, whatever its partitions are.
-
-        From ``upper`` seconds on no schemes are looked for; where they were not, they are for who asks for more.
-        """
+    def apart(self, node: Node, stage: Stage) -> Apart:
+        """What a stage takes at least by each resource for itself, whatever its partitions; and options for that."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
-        given = self.menu(node.ready.instance), node.allowed_o, stage.members, stage.tables, stage.limits
-
-        def show(weighed_o: Floats) -> Apart:
-            return optimize_apart(*given, weighed_o, upper, time_limit=self.options.left() * _PART)
-
-        return self._known(stage.work.apart, node, upper, show)
+        menu, known = self.menu(node.ready.instance), stage.work.apart
+        weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
+        if (key := weighed_o.tobytes()) not in known:
+            dual = stage_dual(menu, node.allowed_o, stage.tables, stage.limits, stage.members, weighed_o)
+            options_k = np.searchsorted(menu.tables.place_o, dual.options_k + menu.figures.first_k)
+            known[key] = Apart(dual.seconds, options_k.astype(np.int64))
+        return known[key]
 
     def _known(self, known: dict[bytes, Apart], node: Node, upper: float, show: Callable[[Floats], Apart]) -> Apart:
         """What is known, by seconds of gradients; shown anew where no schemes were looked for and more is asked for."""
@@ -193,10 +179,6 @@ class Shown:
         if found is None or (found.option_k is None and 0 < found.seconds < upper):
             known[key] = show(weighed_o)
         return known[key]
-
-
-def _fits(menu: Menu, option_k: Ints | None, room: float) -> bool:
-    return option_k is not None and bool(menu.by_option("saved_bytes")[option_k].sum() <= room)
 
 
 def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:

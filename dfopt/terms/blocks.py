@@ -186,15 +186,14 @@ class Blocks:
         BlockPrices
             Arrays for these vectors, in their order, and for the blocks in the order of :attr:`member_bk`.
         """
-        parts_vk = self._parts(amount_vc)
+        parts_vk = self.parts(amount_vc)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
         sram += self._sums(amount_vc, "stationary_bytes")
         alone_b = np.flatnonzero(self.member_bk.sum(axis=1) == 1)
         of_b = np.argmax(self.member_bk[alone_b], axis=1)
         rest_vk, cut_vk = self._whole_and_cut(amount_vc)
-        again_vk = self._alone(amount_vc, "reread_bytes")
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
-        dram[:, alone_b] += ((finite_vk - 1.0) * again_vk)[:, of_b]
+        dram[:, alone_b] += self.moved_again(amount_vc, parts_vk)[:, of_b]
         sram[:, alone_b] = (rest_vk + cut_vk / finite_vk)[:, of_b]
         compute, reached = self._compute(amount_vc)
         seconds = [compute, self.chip.dram_seconds(dram), self._sums(amount_vc, "network_s")]
@@ -228,9 +227,37 @@ class Blocks:
         legal &= never @ self.member_bk.T == 0
         return legal
 
-    def _parts(self, amount_vc: Floats) -> Floats:
-        """Parts of each kernel's weight, see :func:`parts_of`; shape (vectors, kernels)."""
+    def parts(self, amount_vc: Floats) -> Floats:
+        """Parts that the weight of each kernel is cut into if it is alone in its block, see :func:`parts_of`.
+
+        Parameters
+        ----------
+        amount_vc : float array, shape (vectors, columns)
+            As for :meth:`prices`.
+
+        Returns
+        -------
+        float array, shape (vectors, kernels), no unit
+            Infinite where a kernel may be cut and still does not fit the chip.
+        """
         return parts_of(self.chip, *self._whole_and_cut(amount_vc))
+
+    def moved_again(self, amount_vc: Floats, parts_vk: Floats) -> Floats:
+        """DRAM bytes that each kernel moves again for every part of its weight after the first.
+
+        Parameters
+        ----------
+        amount_vc : float array, shape (vectors, columns)
+            As for :meth:`prices`.
+        parts_vk : float array, shape (vectors, kernels)
+            What :meth:`parts` returns. Kernels of infinite parts count as whole ones.
+
+        Returns
+        -------
+        float array, shape (vectors, kernels), B
+        """
+        finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
+        return np.asarray((finite_vk - 1.0) * self._alone(amount_vc, "reread_bytes"))
 
     def _whole_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
         """Bytes that a kernel alone has in SRAM whatever its parts, and those that are cut; shape (vectors, kernels).

@@ -18,7 +18,7 @@ from dfopt.terms.charges import Charge, Term, merged
 from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.layer import Layer
 
-__all__ = ["Domain", "Table", "whole_domain"]
+__all__ = ["Domain", "Table", "amounts_left", "whole_domain"]
 
 Domain = tuple[tuple[int, ...], ...]
 """Options that are left, by kernel: places among all options of that kernel, at least one."""
@@ -164,7 +164,9 @@ class Table:
             In the unit of the resource of each charge. Equal to the row of :meth:`exact` where every kernel has one
             option.
         """
-        least = [_cut(charge, domain).min(axis=tuple(range(len(charge.scope)))).ravel() for charge in self.charges]
+        least = [
+            amounts_left(charge, domain).min(axis=tuple(range(len(charge.scope)))).ravel() for charge in self.charges
+        ]
         return np.concatenate([*least, np.zeros(0)])
 
     def least_by_option(self, domain: Domain, least_c: Floats, kernel: int) -> Floats:
@@ -189,7 +191,7 @@ class Table:
             charge = self.charges[c]
             axis = charge.scope.index(kernel)
             rest = tuple(other for other in range(len(charge.scope)) if other != axis)
-            least = _cut(charge, domain).min(axis=rest)
+            least = amounts_left(charge, domain).min(axis=rest)
             least_oc[:, self.columns_c[c]] = least.reshape(len(least_oc), -1)
         return least_oc
 
@@ -351,7 +353,7 @@ class Table:
             return list(options)
         parts = []
         for c in self.of_kernel[kernel]:
-            part = np.moveaxis(_cut(self.charges[c], domain), self.charges[c].scope.index(kernel), 0)
+            part = np.moveaxis(amounts_left(self.charges[c], domain), self.charges[c].scope.index(kernel), 0)
             parts.append(part.reshape(len(options), -1))
         amounts_of = np.concatenate(parts, axis=1) if parts else np.zeros((len(options), 0))
         kept = list(range(len(options)))
@@ -384,6 +386,10 @@ class Table:
         return np.array(list(itertools.product(*domain)), dtype=np.int64).reshape(-1, len(domain))
 
 
-def _cut(charge: Charge, domain: Domain) -> Floats:
-    """Amounts of a charge under the options that are left."""
-    return charge.amount[np.ix_(*(domain[k] for k in charge.scope))] if charge.scope else charge.amount
+def amounts_left(charge: Charge, domain: Domain) -> Floats:
+    """Amounts of a charge of a table under the options that are left: an axis for each kernel of its scope."""
+    amount = charge.amount
+    for axis, k in enumerate(charge.scope):
+        if len(domain[k]) < amount.shape[axis]:
+            amount = amount.take(domain[k], axis=axis)
+    return amount

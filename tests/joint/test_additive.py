@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from brute import joint_optimum
@@ -16,6 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.joint.additive import least_of_both
+from dfopt.joint.dual import stage_dual
 from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.search.nodes import Nodes, covers
@@ -49,19 +48,19 @@ def test_no_mapping_takes_less(world: World, overlap: str, rule: str) -> None:
     assert min(lows) <= best.value * (1 + 1e-9)
 
 
-def test_what_communication_shows_is_of_the_schemes_that_are_left() -> None:
-    """Fewer are left with tiles that chips cannot share; it does not matter whichever is asked for first."""
+def test_what_resources_show_is_of_the_schemes_that_are_left() -> None:
+    """Fewer are left with tiles that chips cannot share."""
     chosen = resolve(profile("default"), "dataflow", 0.9)
     setting = Setting(load_graph("gpt2-small"), load_system("sn10-8-ring"), chosen)
-    nodes, others = Nodes(setting, Options(Request())), Nodes(setting, Options(Request()))
+    nodes = Nodes(setting, Options(Request()))
     node = nodes.open(Plan(tp=8, tp_dims=("ring",)))[0]
-    tables = nodes.menu(node.ready.instance).tables
-    whole_o = np.array([scheme == "none" for scheme in tables.scheme_o])  # every chip does all of a kernel
-    may_k = np.bincount(tables.kernel_o, whole_o) > 0
-    few = replace(node, allowed_o=node.allowed_o & (whole_o | ~may_k[tables.kernel_o]))
-    most, least = others.shown.talk(few), nodes.shown.talk(node)
-    assert least < most
-    assert (others.shown.talk(node), nodes.shown.talk(few)) == (least, most)
+    menu, stage = nodes.menu(node.ready.instance), node.ready.stages[0]
+    assert stage.tables is not None and stage.limits is not None
+    given = stage.tables, stage.limits, stage.members
+    whole_o = np.array([scheme == "none" for scheme in menu.tables.scheme_o])  # every chip does all of a kernel
+    may_k = np.bincount(menu.tables.kernel_o, whole_o) > 0
+    few_o = node.allowed_o & (whole_o | ~may_k[menu.tables.kernel_o])
+    assert stage_dual(menu, node.allowed_o, *given).seconds < stage_dual(menu, few_o, *given).seconds
 
 
 def test_a_training_layer_is_bounded_within_one_percent() -> None:

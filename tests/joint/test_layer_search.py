@@ -64,19 +64,22 @@ class Case:
         bytes_o = self.menu.by_option("gradient_k")
         return self.per_byte * sum(float(bytes_o[options[k]]) for k in self.members)
 
+    def best_of(self, options: tuple[int, ...]) -> float:
+        """Seconds of the best fusion of one sharding, without gradients; infinite if it does not fit."""
+        try:
+            tables = self.tables(options)
+        except Infeasible:
+            return float("inf")
+        path = ShortestPath(tables, self.limits, self.lattice(tables), np.inf).run()
+        return float("inf") if path.partition_k is None else path.objective
+
     def one_by_one(self) -> float:
         """The best over all shardings; infinite if none fits."""
         kernels = range(self.menu.tables.kernels)
         best, least = np.inf, np.inf
         for options in itertools.product(*(np.flatnonzero(self.menu.tables.kernel_o == k) for k in kernels)):
             least = min(least, self.gradients(options))
-            try:
-                tables = self.tables(options)
-            except Infeasible:
-                continue
-            path = ShortestPath(tables, self.limits, self.lattice(tables), np.inf).run()
-            if path.partition_k is not None:
-                best = min(best, path.objective + self.gradients(options))
+            best = min(best, self.best_of(options) + self.gradients(options))
         return float(best - least) if np.isfinite(best) else np.inf
 
 

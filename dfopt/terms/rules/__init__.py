@@ -30,7 +30,7 @@ from dfopt.terms.rules.tensors import CARRIED, END_BUFFERS, ENDS, OPERANDS, OWN_
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
-__all__ = ["HELD", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS"]
+__all__ = ["HELD", "OF_BLOCKS", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS"]
 
 _WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts", "parameters")
 OF_KERNELS: Final = (
@@ -50,6 +50,10 @@ OF_LAYER: Final = (
 """Rules of several kernels, and of resources with levels."""
 TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
 """All rules."""
+_HELD: Final = (PARAMETERS, REDUCED, CACHES, SAVED, KEPT, WAITING)
+OF_BLOCKS: Final = tuple(term for term in TERMS if term is not COMPUTE_TILES and term not in _HELD)
+"""Rules of seconds and bytes that blocks take, and of options that cannot be together: all but what chips hold, and
+compute tiles under the cycle model."""
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
     Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),
