@@ -7,6 +7,7 @@ dropout masks (:mod:`dfopt.documents.saved`).
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dfopt.documents.assumptions import Assumptions
@@ -111,16 +112,15 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
             parts += [saved, kept]
         for name, size in (pair for part in parts for pair in part.items()):
             working[name] = working.get(name, 0.0) + size
-    for name, more in _in_other_types(graph, assumptions).items():  # the layer at work has them as it makes them
+    for name, more in _in_other_types(graph, assumptions):  # the layer at work has them as it makes them
         kept[name], working[name] = kept.get(name, 0.0) + more, working.get(name, 0.0) + max(-more, 0.0)
     return Beside(graph, assumptions, kept, working)
 
 
-def _in_other_types(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
-    """By kernel, bytes that are kept of its output more than tensors say, or less, since some readers take copies."""
-    found: dict[str, float] = defaultdict(float)
+def _in_other_types(graph: Graph, assumptions: Assumptions) -> Iterator[tuple[str, float]]:
+    """By tensor its kernel, and the bytes that are kept more than it says, or less, since some readers take copies."""
     if graph.dtypes is None or graph.dtypes.saved is None:
-        return found
+        return
     of = {kernel.name: kernel for kernel in graph.kernels}
     later = defaultdict(list)
     for group, tensor in zip(fanout_groups(graph, assumptions).tolist(), graph.tensors, strict=True):
@@ -132,5 +132,4 @@ def _in_other_types(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
         words = {saved_word(graph, tensor) for tensor in readers} if says is not False else set()
         copies = sum(graph.elements_of(first) * word for word in words if word is not None)
         if copies:
-            found[first.src] += copies - (0.0 if says or None in words else graph.bytes_of(first))
-    return found
+            yield first.src, copies - (0.0 if says or None in words else graph.bytes_of(first))
