@@ -107,14 +107,14 @@ def eliminated(factors: Sequence[Factor], sizes_k: Sequence[int], most: int = 1 
 
     Examples
     --------
-    Two kernels that each prefer option 0, and pay 5 if they have the same:
+    Two kernels that pay 5 if they have the same option, of which the second costs them 2 and 1:
 
     >>> alone = np.array([0.0, 1.0])
-    >>> found = eliminated([((0,), alone), ((1,), alone), ((0, 1), 5.0 * np.eye(2))], (2, 2))
+    >>> found = eliminated([((0,), 2 * alone), ((1,), alone), ((0, 1), 5.0 * np.eye(2))], (2, 2))
     >>> found.least, found.exact, found.options_k.tolist()
     (1.0, True, [0, 1])
     >>> [marginal_o.tolist() for marginal_o in found.marginals_ko]
-    [[1.0, 1.0], [1.0, 1.0]]
+    [[1.0, 2.0], [2.0, 1.0]]
     """
     sizes = tuple(sizes_k)
     together: dict[tuple[int, ...], Floats] = {}  # kernels with one option decide nothing

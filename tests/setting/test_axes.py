@@ -88,7 +88,7 @@ def test_plans_share_dims_out_to_it_and_keep_its_rule(experts: Axis) -> None:
 
 
 def test_copies_on_it_are_timed_bounded_and_judged_as_copies_on_another(experts: Axis) -> None:
-    mine, other = (solved(tp=2, tp_dims=("x",), pp=1, **{axis: 4}) for axis in ("xp", "dp"))
+    mine, other = (solved(tp=2, tp_dims=("x",), pp=1, zero=(0,), **{axis: 4}) for axis in ("xp", "dp"))
     assert mine.plan.label == "TP2(x) PP1 DP1 XP4(y)"
     assert other.plan.label == "TP2(x) PP1 DP4(y)"
     assert mine.step_time_s == other.step_time_s

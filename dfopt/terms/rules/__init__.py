@@ -25,7 +25,14 @@ from dfopt.terms.rules.held import (
     TILE_ROWS,
     WAITING,
 )  # fmt: skip
-from dfopt.terms.rules.network import COLLECTIVES, CONVERSIONS, OWN_COMMUNICATIONS, REDUCED_EACH, STARTS
+from dfopt.terms.rules.network import (
+    COLLECTIVES,
+    CONVERSIONS,
+    LEAST_CONVERSIONS,
+    OWN_COMMUNICATIONS,
+    REDUCED_EACH,
+    STARTS,
+)
 from dfopt.terms.rules.tensors import CARRIED, END_BUFFERS, ENDS, OPERANDS, OWN_DATA, TENSORS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
@@ -51,9 +58,12 @@ OF_LAYER: Final = (
 TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
 """All rules."""
 _HELD: Final = (PARAMETERS, REDUCED, CACHES, SAVED, KEPT, WAITING)
-OF_BLOCKS: Final = tuple(term for term in TERMS if term is not COMPUTE_TILES and term not in _HELD)
-"""Rules of seconds and bytes that blocks take, and of options that cannot be together: all but what chips hold, and
-compute tiles under the cycle model."""
+OF_BLOCKS: Final = (
+    *(term for term in TERMS if term not in (*_HELD, COMPUTE_TILES, CONVERSIONS)),
+    LEAST_CONVERSIONS,
+)
+"""Rules of seconds and bytes that blocks take at least, and of options that cannot be together: all but what chips
+hold, and compute tiles under the cycle model."""
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
     Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),

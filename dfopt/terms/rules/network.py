@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -24,7 +25,18 @@ from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer, Wanted
 from dfopt.terms.rules.weights import gradient_bytes
 
-__all__ = ["COLLECTIVES", "CONVERSIONS", "OWN_COMMUNICATIONS", "REDUCED_EACH", "STARTS", "inherent"]
+__all__ = [
+    "COLLECTIVES",
+    "CONVERSIONS",
+    "LEAST_CONVERSIONS",
+    "OWN_COMMUNICATIONS",
+    "REDUCED_EACH",
+    "STARTS",
+    "inherent",
+]
+
+FEW: Final = 4096
+"""Amounts of a charge that are few: 32 kB. All fan-outs of transformers have fewer."""
 
 
 def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
@@ -134,6 +146,37 @@ def _charge(
 
 
 CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conversions)
+
+
+def least_conversions(layer: Layer) -> Iterator[Charge]:
+    """At least what :func:`conversions` says, with few amounts however many kernels read a tensor.
+
+    A tensor that more readers want in more layouts takes no less to convert. So of the readers of a tensor only as many
+    count as have :data:`FEW` amounts together, and where readers pay by blocks and are more, none.
+
+    Parameters
+    ----------
+    layer
+        The layer, as of :func:`conversions`.
+
+    Yields
+    ------
+    Charge
+        Of ``network_s``, s of one evaluation.
+    """
+    for one in layer.wanted:
+        amounts, some = len(layer.schemes_k[one.fan.source]), dict[int, Ints]()
+        for kernel, bits in one.layouts_ko.items():
+            more = 1 if kernel == one.fan.source else len(layer.schemes_k[kernel])
+            if amounts * more <= FEW:
+                amounts, some = amounts * more, some | {kernel: bits}
+        if not one.tolls:
+            yield _charge(layer, one, some, layer.conversion_s(one), Has(one.fan.source))
+        elif len(some) == len(one.layouts_ko) and 2 ** len(some) <= FEW:
+            yield from _by_readers(layer, one)
+
+
+LEAST_CONVERSIONS = Term("layout conversions, at least", "DFModel, section IV.B, figure 6", least_conversions)
 
 
 def own_communications(layer: Layer) -> Iterator[Charge]:
