@@ -98,6 +98,13 @@ def sides(tables: StageTables, forward_backward: str) -> Ints:
     return side_k
 
 
+def sides_among(tables: StageTables, forward_backward: str, members: Ints, kernels: int) -> Ints:
+    """Sides of a stage's kernels, numbered from 0, among all kernels of the layer: -1 for those outside of it."""
+    side_k = np.full(kernels, -1)
+    side_k[members] = np.unique(sides(tables, forward_backward), return_inverse=True)[1]
+    return side_k
+
+
 def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> Floats:
     """Seconds that the kernels outside of sets take at least: the sum over sides, see :func:`sides`.
 

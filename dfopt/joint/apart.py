@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.partitioning import IntraChipLimits, always_moved, least_terms, lower_bound, sides
+from dfopt.fusion.partitioning import IntraChipLimits, always_moved, least_terms, lower_bound, sides_among
 from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, Termination, Terms, solve
@@ -68,8 +68,7 @@ def optimize_apart(
         Limits on what chips hold; infinite seconds if no schemes keep them.
     """
     tables, model = menu.tables, Model("apart")
-    side_k = np.full(tables.kernels, -1)  # of those outside of the stage
-    side_k[members] = np.unique(sides(stage, limits.forward_backward), return_inverse=True)[1]
+    side_k = sides_among(stage, limits.forward_backward, members, tables.kernels)
     y = model.binary("y", (len(tables.kernel_o),))
     model.bound(y, upper=allowed_o.astype(float))
     model.rows("one_scheme", [(padded([y[options] for options in tables.of_kernel]), 1.0)], 1, 1)

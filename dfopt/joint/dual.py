@@ -23,7 +23,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.partitioning import IntraChipLimits, sides
+from dfopt.fusion.partitioning import IntraChipLimits, sides_among
 from dfopt.joint.menu import Menu
 from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import Chip
@@ -52,8 +52,8 @@ class Dual:
     elimination : Elimination
         With the best weights. Its marginals say what a stage takes at least with each option that is left.
     options_k : int array, shape (kernels,)
-        Of all options of each kernel, the place of one: what is hidden counts a little here, so that of options that
-        are as good by the bound those with less work are taken.
+        Of all options of each kernel, the place of one: the best where what is largest anyway counts, and of those the
+        ones with less work, as what is hidden counts a little.
     """
 
     seconds: float
@@ -125,8 +125,7 @@ def stage_dual(
     """
     tiles = tables.sharded.tile_count
     layer, table = menu.figures.layer.at(tiles), menu.of_blocks(tiles)
-    side_k = np.full(len(layer.kernels), -1)
-    side_k[members] = np.unique(sides(tables, limits.forward_backward), return_inverse=True)[1]
+    side_k = sides_among(tables, limits.forward_backward, members, len(layer.kernels))
     compute_ko = None
     if layer.by_cycles:
         compute_ko = [
@@ -175,14 +174,10 @@ def resource_dual(
     least_sr = np.zeros((int(side_k.max(initial=-1)) + 1, len(chip.resources)))
     for part in parts:
         least_sr[part.side, part.resource] += part.amount.min()
-    weight_sq, met = _largest(least_sr @ of_sums.T), list[Floats]()
-    best, best_sq = None, weight_sq
+    first_sq, met = _largest(least_sr @ of_sums.T), list[Floats]()
+    best, weight_sq = None, first_sq
     for _ in range(ROUNDS):
-        weight_sr = weight_sq @ of_sums
-        weighted = [
-            (part.scope, part.amount * weight) for part in parts if (weight := weight_sr[part.side, part.resource]) > 0
-        ]
-        found = eliminated([*fixed, *weighted], sizes)
+        found = eliminated([*fixed, *_weighted(parts, weight_sq @ of_sums)], sizes)
         if best is None or found.least > best.least:
             best = found
         if not np.isfinite(found.least) or len(sums) == 1:
@@ -197,7 +192,7 @@ def resource_dual(
         weight_sq = _largest(met_sq) if len(met) == 1 else between(*met[-2:])
     assert best is not None
     if len(sums) > 1 and np.isfinite(best.least):
-        found = eliminated([*fixed, *_weighted(parts, (best_sq + HIDDEN) @ of_sums)], sizes)
+        found = eliminated([*fixed, *_weighted(parts, (first_sq + HIDDEN) @ of_sums)], sizes)
     options = [left[option] for left, option in zip(domain, found.options_k.tolist(), strict=True)]
     return Dual(best.least, best, np.array(options, dtype=np.int64))
 

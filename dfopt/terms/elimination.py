@@ -123,7 +123,7 @@ def eliminated(factors: Sequence[Factor], sizes_k: Sequence[int], most: int = 1 
         part = amount.reshape([sizes[kernel] for kernel in free])
         together[free] = together[free] + part if free in together else part
     left = [(-1, scope, amount) for scope, amount in together.items()]  # -1: a factor, not the rest of a step
-    constant, steps, exact = 0.0, list[_Step](), True
+    steps, exact = list[_Step](), True
     for kernel in _order(tuple(together), sizes):
         mine = [part for part in left if kernel in part[1]]
         left = [part for part in left if kernel not in part[1]]
@@ -137,8 +137,8 @@ def eliminated(factors: Sequence[Factor], sizes_k: Sequence[int], most: int = 1 
             rest: Floats = joined.min(axis=0)
             left.append((len(steps), scope[1:], rest))
             steps.append(_Step(scope, joined, tuple(part for part in group if part[0] >= 0)))
-    constant += sum(float(amount) for _, scope, amount in left if not scope)
-    return Elimination(constant, exact, sizes, tuple(steps))
+    least = sum(float(amount) for _, scope, amount in left if not scope)
+    return Elimination(least, exact, sizes, tuple(steps))
 
 
 def _groups(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from dfopt.terms.incidence import AnyOf, Exactly, Has
 from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer, Wanted
 from dfopt.terms.rules.weights import gradient_bytes
+from dfopt.terms.table import MERGED
 
 __all__ = [
     "COLLECTIVES",
@@ -34,9 +34,6 @@ __all__ = [
     "STARTS",
     "inherent",
 ]
-
-FEW: Final = 4096
-"""Amounts of a charge that are few: 32 kB. All fan-outs of transformers have fewer."""
 
 
 def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
@@ -151,8 +148,9 @@ CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conv
 def least_conversions(layer: Layer) -> Iterator[Charge]:
     """At least what :func:`conversions` says, with few amounts however many kernels read a tensor.
 
-    A tensor that more readers want in more layouts takes no less to convert. So of the readers of a tensor only as many
-    count as have :data:`FEW` amounts together, and where readers pay by blocks and are more, none.
+    A tensor that more readers want in more layouts takes no less to convert. So of the readers of a tensor only as
+    many count as have :data:`~dfopt.terms.table.MERGED` amounts together; where readers pay by blocks and are more,
+    none do.
 
     Parameters
     ----------
@@ -168,11 +166,11 @@ def least_conversions(layer: Layer) -> Iterator[Charge]:
         amounts, some = len(layer.schemes_k[one.fan.source]), dict[int, Ints]()
         for kernel, bits in one.layouts_ko.items():
             more = 1 if kernel == one.fan.source else len(layer.schemes_k[kernel])
-            if amounts * more <= FEW:
+            if amounts * more <= MERGED:
                 amounts, some = amounts * more, some | {kernel: bits}
         if not one.tolls:
             yield _charge(layer, one, some, layer.conversion_s(one), Has(one.fan.source))
-        elif len(some) == len(one.layouts_ko) and 2 ** len(some) <= FEW:
+        elif len(some) == len(one.layouts_ko) and 2 ** len(some) <= MERGED:
             yield from _by_readers(layer, one)
 
 
