@@ -27,25 +27,27 @@ _ROUNDED = 1e-12
 
 
 def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
-    """Parts that the weights of kernels are cut into, infinite where nothing makes them fit.
+    """Number of parts that each kernel's weight must be cut into so that the kernel fits SRAM when it runs alone.
 
-    A kernel that is alone in its block and does not fit SRAM runs in parts of its weight. Its stationary bytes and its
-    outputs are cut into so many parts. All else that it needs is in SRAM all the time.
+    A kernel that does not fit SRAM as a whole, and is alone in its block (a set of kernels that run together), runs one
+    part of its weight after another. Its weight, its weight gradient and the buffers of its outputs are cut into so
+    many parts. All else that it needs is in SRAM all the time. The number is ceil(``cut`` / (SRAM - ``rest``)), at
+    least 1.
 
     Parameters
     ----------
     chip
         Its SRAM, and whether it may cut weights (``weight_tiling`` other than ``forbid``).
     rest : float array, B
-        Bytes in SRAM that a kernel alone in its block needs whatever its parts. Of any shape.
+        Bytes of SRAM that each kernel needs whatever its parts. Of any shape.
     cut : float array, B
-        Bytes in SRAM that are cut with its weight. Of the shape of ``rest``.
+        Bytes of SRAM that each kernel needs, as a whole, for what is cut. Of the shape of ``rest``.
 
     Returns
     -------
     float array, no unit
-        Of the shape of ``rest``. A whole number: 1 where the kernel fits as a whole, has nothing to cut, or may not be
-        cut. Infinite where it may be cut, but ``rest`` alone takes all of SRAM.
+        Of the shape of ``rest``. Whole numbers: 1 where the kernel fits as a whole, has nothing to cut, or may not be
+        cut. Infinite where it may be cut and does not fit in any number of parts, as ``rest`` alone takes all of SRAM.
 
     Examples
     --------
@@ -64,24 +66,26 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
 def keeps_chip(
     chip: Chip, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
 ) -> Bools:
-    """Whether blocks keep the limits of the chip: its SRAM, its compute tiles, and how many kernels it fuses.
+    """Whether each block of kernels keeps the limits of the chip: its SRAM, its compute tiles, and what it may fuse.
 
-    Whether a library has one kernel for the kernels of a block is not checked.
+    A block is a set of kernels that run together on the chip. Whether a library has one fused kernel for the kernels of
+    a block is not checked.
 
     Parameters
     ----------
     chip
         The limits. If it is not ``fused``, a block may have one kernel only.
     count : int array, shape (blocks,)
-        Kernels of each block. A block with more kernels than the chip has compute tiles is not legal.
+        Number of kernels in each block. A block with more kernels than the chip has compute tiles is not legal.
     tiled : array, shape (blocks,) or (vectors, blocks)
-        How many of them load their weight in parts. A block with such a kernel and any other is not legal.
+        Number of kernels in each block that load their weight in parts, in the latter shape for several vectors of
+        options (one sharding scheme of each kernel). A block with such a kernel and any other is not legal.
     sram : float array, B
-        Bytes that each block holds in SRAM at a time. Of the shape of ``tiled``. They may exceed the SRAM by its share
-        :data:`FITS`.
+        Bytes that each block holds in SRAM at a time. Of the shape of ``tiled``. They may exceed the SRAM of the chip
+        by a share of :data:`FITS`.
     ahead : array, shape (blocks,), optional
-        Forward kernels of each block. If given, a block that has both forward kernels and others is not legal. None:
-        blocks may mix passes.
+        Number of forward kernels in each block. If given, a block that has both forward kernels and kernels of other
+        passes is not legal. None: blocks may mix passes.
 
     Returns
     -------
@@ -98,28 +102,31 @@ def keeps_chip(
 
 @dataclass(frozen=True)
 class BlockPrices:
-    """Time, bytes and legality of blocks under vectors of options, on one chip in one evaluation.
+    """Time, bytes and legality of blocks of kernels on one chip, for one or more choices of sharding schemes.
 
-    A vector of options has one option of each kernel.
+    A block is a set of kernels that run together on the chip. A vector of options has one option (a sharding scheme)
+    for each kernel. Seconds and bytes are those of one evaluation, which is one microbatch.
 
     Attributes
     ----------
     seconds : s, shape (resources, vectors, blocks)
         Seconds of each resource, in the order of :attr:`dfopt.terms.chip.Chip.resources`.
     time : s, shape (vectors, blocks)
-        Time of the block, where resources overlap as assumed (``overlap``).
+        Time of each block: its ``seconds``, combined by :func:`dfopt.terms.chip.combine` as the assumption ``overlap``
+        says.
     dram_bytes : B, shape (vectors, blocks)
         Bytes that pass through DRAM, as its fastest memory counts them: a byte of a memory of half the bandwidth is
         two.
     sram_bytes : B, shape (vectors, blocks)
-        Bytes in SRAM at a time.
+        Bytes that each block holds in SRAM at a time.
     legal : bool, shape (vectors, blocks)
-        Whether the block keeps the limits of the chip (:func:`keeps_chip`; which passes it mixes is not checked), holds
-        no kernel of infinite parts, and reaches some latency under the cycle model. Which options may be together is
-        not checked: the resource ``legal`` of the table says that.
+        Whether the block keeps the limits of the chip (:func:`keeps_chip`), holds no kernel of infinite ``parts``, and,
+        under the cycle model, has compute tiles enough for some latency. Not checked are the passes that it mixes, and
+        which options may be together: the resource ``legal`` of the table says the latter.
     parts : no unit, shape (vectors, kernels)
-        Parts that the weight of each kernel is cut into; above 1 its kernel must be alone. Infinite: the kernel does
-        not fit the chip, and no block that holds it is legal.
+        Number of parts that the weight of each kernel is cut into if it is alone in its block. A block that holds a
+        kernel of more than 1 part and another kernel is not legal. Infinite: the kernel does not fit the chip, and no
+        block that holds it is legal.
     """
 
     seconds: Floats
@@ -132,22 +139,22 @@ class BlockPrices:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of kernels, with the table of charges and the chip that price them.
+    """Blocks (sets of kernels that run together on a chip), with the costs and limits that give their time and bytes.
 
-    How often each block pays each charge depends on its kernels only. So it is worked out once, for all vectors of
-    options.
+    How often each block pays each charge of the table depends on its kernels only. So it is worked out once for all
+    choices of sharding schemes.
 
     Attributes
     ----------
     table
-        Charges of the layer.
+        All costs of the layer.
     chip
-        Limits and rates.
+        Limits and rates of the chip.
     member_bk : bool array, shape (blocks, kernels)
-        Which kernels a block holds, at least one.
-    latency_l : s, shape (levels,)
-        Latencies that a block may have under the cycle model: :attr:`dfopt.terms.layer.Layer.latency_l` of the layer.
-        Empty under other compute models.
+        Whether each block holds each kernel. A block holds at least one.
+    latency_l : float array, s, shape (levels,)
+        Compute times that a block may have under the cycle model, ascending: those of
+        :attr:`dfopt.terms.layer.Layer.latency_l`. Empty under other compute models.
     """
 
     table: Table
@@ -157,34 +164,40 @@ class Blocks:
 
     @cached_property
     def count_bi(self) -> Floats:
-        """How often each block pays each incidence of the table: float array, shape (blocks, incidences)."""
+        """Number of times that each block pays charges of each incidence: float array, shape (blocks, incidences).
+
+        The axes are in the order of :attr:`member_bk` and of :attr:`dfopt.terms.table.Table.incidences`.
+        """
         return counts(self.table.incidences, self.member_bk)
 
     @cached_property
     def count_ki(self) -> Floats:
-        """How often each kernel, in a block of its own, pays each incidence of the table.
+        """Number of times that each kernel, alone in a block, pays charges of each incidence.
 
-        Float array, shape (kernels, incidences).
+        Float array, shape (kernels, incidences). The second axis is in the order of
+        :attr:`dfopt.terms.table.Table.incidences`.
         """
         return counts(self.table.incidences, np.eye(self.member_bk.shape[1], dtype=bool))
 
     def prices(self, amount_vc: Floats) -> BlockPrices:
-        """Time, bytes and legality of all blocks under vectors of amounts: exact amounts, or the least of a domain.
+        """Time, bytes and legality of every block, from the amounts of all charges.
 
-        Least amounts give a bound: under no options of the domain does a block take less time or fewer DRAM bytes, and
-        a block that is not legal is legal under none of them. That holds if the chip has no
-        :attr:`~dfopt.terms.chip.Chip.memory_rows`, as :attr:`dfopt.terms.chip.Chip.bounding` has none.
+        Exact amounts give exact results. The least amounts over a domain (sharding schemes that are left to each
+        kernel) give lower bounds: under no schemes of the domain does a block take less time or fewer DRAM bytes, and a
+        block that is not legal is legal under none of them. Such a bound needs a chip without
+        :attr:`~dfopt.terms.chip.Chip.memory_rows`, such as :attr:`dfopt.terms.chip.Chip.bounding`.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            Amounts of all charges: what :meth:`dfopt.terms.table.Table.exact` returns, or what
-            :meth:`~dfopt.terms.table.Table.least` returns as the only row.
+            Amounts of all charges of the table, a row for each vector of options: what
+            :meth:`dfopt.terms.table.Table.exact` returns. Or what :meth:`~dfopt.terms.table.Table.least` returns, as
+            the only row.
 
         Returns
         -------
         BlockPrices
-            Arrays for these vectors, in their order, and for the blocks in the order of :attr:`member_bk`.
+            Arrays over these vectors, in their order, and over the blocks, in the order of :attr:`member_bk`.
         """
         parts_vk = self.parts(amount_vc)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
@@ -228,33 +241,37 @@ class Blocks:
         return legal
 
     def parts(self, amount_vc: Floats) -> Floats:
-        """Parts that the weight of each kernel is cut into if it is alone in its block, see :func:`parts_of`.
+        """Number of parts that the weight of each kernel is cut into if it is alone in its block (:func:`parts_of`).
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            As for :meth:`prices`.
+            Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
 
         Returns
         -------
         float array, shape (vectors, kernels), no unit
-            Infinite where a kernel may be cut and still does not fit the chip.
+            Whole numbers, 1 for a kernel that is not cut. Infinite where a kernel may be cut and still does not fit the
+            chip.
         """
         return parts_of(self.chip, *self._whole_and_cut(amount_vc))
 
     def moved_again(self, amount_vc: Floats, parts_vk: Floats) -> Floats:
-        """DRAM bytes that each kernel moves again for every part of its weight after the first.
+        """DRAM bytes that each kernel, alone in its block, moves for all parts of its weight after the first together.
+
+        They are (parts - 1) times the bytes that it moves again for one further part (resource ``reread_bytes``).
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            As for :meth:`prices`.
-        parts_vk : float array, shape (vectors, kernels)
-            What :meth:`parts` returns. Kernels of infinite parts count as whole ones.
+            Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
+        parts_vk : float array, shape (vectors, kernels), no unit
+            Number of parts of each weight, as :meth:`parts` returns it. Infinite counts as 1.
 
         Returns
         -------
         float array, shape (vectors, kernels), B
+            Bytes of one evaluation, which is one microbatch. 0 for a kernel of one part.
         """
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         return np.asarray((finite_vk - 1.0) * self._alone(amount_vc, "reread_bytes"))

@@ -32,7 +32,7 @@ def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     graph
         The workload.
     assumptions
-        Of them ``fanout`` is read.
+        Only ``fanout`` is read: whether readers of one output share one copy (``shared``) or each have their own.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def again_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     graph
         The workload.
     assumptions
-        Of them ``fanout`` is read.
+        Only ``fanout`` is read: whether readers of one output share one copy (``shared``) or each have their own.
 
     Returns
     -------
@@ -76,15 +76,23 @@ def _read_later(graph: Graph, assumptions: Assumptions, made: str, read: tuple[s
 
 
 def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
-    """Number of the fan-out group of each tensor. Tensors of one group are stored once.
+    """Number of the fan-out group of each tensor, where a group is a set of tensors that are stored only once.
 
-    With ``fanout: shared`` a group is one output of a kernel: tensors of the same source, part and size. With ``fanout:
-    per_consumer`` every tensor is a group of its own.
+    A tensor leads from one kernel to one reader. With ``fanout: shared`` a group is one output of a kernel, or one part
+    of it: all tensors of the same source, part and size. With ``fanout: per_consumer`` every tensor is a group of its
+    own.
+
+    Parameters
+    ----------
+    graph
+        The workload, whose ``tensors`` are the axis of the result.
+    assumptions
+        Only ``fanout`` is read.
 
     Returns
     -------
     int array, shape (tensors,)
-        Groups are numbered from 0, in the order of their first tensors.
+        By tensor the number of its group. Groups are numbered from 0, in the order of their first tensors.
 
     Examples
     --------
@@ -101,18 +109,19 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 
 
 def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
-    """Number of tiles of each tensor that wait in SRAM if one partition has both its source and its reader.
+    """Number of tiles of each tensor that wait in SRAM if its source and its reader run in the same on-chip partition.
 
-    Under ``execution: library`` the number is 0, since fused kernels hand on in registers. Else it is 2 with
-    ``skew_buffers: double``. With ``skew_buffers: depth`` it is the difference in level between the two kernels plus
-    one. The level of a kernel is the longest path to it from a kernel that no tensor leads to.
+    A tile is a slice of the tensor along the axis that kernels stream. Under ``execution: library`` the number is 0,
+    since fused kernels hand on in registers. Else it is 2 with ``skew_buffers: double``. With ``skew_buffers: depth``
+    it is level of the reader - level of the source + 1. The level of a kernel is the length of the longest path to it
+    from a kernel that reads no tensor.
 
     Parameters
     ----------
     graph
-        The workload.
+        The workload, whose ``tensors`` are the axis of the result.
     assumptions
-        Resolved: ``execution`` is not ``auto``.
+        Only ``execution`` and ``skew_buffers`` are read. Resolved: ``execution`` is not ``auto``.
 
     Returns
     -------
@@ -128,12 +137,12 @@ def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
 
 
 def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
-    """Share of an input or output of the graph that one chip of the kernel reads or writes, above 0 and at most 1.
+    """Share of an input or output of the graph that one chip reads or writes for a kernel, above 0 and at most 1.
 
     Parameters
     ----------
     kernel
-        Kernel that reads the input, or writes the output.
+        The kernel that reads the input or writes the output.
     operand : int
         0 for the output of the kernel, 1 or 2 for its first or second input.
     scheme
@@ -141,9 +150,15 @@ def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules
     shards : int
         Number of tensor-parallel chips.
     rules
-        Which layouts a scheme needs: ``exact`` or ``dfmodel``.
+        Rules that say in which layout a kernel needs its inputs: ``exact``, as arithmetic requires, or ``dfmodel``, as
+        in DFModel's program.
     elements : float
-        Elements of the whole input, before any sharding. Not used for an output.
+        Number of elements of the whole input, before any sharding. Not used for an output.
+
+    Returns
+    -------
+    float, no unit
+        1 if every tensor-parallel chip needs all of the input, or has all of the output.
     """
     if not operand:
         return ops.output_share(kernel, scheme, shards, rules)

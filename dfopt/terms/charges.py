@@ -24,24 +24,25 @@ Unit = Literal["s", "B", "1"]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A quantity that charges add up to, such as the DRAM bytes of a block.
+    """A quantity that costs are counted in and summed up, such as DRAM bytes of a block of kernels.
 
-    Sums are those of one chip in one evaluation of the layer, which processes one microbatch.
+    It is named by every :class:`Charge`, which adds an amount to it. Sums are those of one chip in one evaluation of
+    the layer, which processes one microbatch. A *block* is a set of kernels that run together on the chip.
 
     Attributes
     ----------
     name : e.g. dram_bytes
-        Key by which charges and sums name it.
+        Key by which charges and sums refer to it.
     unit : e.g. B
         Unit of its amounts and sums: ``s``, ``B``, or ``1`` for none.
     of : e.g. block
-        Whose sums they are. ``block``: every block has a sum of its own. ``layer``: there is one sum for the layer,
-        whatever its blocks are.
+        Scope of a sum. ``block``: every block has a sum of its own. ``layer``: there is one sum for the layer, whatever
+        its blocks are.
     label : e.g. bytes to and from DRAM
-        Words for people.
-    levels : e.g. false
-        Whether there is a sum for each latency that a block may have under the cycle model, see
-        :attr:`dfopt.terms.layer.Layer.latency_l`.
+        Description for reports.
+    levels : bool, e.g. false
+        True: there is a sum for each latency that a block may have under the cycle model, see
+        :attr:`dfopt.terms.layer.Layer.latency_l`. False: there is one sum.
     """
 
     name: str
@@ -53,22 +54,24 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
-    """What blocks pay under one rule: an amount that options of a few kernels decide, as often as an incidence says.
+    """One cost item: an amount of a resource, such as DRAM bytes, and the condition under which a block pays it.
 
-    An option of a kernel is a sharding scheme that it may take. Amounts are those of one chip in one evaluation.
+    A block is a set of kernels that run together on the chip. The amount depends on the options (sharding schemes) of a
+    few kernels. How often a block pays it depends on the kernels that the block holds. Amounts are those of one chip in
+    one evaluation, which is one microbatch.
 
     Attributes
     ----------
     resource : e.g. dram_bytes
-        Name of the resource that the amount adds to.
+        Name of the :class:`Resource` that the amount adds to.
     incidence
-        How often a block pays the amount, from the kernels that the block holds.
+        The rule that says how often a block pays the amount, from the kernels that the block holds.
     scope : tuple of int
         Numbers of the kernels whose options decide the amount, ascending and each once. Empty: the amount is a
         constant.
     amount : float array, in the unit of the resource
-        One axis for each kernel of the scope, over its options. If the resource has levels, they are one more axis, the
-        last. Infinite where options cannot be together.
+        One axis for each kernel of the scope, over its options. If the resource has levels (an amount for each latency
+        under the cycle model), they are one more axis, the last. Infinite where options cannot be together.
     """
 
     resource: str
@@ -86,22 +89,24 @@ The array has what the kernel adds to the resource under each of its options, in
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An accounting rule: its name, the source of its formula, and the function that makes its charges.
+    """An accounting rule: its name, the source of its formula, and the function that lists its costs for a layer.
 
-    A rule of single kernels also has the function that says what one kernel adds to resources.
+    Costs are objects of :class:`Charge`. If each cost depends on one kernel only, the rule also has the function that
+    gives the amounts of one kernel. Such a rule is made by :meth:`of_kernel`.
 
     Attributes
     ----------
     name : str
-        Words for people. No other rule has the same.
+        Name for reports, unique among all rules.
     source : str
         Where the formula is from, such as a section of a paper.
     charges : callable
-        Makes the charges of a layer anew. :meth:`of` calls it, and remembers what it made.
+        Takes a :class:`~dfopt.terms.layer.Layer` and returns or yields its charges, made anew. :meth:`of` calls it, and
+        caches the result.
     amounts : callable, optional
         Of a rule of single kernels: takes a :class:`~dfopt.terms.kernel.LayerKernel`, and yields pairs of the name of a
-        resource and a float array, shape (options,): what the kernel adds to the resource under each option, in its
-        unit. None for all other rules.
+        resource and a float array, shape (options,): what the kernel adds to the resource under each of its options, in
+        the unit of the resource. None for all other rules.
     """
 
     name: str
@@ -111,23 +116,27 @@ class Term:
 
     @classmethod
     def of_kernel(cls, name: str, source: str, amounts: Callable[[LayerKernel], Amounts]) -> Term:
-        """A rule of single kernels: every amount is paid once, by the block of a kernel whose option decides it.
+        """Make an accounting rule whose every amount depends on the option (sharding scheme) of one kernel only.
+
+        The block of kernels that holds this kernel pays the amount, once.
 
         Parameters
         ----------
         name : str
-            Words for people. No other rule has the same.
+            Name for reports, unique among all rules. Cached amounts are kept under this name.
         source : str
             Where the formula is from, such as a section of a paper.
         amounts : callable
-            Takes a kernel, and yields pairs of the name of a resource and a float array, shape (options,): what the
-            kernel adds to the resource under each of its options, in the unit of the resource. It is worked out once
-            for all kernels that look the same to it, so it must read nothing but the kernel.
+            Takes a :class:`~dfopt.terms.kernel.LayerKernel`, and yields pairs of the name of a resource and a float
+            array, shape (options,): what the kernel adds to the resource under each of its options, in the unit of the
+            resource, on one chip in one evaluation. Its result may be used again for all kernels that look the same to
+            it, so it must read nothing but the kernel.
 
         Returns
         -------
         Term
-            For every kernel k and every pair it makes one charge, with the incidence ``Has(k)`` and the scope ``(k,)``.
+            For every kernel k and every pair it makes one :class:`Charge`, with the scope ``(k,)`` and the incidence
+            :class:`Has(k) <dfopt.terms.incidence.Has>`.
         """
 
         def charges(layer: Layer) -> Iterator[Charge]:
@@ -138,19 +147,21 @@ class Term:
         return cls(name, source, charges, amounts)
 
     def of(self, layer: Layer) -> tuple[Charge, ...]:
-        """The charges of this rule for a layer.
+        """All charges (cost items) of this rule for a layer, on one chip in one evaluation.
 
-        They are worked out once for all plans that agree in what the rule reads of a plan.
+        Results are cached: layers of one setting and number of tiles share them if their plans agree in all that the
+        rule reads of a plan.
 
         Parameters
         ----------
         layer
-            The layer. Under its setting and number of tiles, charges of earlier plans may be used again.
+            The layer: a setting (workload, machine and assumptions) under a plan, and a number of tiles.
 
         Returns
         -------
         tuple of Charge
-            As the rule makes them: not merged, and with those that are zero. Empty where the rule does not apply.
+            As the rule makes them: not merged (:func:`merged`), and with those that are zero. Empty where the rule does
+            not apply.
         """
         question = layer.instance.setting.reads[self.name, layer.tiles]
         found: tuple[Charge, ...] = question.answer(
@@ -160,25 +171,25 @@ class Term:
 
 
 def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
-    """What some rules of single kernels add to resources for one kernel, all rules together.
+    """Sum, for one kernel, of what some accounting rules add to each resource under each option of the kernel.
 
     Parameters
     ----------
     kernel
-        The kernel.
+        The kernel. Its options are the sharding schemes that it may take.
     terms
-        Rules of single kernels, made by :meth:`Term.of_kernel`.
+        Rules whose amounts depend on one kernel only, made by :meth:`Term.of_kernel`.
 
     Returns
     -------
     dict of float array, shape (options of the kernel,)
-        By the name of a resource, in its unit: the sum over the rules, on one chip in one evaluation. A resource that
-        no rule adds to is left out.
+        By the name of a resource (:data:`dfopt.terms.rules.RESOURCES`), in its unit: the sum over the rules, on one
+        chip in one evaluation, which is one microbatch. A resource that no rule adds to is left out.
 
     Raises
     ------
     AssertionError
-        If a rule is not one of single kernels.
+        If a rule is of another kind: its ``amounts`` is None.
     """
     found: dict[str, Floats] = {}
     for term in terms:
@@ -189,24 +200,24 @@ def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
 
 
 def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:
-    """Charges of which those that blocks always pay together, of one resource and one incidence, are added up.
+    """The same costs in fewer charges: those of one resource that blocks always pay together are added up to one.
 
-    The least amount of one charge is attained by some options. The sum of the least amounts of two charges may be below
-    every amount of their sum, and never above. So merging makes bounds tighter.
+    Blocks always pay charges of equal incidences together. The least amount of a sum of two charges is never below the
+    sum of their least amounts, and often above. So merging makes lower bounds tighter.
 
     Parameters
     ----------
     charges
-        In any order.
+        Charges of one layer, in any order.
     most : int
-        Most amounts that a merged charge of several scopes may have: the product of the numbers of options of all
-        kernels in its scope. Charges that would have more together stay apart. Charges of the same scope are always
-        merged.
+        Most amounts that a charge merged from charges of different scopes may have. The number of amounts is the
+        product of the numbers of options of all kernels in its scope. Charges that would have more together stay apart.
+        Charges of the same scope are always merged.
 
     Returns
     -------
     tuple of Charge
-        Without those that are zero under all options.
+        Charges with the same sums for every block. Given charges that are zero under all options are left out.
 
     Examples
     --------

@@ -27,14 +27,17 @@ Terms = Sequence[Floats] | Floats  # seconds of every resource of a chip: of one
 
 
 class Rule(NamedTuple):
-    """How terms, the seconds of each resource, make up a time: the largest of some of them, and all others added to it.
+    """How the time of a block follows from its seconds of compute, memory, network and SRAM: which of them overlap.
+
+    The time is the largest of the seconds of all resources in ``hidden``, plus the sum of the seconds of all resources
+    in ``added``. Each resource of the chip is in one of the two.
 
     Attributes
     ----------
     hidden : tuple of int
-        Resources that hide behind each other, so that only the slowest counts. Positions in :attr:`Chip.resources`.
+        Resources that overlap with each other, so that only the slowest counts. Positions in :attr:`Chip.resources`.
     added : tuple of int
-        Resources that hide behind nothing, so that their seconds are added. Positions in :attr:`Chip.resources`.
+        Resources that overlap with nothing, so that their seconds are added. Positions in :attr:`Chip.resources`.
     """
 
     hidden: tuple[int, ...]
@@ -42,36 +45,46 @@ class Rule(NamedTuple):
 
     @property
     def hides_all(self) -> bool:
-        """Whether all resources hide behind the slowest, so that no seconds are added."""
+        """Whether all resources overlap, so that the time of a block is the seconds of the slowest one."""
         return not self.added
 
     @property
     def hides_nothing(self) -> bool:
-        """Whether the seconds of all resources add up: none hides behind another."""
+        """Whether no resources overlap, so that the time of a block is the sum of the seconds of all of them."""
         return not self.hidden
 
     @property
     def sums(self) -> tuple[tuple[int, ...], ...]:
-        """The sums of seconds of which the largest is the time: by sum, positions of the resources that add up."""
+        """The rule in another form: sets of resources, where time is the largest of the sums of seconds of each set.
+
+        A tuple of sets, each a tuple of positions in :attr:`Chip.resources`. There is one for each resource of
+        ``hidden``, or a single one if nothing is hidden.
+        """
         return tuple((one, *self.added) for one in self.hidden) or (self.added,)
 
 
 @cache
 def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
-    """The rule that a value of the assumption ``overlap`` stands for.
+    """The resources whose seconds overlap, and those whose seconds are added, under a value of ``overlap``.
 
     Parameters
     ----------
     overlap : str
-        ``perfect``: all resources hide behind the slowest. ``none``: all add up. ``compute_memory``: ``network`` is
-        added to the slowest of the others. There is no ``auto``: assumptions are resolved.
+        Value of the assumption. ``perfect``: all resources overlap, and the slowest counts. ``none``: the seconds of
+        all add up. ``compute_memory``: the seconds of ``network`` are added to those of the slowest of the others.
+        ``auto`` has to be resolved before.
     resources : tuple of str
         Names of the resources, as in :attr:`Chip.resources`. ``network`` is among them.
 
     Returns
     -------
     Rule
-        Its positions are places in ``resources``.
+        Its numbers are positions in ``resources``.
+
+    Raises
+    ------
+    ValueError
+        If ``network`` is needed and is not among the resources.
 
     Examples
     --------
@@ -89,20 +102,20 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
 
 @dataclass(frozen=True)
 class Chip:
-    """Limits and rates of one chip, and how the seconds of its resources make up the time of a block.
+    """Limits and rates of one chip, and how the time of a block of kernels follows from the seconds of its resources.
 
     A *block* is a set of kernels that run together on the chip.
 
     Attributes
     ----------
     dram_bandwidth : B/s
-        Rate of the fastest memory; with :attr:`memory_rows` the most that any block sustains of it.
+        Rate of the fastest off-chip memory; with :attr:`memory_rows` the most that any block sustains of it.
     sram : B
         Capacity of its SRAM.
     tiles : no unit
-        Compute tiles of the chip. A block has at most as many kernels.
+        Number of compute tiles of the chip. A block has at most as many kernels.
     overlap : e.g. perfect
-        Which resources hide behind each other, see :func:`rule_of`.
+        Which resources (compute, memory, network, SRAM) overlap with each other, see :func:`rule_of`.
     cuts_weights : bool
         Whether a kernel that is alone in its block may load its weight in parts.
     reads_again : bool
@@ -112,13 +125,13 @@ class Chip:
     fused : bool
         Whether a block may hold several kernels.
     library : bool
-        Whether a block of several kernels must be one that a library has one kernel for.
+        Whether a block may hold several kernels only if a GPU library has one fused kernel for all of them.
     sram_bandwidth : B/s
         Rate at which SRAM is read and written. Infinite where the system states none: SRAM traffic takes no time then.
     memory_rows : tuple of EfficiencyRow
         Shares of the DRAM bandwidth that blocks sustain, by the bytes that a block moves in one evaluation. Empty: all
-        blocks sustain ``dram_bandwidth``. With rows, more bytes may take less time. Then the price of least bytes is no
-        bound on the price of a block, and :attr:`bounding` must be used for bounds.
+        blocks sustain ``dram_bandwidth``. With rows, more bytes may take less time. Then the time of the fewest bytes
+        is no lower bound on the time of a block, and :attr:`bounding` must be used for bounds.
     """
 
     dram_bandwidth: float
@@ -135,14 +148,18 @@ class Chip:
 
     @property
     def bounding(self) -> Chip:
-        """The same chip without :attr:`memory_rows`, for bounds.
+        """The same chip without :attr:`memory_rows`, for lower bounds on times.
 
-        No block takes longer on it than on this chip, and more bytes never take less time on it.
+        All blocks sustain ``dram_bandwidth`` on it. So no block takes longer than on this chip, and more bytes never
+        take less time.
         """
         return replace(self, memory_rows=())
 
     def dram_seconds(self, moved: Floats) -> Floats:
         """Seconds in which blocks move their bytes to and from DRAM, each block at the rate that it sustains.
+
+        They are bytes / ``dram_bandwidth``. With :attr:`memory_rows` the rate of a block is lower: times the share of
+        the first row that applies to its bytes, divided by the largest share of any row.
 
         Parameters
         ----------
@@ -153,7 +170,7 @@ class Chip:
         Returns
         -------
         float array, s
-            Of the shape of ``moved``.
+            Of the shape of ``moved``. 0 for a block that moves nothing.
         """
         if not self.memory_rows:
             return moved / self.dram_bandwidth
@@ -170,10 +187,7 @@ class Chip:
 
     @cached_property
     def rule(self) -> Rule:
-        """Which of :attr:`resources` hide behind each other and which are added in the time of a block.
-
-        It follows from :attr:`overlap`.
-        """
+        """Which of :attr:`resources` overlap, and which add their seconds to the time of a block (:func:`rule_of`)."""
         return rule_of(self.overlap, self.resources)
 
 
@@ -194,22 +208,23 @@ def writes_again(assumptions: Assumptions) -> bool:
 
 
 def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) -> Chip:
-    """Limits and rates of one chip of a system under some assumptions, as pricing needs them.
+    """Limits and rates of one chip of a machine, with what the assumptions allow blocks of kernels to do.
 
     Parameters
     ----------
     system
-        The machine.
+        The machine, whose chips are all equal.
     assumptions
         Resolved: no ``auto`` is left. ``execution``, ``overlap`` and ``weight_tiling`` decide what blocks may do. Under
         ``compute_model: efficiency`` rows of unit ``memory`` in the chip's table decide its DRAM rates.
     bounding : bool
-        Whether to leave out :attr:`Chip.memory_rows`. Then no block takes longer than on the chip with these rows.
+        True: leave out :attr:`Chip.memory_rows`, for lower bounds. Then no block takes longer than with these rows.
 
     Returns
     -------
     Chip
-        Its DRAM is the fastest memory of the chip. Bytes of other memories count as more of its bytes.
+        Its DRAM is the fastest memory of the chip. Bytes of a slower memory have to be counted as more bytes of the
+        fastest one.
     """
     # nothing lies elsewhere where there are such rows: `setting.plans` leaves no such plan
     rows = [row for row in memory_rows(system.chip, assumptions) if row.memory in (None, system.chip.fastest_tier)]
@@ -232,13 +247,16 @@ def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) ->
 def combine(terms: Terms, chip: Chip) -> Floats:
     """Time of blocks from the seconds of their resources, which overlap as the chip says.
 
+    A block is a set of kernels that run together. Its time is max(seconds of resources that overlap) + sum(seconds of
+    all others).
+
     Parameters
     ----------
     terms : float arrays, s
         Seconds of each resource, in the order of :attr:`Chip.resources`: as a sequence of arrays of one shape, or as an
         array with the resources as its first axis.
     chip
-        Which resources hide behind each other (:attr:`Chip.rule`).
+        The chip, whose :attr:`Chip.rule` says which resources overlap.
 
     Returns
     -------

@@ -22,24 +22,27 @@ def between_shards_s(
 ) -> float:
     """Seconds of one evaluation that a collective of the tensor-parallel chips adds to the work of their kernels.
 
-    Under ``tensor_overlap`` matrix products may hide a part of these seconds, which is left out. Under
-    ``collective_work`` the seconds include the chip's own work for the collective, such as to add up what arrives.
+    An evaluation is one microbatch. The time on the network follows from the assumption ``collective_model``
+    (:mod:`dfopt.physics.network`). Under ``collective_work`` the chip's own work is added, such as to add up what
+    arrives (:mod:`dfopt.physics.beside`). Under ``tensor_overlap`` matrix products may hide a part of the seconds, and
+    only the rest counts (:mod:`dfopt.physics.tiled`).
 
     Parameters
     ----------
     instance
-        Setting and plan.
+        Setting (workload, machine and assumptions) and plan, which says how many chips share the tensors.
     kind
-        The collective; None for no communication.
+        The collective, such as an all-reduce. None: there is no communication.
     volume : B
         Bytes of the whole tensor that the collective works on, before any sharding.
     kernel : int
-        Number of the kernel that makes the tensor.
+        Number, in the graph, of the kernel that makes the tensor.
     again : bool
         Whether the collective repeats one of the forward pass for the backward pass. Then ``collective_work`` may count
         less work of the chip. A collective on the output of a recomputed kernel always counts as repeated.
     behind : tuple of int
-        Numbers of the kernels whose matrix products may hide the collective. Empty: nothing hides it.
+        Numbers of the kernels whose matrix products may hide the collective under ``tensor_overlap``. Empty: nothing
+        hides it.
 
     Returns
     -------
@@ -49,7 +52,7 @@ def between_shards_s(
     Raises
     ------
     ValueError
-        If the volume of a collective is infinite or NaN.
+        If the volume of a collective is infinite or NaN, and several chips share the tensor.
     """
     plan, graph, chip, chosen = instance.plan, instance.graph, instance.system.chip, instance.assumptions
     dims, shards = plan.shard_dims, plan.shards
@@ -83,24 +86,26 @@ def _spread_s(instance: Instance, kernel: int) -> float:
 
 
 def added_up_s(instance: Instance, kernel: int, volume: float) -> float:
-    """Seconds of one evaluation in which chips add up the weight gradient of a kernel, as DFModel's program does.
+    """Seconds of one evaluation in which chips add up the weight gradient of a kernel, as DFModel's program counts.
 
-    They are the seconds of one all-reduce per step, divided by the number of microbatches of a step. The caller adds
-    them only under ``gradients: dfmodel``; under ``gradients: exact`` the all-reduce is counted at the end of the step.
+    They are the seconds of one all-reduce per step, divided by the number of microbatches of a step. An evaluation is
+    one microbatch. The caller has to use them under ``gradients: dfmodel`` only. Under ``gradients: exact`` the
+    all-reduce counts at the end of the step instead.
 
     Parameters
     ----------
     instance
-        Setting and plan.
+        Setting (workload, machine and assumptions) and plan, which says which chips hold copies of a weight.
     kernel : int
-        Number of the kernel.
+        Number of the kernel in the graph.
     volume : B
-        Bytes of its weight gradient on one chip, under the scheme of the kernel.
+        Bytes of its weight gradient on one chip, under the sharding scheme of the kernel.
 
     Returns
     -------
     float, s
-        0 if no other chip has the same shard of the weight, as without data-parallel copies and a second axis.
+        0 if no other chip has the same shard of the weight, as without data-parallel copies and without a module-wise
+        parallel axis (mp).
 
     Raises
     ------

@@ -29,10 +29,11 @@ A layout has its place here as its number. In a set of layouts bit l stands for 
 
 
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
-    """Which tensors need a conversion of layout for a later pass, apart from that for the forward pass.
+    """Whether each tensor needs a conversion of its layout for a later pass, apart from that for the forward pass.
 
-    Sequence parallelism saves a tensor in the layout that its source leaves. So a tensor from a forward kernel to a
-    kernel of another pass is converted again for the latter. With ``backward_gathers: kept_calculon`` there is one more
+    A layout says how the tensor-parallel chips share a tensor (:data:`LAYOUTS`). Sequence parallelism saves a tensor in
+    the layout that its source leaves. So a tensor from a forward kernel to a kernel of another pass is converted again
+    for the latter (Korthikanti et al., 2022, section 4.2.2). With ``backward_gathers: kept_calculon`` there is one more
     condition: the same output goes to a forward kernel, too, and recomputed kernels read what that forward kernel
     makes. With ``backward_gathers: kept``, or without sequence parallelism, there are no such tensors.
 
@@ -41,13 +42,13 @@ def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
     graph
         The workload.
     assumptions
-        Of them ``sequence_parallelism``, ``backward_gathers`` and ``fanout`` are read.
+        Only ``sequence_parallelism``, ``backward_gathers`` and ``fanout`` are read.
 
     Returns
     -------
     bool array, shape (tensors,)
-        For every tensor of ``graph.tensors`` whether its reader needs such a conversion. Whether any collective
-        follows depends on the layouts.
+        For every tensor of ``graph.tensors``, which has one reader: true if the reader needs such a conversion. A
+        conversion between equal layouts takes no collective.
     """
     way, passes = assumptions.backward_gathers, {kernel.name: kernel.pass_ for kernel in graph.kernels}
     if not assumptions.splits_tokens or way == "kept":
@@ -64,19 +65,20 @@ def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
 
 
 def readers_pay(assumptions: Assumptions) -> bool:
-    """Whether every partition that reads a tensor of :func:`gathered_late` pays for the conversion, as a toll.
+    """Whether a layout conversion for later passes is paid by every on-chip partition that reads the tensor.
 
-    True if the assumption ``backward_gathers`` is None. If it is given, the result is False: the partition of the
-    kernel that makes the tensor pays once for all readers of later passes.
+    True if the assumption ``backward_gathers`` is None: each partition that holds a reader converts the tensor again.
+    False if ``backward_gathers`` is given: the partition of the kernel that makes the tensor pays once for all readers
+    of later passes. Tensors that need such a conversion are those of :func:`gathered_late`.
     """
     return assumptions.backward_gathers is None
 
 
 def overhead_of_kernels(assumptions: Assumptions) -> float:
-    """Seconds that each kernel pays in an evaluation to start, as a part of its communication.
+    """Seconds that each kernel takes to start in one evaluation (one microbatch), as a part of its communication.
 
-    Under ``execution: kernel_by_kernel``, where each kernel has a partition of its own, they are ``kernel_overhead``,
-    or 0 if that is None. Under any other execution they are 0: there a partition pays the overhead once for all its
-    kernels, as a toll (:meth:`dfopt.terms.converted.Conversions.tolls`).
+    Under ``execution: kernel_by_kernel``, where each kernel has an on-chip partition of its own, they are the
+    assumption ``kernel_overhead``, or 0 if that is None. Under any other execution they are 0: there a partition pays
+    the overhead once for all its kernels (:meth:`dfopt.terms.converted.Conversions.tolls`).
     """
     return assumptions.kernel_overhead or 0.0 if assumptions.execution == "kernel_by_kernel" else 0.0

@@ -27,9 +27,10 @@ __all__ = ["Conversions"]
 
 @dataclass(frozen=True, eq=False)
 class Conversions:
-    """Tensors that readers want in other layouts than their sources leave them in, and what the conversions cost.
+    """Seconds and bytes to convert tensors from the layouts that kernels leave them in to those that readers want.
 
-    A conversion is a collective of the tensor-parallel chips. Who pays for it depends on the readers:
+    A layout says how the tensor-parallel chips share a tensor. A conversion is a collective of these chips. Who pays
+    for it depends on the readers:
 
     - *Late* readers are kernels of later passes that read a tensor of the forward pass under sequence parallelism. If
       the assumption ``backward_gathers`` is None, their blocks pay a *toll*: every block (the kernels of one on-chip
@@ -50,12 +51,14 @@ class Conversions:
 
     @cached_property
     def listed(self) -> tuple[tuple[Wanted, Floats], ...]:
-        """Pairs of what readers want of a tensor and the seconds to convert it, for every entry of ``Layer.wanted``.
+        """Every tensor that may have to be converted for some readers, and the seconds that each conversion takes.
 
-        Conversions that sources pay for and those that are tolls are both listed. Seconds are of one evaluation: a
-        float array, shape (layouts, sets of layouts), which is (3, 8). The first axis is the layout that the source
-        leaves. The second is the set that readers want: bit l stands for layout l of
-        :data:`dfopt.terms.conversions.LAYOUTS`. Seconds are 0 where nothing has to be converted.
+        Pairs, in the order of :attr:`dfopt.terms.layer.Layer.wanted`. The first of a pair is an entry of it: a tensor,
+        and the layouts that some of its readers want. The second has seconds of one evaluation, as a float array, shape
+        (layouts, sets of layouts), which is (3, 8). Its first axis is the layout that the source leaves. Its second
+        axis is the set that readers want: bit l of the position stands for layout l of
+        :data:`dfopt.terms.conversions.LAYOUTS`. Seconds are 0 where no collective is needed. Conversions are listed
+        whether the source or the blocks of readers pay for them.
         """
         layer = self.figures.layer
         return tuple((one, layer.conversion_s(one)) for one in layer.wanted)
@@ -73,10 +76,11 @@ class Conversions:
         return found
 
     def network(self, allowed_o: Bools) -> Floats:
-        """Least seconds of communication of each kernel, with the conversions of its output that it pays for.
+        """Least seconds of communication of each kernel, with the layout conversions of its output that it pays for.
 
-        They are :attr:`dfopt.terms.figures.Figures.network_o`, plus those conversions that the kernel pays for as the
-        source, once for all readers. Conversions that are tolls are not included: :meth:`tolls` has them.
+        They are :attr:`dfopt.terms.figures.Figures.network_o`, plus the seconds of those conversions that the kernel,
+        which makes the tensor, pays for once for all readers. Conversions that the blocks of readers pay for are not
+        included: :meth:`tolls` has them.
 
         If several options are left, a conversion counts with the layouts that are wanted whatever the options. A reader
         whose options want different layouts counts with the cheapest of them. Of several such readers only the most
@@ -85,12 +89,13 @@ class Conversions:
         Parameters
         ----------
         allowed_o : bool array, shape (options,)
-            Options that are left, at least one of every kernel.
+            True for options that are left, at least one of every kernel. An option is a kernel with one of its sharding
+            schemes. The axis has the options of all kernels, in the order of :class:`~dfopt.terms.figures.Figures`.
 
         Returns
         -------
         float array, shape (kernels,), s
-            Seconds of one evaluation. Exact with one option of each kernel, else a lower bound.
+            Seconds of one evaluation (one microbatch). Exact with one option of each kernel, else a lower bound.
         """
         seconds_o = self.figures.network_o.copy()
         for one, seconds_ls in self.listed:
@@ -107,18 +112,20 @@ class Conversions:
     def sent(self, allowed_o: Bools) -> Floats:
         """Bytes that one chip sends to the other tensor-parallel chips in one evaluation, by kernel.
 
-        These are the collectives that schemes need for partial sums, and the conversions that sources pay for. Not
-        included are tolls, whose bytes :meth:`tolls` has, communications that kernels list themselves, and gradients.
+        Two parts add up: the collectives that add up partial sums, and the layout conversions that the kernel which
+        makes a tensor pays for once for all readers. Not included are conversions that the blocks of readers pay for
+        (:meth:`tolls` has their bytes), communications that kernels list themselves, and gradients.
 
         Parameters
         ----------
         allowed_o : bool array, shape (options,)
-            Exactly one option of each kernel.
+            True for exactly one option of each kernel. An option is a kernel with one of its sharding schemes. The axis
+            has the options of all kernels, in the order of :class:`~dfopt.terms.figures.Figures`.
 
         Returns
         -------
         float array, shape (kernels,), B
-            A conversion is counted at the kernel that makes the tensor.
+            Bytes of one evaluation (one microbatch). A conversion counts at the kernel that makes the tensor.
         """
         layer, option_k = self.figures.layer, np.flatnonzero(allowed_o)
         made_k = self.figures.produced_o[option_k]
@@ -133,23 +140,27 @@ class Conversions:
         return sent_k
 
     def tolls(self, allowed_o: Bools) -> tuple[Floats, Floats, Bools]:
-        """Tolls of one evaluation: seconds and bytes that every block pays once if it holds any of certain kernels.
+        """Seconds and bytes that every block pays once per evaluation if it holds any of certain kernels, as *tolls*.
 
-        A block that reads a saved tensor pays for the most expensive of its readers. So there is a toll for every step
-        from one reader's seconds to the next higher ones, and readers pay all steps up to their own. The start of a
-        block (``kernel_overhead``) is the last toll, which every block pays. There is no such toll if the overhead is
-        None or 0, or under ``execution: kernel_by_kernel``, where it is in :meth:`network`.
+        A block is a set of kernels that run together on a chip. If it reads a saved tensor in a later pass, it pays for
+        the layout conversion of the most expensive of its readers. This is written as a sum: the readers of a tensor
+        are sorted by their seconds, and there is a toll for every step from one value to the next higher one. Readers
+        pay all steps up to their own. The start of a block (``kernel_overhead``) is the last toll, which every block
+        pays. There is no such toll if the overhead is None or 0, or under ``execution: kernel_by_kernel``, where it is
+        in :meth:`network`.
 
         Parameters
         ----------
         allowed_o : bool array, shape (options,)
-            Options that are left, at least one of every kernel. Seconds and bytes are the least over them.
+            True for options that are left, at least one of every kernel. An option is a kernel with one of its sharding
+            schemes. The axis has the options of all kernels, in the order of :class:`~dfopt.terms.figures.Figures`.
+            Each reader counts with the least seconds and the least bytes of the options that are left.
 
         Returns
         -------
         (float array, float array, bool array)
-            Seconds, shape (tolls,). Bytes that one chip sends, shape (tolls,). Kernels that make their block pay, shape
-            (tolls, kernels). All are empty if there is no toll.
+            Seconds of each toll, shape (tolls,). Bytes that one chip sends for it, shape (tolls,). Whether a block that
+            holds a kernel pays the toll, shape (tolls, kernels). Without tolls all have a first axis of length 0.
         """
         count = len(self.figures.layer.kernels)
         found: list[tuple[float, float, Bools]] = []

@@ -27,10 +27,12 @@ _ROUNDED = 1e-12
 
 
 def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: int) -> tuple[Ints, Floats]:
-    """Compute tiles that a kernel may have under a scheme, and the seconds of an evaluation with each number of them.
+    """Useful numbers of compute tiles for a kernel, and its seconds in one evaluation with each of these numbers.
 
-    No entry has both more compute tiles and more seconds than another. Seconds are those of the largest shard in one
-    evaluation, with all tiles of the streamed axis. A data type that is twice as fast takes half the seconds.
+    A number is useful if no smaller one is as fast (DFModel, section V.C). Seconds are those of the largest shard in
+    one evaluation (one microbatch): tiles of the streamed axis x cycles of one tile / clock frequency. They are scaled
+    by the share of the work that a mask leaves, and by the speed of the data type: one that is twice as fast takes half
+    the seconds.
 
     Parameters
     ----------
@@ -39,14 +41,21 @@ def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: in
     kernel
         The kernel.
     scheme
-        Its sharding scheme.
+        Its sharding scheme, which decides the shard of each tensor-parallel chip.
     tiles : int
-        Tiles that the streamed axis is cut into; not compute tiles.
+        Number of tiles that the axis which the kernel streams is cut into; not compute tiles.
 
     Returns
     -------
     (int array, float array), shape (entries,) both
-        Numbers of compute tiles, ascending and at most those of the chip; and seconds, descending.
+        Numbers of compute tiles, ascending and at most those of the chip. Seconds with each number, descending.
+
+    Raises
+    ------
+    AssertionError
+        If the chip lacks lanes, stages or a frequency.
+    SystemSpecError
+        If no data type of the chip holds the operands of the kernel.
     """
     chip, degree, rules = instance.system.chip, instance.plan.shards, instance.assumptions.sharding_rules
     assert chip.lanes and chip.stages and chip.frequency  # a question without them is refused
@@ -63,9 +72,11 @@ def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: in
 def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, rules: ops.Rules) -> float:
     """Seconds of a kernel's largest shard in one evaluation, if every unit of every compute tile is always busy.
 
-    Under the cycle model no number of compute tiles is faster. An elementwise kernel uses the lanes only, one element
-    for each lane and cycle. The rate is the chip's ``frequency``, which is right for graphs that state no data types.
-    For others the caller has to scale the result by the ratio of rates.
+    They are rows x columns x depth / (lanes x stages x compute tiles x frequency), with the rows and columns of the
+    shard's output and the depth of its contraction. For an elementwise kernel they are rows x columns / (lanes x
+    compute tiles x frequency), as it uses the lanes only. Both are scaled by the share of the work that a mask leaves.
+    Under the cycle model no number of compute tiles is faster. Data types are
+    not read: if the graph states them, the caller has to scale the result by the ratio of rates.
 
     Parameters
     ----------
@@ -78,11 +89,17 @@ def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, ru
     chip
         Chip with lanes, stages and a frequency.
     rules
-        Sharding rules, which decide the size of the shard: ``exact`` or ``dfmodel``.
+        Sharding rules, which decide the size of the shard: ``exact``, as arithmetic requires, or ``dfmodel``, as in
+        DFModel's program.
 
     Returns
     -------
     float, s
+
+    Raises
+    ------
+    AssertionError
+        If the chip lacks lanes, stages or a frequency.
     """
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
     rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
@@ -111,7 +128,7 @@ def tiles_for(menu: tuple[Ints, Floats], latency_l: Floats, too_many: int) -> In
     Returns
     -------
     int array, shape (latencies,)
-        Numbers of compute tiles, or ``too_many``.
+        By latency the number of compute tiles, or ``too_many``. Latencies have a tolerance of 1e-12 of their value.
 
     Examples
     --------
@@ -127,9 +144,10 @@ def tiles_for(menu: tuple[Ints, Floats], latency_l: Floats, too_many: int) -> In
 
 
 def least_level(suffice: Callable[[Ints], Bools], shape: tuple[int, ...], levels: int) -> tuple[Ints, Bools]:
-    """The least latency for which the compute tiles of a chip suffice, for many blocks at once, by binary search.
+    """Position of the least latency for which the compute tiles of a chip suffice, for many blocks by binary search.
 
-    A *level* is the place of a latency among all of them, in ascending order.
+    A block is a set of kernels that share the compute tiles. All latencies that a block may have are sorted. A *level*
+    is the position of a latency in this order, from 0 for the least one.
 
     Parameters
     ----------
@@ -138,7 +156,8 @@ def least_level(suffice: Callable[[Ints], Bools], shape: tuple[int, ...], levels
         whether the compute tiles suffice for each block at its level. Where they suffice for a level they must do so
         for all higher ones.
     shape : tuple of int
-        (blocks,), or (vectors, blocks) where each block is asked about under several vectors of options.
+        (blocks,), or (vectors, blocks) if each block is asked about under several vectors of options, which are choices
+        of a sharding scheme for each kernel.
     levels : int
         Number of latencies, at least 1.
 

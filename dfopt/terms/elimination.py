@@ -39,14 +39,18 @@ class _Step:
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """What an elimination found.
+    """Least value of a sum of terms over all choices of one option for each kernel, and a choice that has it.
+
+    The terms are *factors* (:data:`Factor`), each decided by the options of a few kernels. A vector of options has one
+    option for each kernel. Objects are made by :func:`eliminated`.
 
     Attributes
     ----------
-    least : in the unit of the factors
-        No vector of options has a smaller sum. Infinite where every vector has an infinite factor.
+    least : float, in the unit of the factors
+        No vector of options has a smaller sum. Infinite only if every vector has an infinite factor.
     exact : bool
-        Whether some vector has this sum. If not, tables would have been too large, and some were split.
+        True: the sum of some vector is ``least``. False: some tables would have been too large and were split, so
+        ``least`` is a lower bound, and the sum of every vector may be larger.
     """
 
     least: float
@@ -58,7 +62,8 @@ class Elimination:
     def options_k(self) -> Ints:
         """Option of every kernel in a vector with the least sum: int array, shape (kernels,).
 
-        A vector with about that sum where the elimination is not exact.
+        Options are numbered from 0 for each kernel. If the elimination is not exact, the sum of this vector may be
+        larger than :attr:`least` and than that of another vector. If ``least`` is infinite, it is any vector.
         """
         options = [0] * len(self._sizes_k)
         for step in reversed(self._steps):
@@ -68,10 +73,11 @@ class Elimination:
 
     @cached_property
     def marginals_ko(self) -> tuple[Floats, ...]:
-        """By kernel, the least sum of all vectors that have each of its options: float arrays, shape (options,).
+        """For each option of each kernel, the least sum of all vectors that have this option (*min-marginals*).
 
-        The least of each array is :attr:`least` if the elimination is exact, and no less otherwise. An option whose
-        least sum is above a cutoff is in no vector of interest.
+        By kernel float arrays, shape (options of the kernel,), in the unit of the factors. If the elimination is not
+        exact, they are lower bounds of these sums. No entry is below :attr:`least`. An option whose entry is above a
+        cutoff is in no vector whose sum is at most the cutoff. All are infinite if :attr:`least` is.
         """
         found = [np.full(size, self.least) for size in self._sizes_k]
         if not math.isfinite(self.least):
@@ -93,21 +99,32 @@ class Elimination:
 
 
 def eliminated(factors: Sequence[Factor], sizes_k: Sequence[int], most: int = 1 << 16) -> Elimination:
-    """The least sum of some factors over all vectors of options.
+    """The least sum of some terms over all choices of one option for each kernel, by bucket elimination.
+
+    It is the least over o of the sum of f(o of the kernels in the scope of f) over all factors f, where o has an option
+    for each kernel. One kernel after another is minimised out (R. Dechter, Artificial Intelligence 113, 1999).
 
     Parameters
     ----------
     factors : sequence of (tuple of int, float array)
-        Scopes and amounts, see :data:`Factor`. Amounts may be infinite, where options cannot be together.
+        The terms. A scope has the numbers of the kernels whose options decide the term, ascending and each once.
+        Amounts have an axis for each of them, over its options, and all factors have one unit. They may be infinite,
+        where options cannot be together.
     sizes_k : sequence of int
         Number of options of each kernel, at least 1.
     most : int
-        Most entries of a table. Where more were needed the factors of a kernel are minimised in several groups: the
-        result is then a bound, and not exact.
+        Most entries of a table that several factors are added up to. Where more are needed, the factors of a kernel are
+        minimised in several groups, each of which may take another option. Then the result is a lower bound.
+
+    Returns
+    -------
+    Elimination
+        The least sum, whether it is exact, and a vector of options.
 
     Examples
     --------
-    Two kernels that pay 5 if they have the same option, of which the second costs them 2 and 1:
+    Two kernels with two options each. The second option costs the first kernel 2 and the second kernel 1. Both together
+    pay 5 if they have the same option.
 
     >>> alone = np.array([0.0, 1.0])
     >>> found = eliminated([((0,), 2 * alone), ((1,), alone), ((0, 1), 5.0 * np.eye(2))], (2, 2))

@@ -40,26 +40,36 @@ _APART: Final = ("weight", "read", "gradient", "added", "accessed", "at rate")
 
 
 def figures_of(of: LayerKernel) -> dict[str, Floats]:
-    """What a kernel costs one chip in one evaluation under each of its options, by the rules of single kernels.
+    """Costs and weight sizes of one kernel on one chip in one evaluation (one microbatch), under each of its options.
+
+    An option is a sharding scheme that the kernel may take. Only rules that read nothing but this kernel count.
 
     Parameters
     ----------
     of
-        The kernel, with all that these rules read. Its options are the sharding schemes that it may take.
+        The kernel, with all that these rules read.
 
     Returns
     -------
     dict of float array, shape (options of the kernel,)
-        By the name of a resource (see :data:`dfopt.terms.rules.RESOURCES`) what the kernel adds to the resource, in the
-        unit of the resource. A resource that no rule adds to is left out, and so is all communication. The dict always
-        has these as well:
+        By the name of a resource (see :data:`dfopt.terms.rules.RESOURCES`) the amount that the kernel adds to the
+        resource, in the unit of the resource. A resource that no rule adds to is left out, and so is all communication.
+        The dict always has these as well:
 
         - ``weight``, B: the part of its weight that the chip has. All routed experts count.
-        - ``read``, B: what the evaluation reads of ``weight``. Routed experts that no token chooses do not count.
+        - ``read``, B: the part of ``weight`` that the evaluation reads. Routed experts that no token chooses do not
+          count.
         - ``gradient``, B: the gradient of its weight on the chip, in the type in which data-parallel copies add it up.
         - ``added``, B: the part of the weight gradient that the evaluation adds to, in the type that memory holds.
-        - ``accessed``, B: what it reads from SRAM and writes there. Tensors between kernels are not included.
+        - ``accessed``, B: data that it reads from SRAM and writes there. Tensors between kernels are not included.
         - ``at rate``, s: time in which the whole chip computes the largest shard of the kernel.
+
+    Raises
+    ------
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
+    AssertionError
+        Under ``compute_model: efficiency``, if the chip has no table of efficiencies.
     """
     found = amounts_of(of, OF_KERNELS)
     compute_o = found.get("compute_s")
@@ -75,11 +85,11 @@ def figures_of(of: LayerKernel) -> dict[str, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """Figures of the kernels of a layer under each of their options, in the order of kernels and schemes.
+    """Costs and sizes of each kernel of a layer on one chip, under each legal sharding scheme (*option*) of the kernel.
 
-    An *option* is a kernel with one of the sharding schemes that it may take. Arrays with the suffix o have the shape
-    (options,): an entry for each option of each kernel. Bytes and seconds are those of one chip in one evaluation of
-    the graph, which is one microbatch. What ``by_reads`` decorates is an attribute, read without a call.
+    Arrays with the suffix o have the shape (options,): an entry for each option of each kernel, in the order of kernels
+    and schemes. Bytes and seconds are those of one evaluation of the graph, which is one microbatch. What ``by_reads``
+    decorates is an attribute, read without a call.
 
     Attributes
     ----------
@@ -91,26 +101,29 @@ class Figures:
 
     @cached_property
     def layer(self) -> Layer:
-        """The layer of these kernels, with its streamed axis in a single tile."""
+        """The layer that these kernels are in, with its streamed axis in a single tile.
+
+        The streamed axis, mostly that of tokens, is the one that a chip works through tile by tile.
+        """
         return Layer(self.instance, 1)
 
     @by_reads
     def kernel_o(self) -> Ints:
-        """Number in the graph of the kernel that each option belongs to: int array, shape (options,), ascending."""
+        """Index in the graph of the kernel that each option belongs to: int array, shape (options,), ascending."""
         return np.repeat(np.arange(len(self.layer.kernels)), [len(schemes) for schemes in self.layer.schemes_k])
 
     @by_reads
     def first_k(self) -> Ints:
-        """Place on the axis o of the first option of every kernel: int array, shape (kernels,)."""
+        """Index of each kernel's first option among the options of all kernels: int array, shape (kernels,)."""
         return np.searchsorted(self.kernel_o, np.arange(len(self.layer.kernels))).astype(np.int64)
 
     @by_reads
     def scheme_o(self) -> tuple[Sharding, ...]:
-        """Sharding scheme of each option, such as ``m`` or ``k>n``: one entry for each option, in their order."""
+        """Sharding scheme of each option, in the order of options, such as ``m``, which splits output features."""
         return tuple(itertools.chain(*self.layer.schemes_k))
 
     def options(self, schemes: Mapping[str, Sharding]) -> Bools:
-        """Mask of the options that have the scheme given for the name of their kernel: one option of each kernel.
+        """Mask that selects, for every kernel, the option with the sharding scheme that is given for the kernel.
 
         Parameters
         ----------
@@ -137,7 +150,7 @@ class Figures:
         return np.array([scheme == wanted[k] for k, scheme in pairs], dtype=bool)
 
     def numbers(self, schemes: Mapping[str, Sharding]) -> Ints:
-        """Number of the option, among those of its kernel, that has the scheme given for the name of the kernel.
+        """Index, among each kernel's own options, of the sharding scheme that is given for the kernel.
 
         Parameters
         ----------
@@ -147,7 +160,7 @@ class Figures:
         Returns
         -------
         int array, shape (kernels,)
-            For every kernel the place of its scheme among its own options: 0 for its first option.
+            0 for a kernel that takes its first option.
 
         Raises
         ------
@@ -193,15 +206,19 @@ class Figures:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Names of the resources that rules of single kernels add to in this layer, such as ``dram_bytes``."""
+        """Names of the resources (costs such as ``dram_bytes``) that rules of single kernels add to in this layer.
+
+        These are the names for which :meth:`by_option` may return other amounts than 0.
+        """
         return tuple(self._by_resource)
 
     def by_option(self, resource: str) -> Floats:
-        """What each option adds to a resource of one chip in one evaluation, by the rules of single kernels.
+        """Amount of one resource, such as DRAM bytes, that each option of each kernel takes in one evaluation.
 
-        These amounts do not depend on what else is in the block of the kernel. Tensors between kernels and conversions
-        of layouts are no part of them, as several kernels decide those. The rules are those of
-        :data:`dfopt.terms.rules.OF_KERNELS` and :data:`dfopt.terms.rules.SENT`, with the streamed axis in one tile.
+        Amounts are those of one chip. They do not depend on which other kernels are in the same block (on-chip
+        partition). Tensors between kernels and conversions of layouts are no part of them, as several kernels decide
+        those. The rules are those of :data:`dfopt.terms.rules.OF_KERNELS` and :data:`dfopt.terms.rules.SENT`, with the
+        streamed axis in one tile.
 
         Parameters
         ----------
@@ -252,10 +269,11 @@ class Figures:
 
     @property
     def added_o(self) -> Floats:
-        """Bytes of weight gradient that an evaluation adds to on one chip: float array, shape (options,).
+        """Bytes of weight gradient on one chip that an evaluation accumulates into: float array, shape (options,).
 
-        They count once, even where the gradient is both read and written. Of routed experts only those count that some
-        token of the evaluation chooses. 0 under ``gradients: dfmodel``, and for all ops but ``weight_update``.
+        There is an entry for every option. Bytes count once, even where the gradient is both read and written. Of
+        routed experts only those count that some token of the evaluation chooses. 0 under ``gradients: dfmodel``, and
+        for all ops but ``weight_update``.
         """
         return self._alone["added"]
 
@@ -263,17 +281,19 @@ class Figures:
     def accessed_o(self) -> Floats:
         """Bytes that one chip reads from SRAM and writes there in an evaluation: float array, shape (options,).
 
-        These are weights, weight gradients, data of the kernel such as caches, and inputs and outputs of the graph.
-        Tensors between kernels are not among them. The bytes are given even if the chip states no SRAM bandwidth.
+        There is an entry for every option. These are weights, weight gradients, data of the kernel such as caches, and
+        inputs and outputs of the graph. Tensors between kernels, and from layer to layer, are not among them. The bytes
+        are given even if the chip states no SRAM bandwidth.
         """
         return self._alone["accessed"]
 
     @property
     def at_rate_o(self) -> Floats:
-        """Seconds in which the whole chip computes the largest shard in an evaluation: float array, shape (options,).
+        """Seconds in which the whole chip computes the kernel's largest shard in an evaluation: shape (options,).
 
-        They are FLOP over the rate that the chip sustains under ``compute_model``. The cycle model has no such rate:
-        there it is the peak rate of the kernel's type, or ``compute_utilization`` of that if it is stated.
+        A float array with an entry for every option. Seconds are FLOP over the rate that the chip sustains under
+        ``compute_model``. The cycle model has no such rate: there it is the peak rate of the kernel's type, or
+        ``compute_utilization`` of that if it is stated.
         """
         return self._alone["at rate"]
 
@@ -288,11 +308,11 @@ class Figures:
 
     @cached_property
     def sent_o(self) -> Floats:
-        """Seconds of communication of the kernel in one evaluation, for every option: float array, shape (options,).
+        """Seconds of communication of the kernel in one evaluation, without gradients: float array, shape (options,).
 
-        Three parts add up. A scheme that leaves partial sums needs a collective. A kernel may list communications of
-        its own, which count unless two-batch overlap hides them. Under ``execution: kernel_by_kernel`` the kernel
-        pays ``kernel_overhead`` for its start. Conversions of layouts and the reduction of gradients are not included.
+        There is an entry for every option. Three parts add up. A scheme that leaves partial sums needs a collective. A
+        kernel may list communications of its own, which count unless two-batch overlap hides them. Under ``execution:
+        kernel_by_kernel`` the kernel pays ``kernel_overhead`` for its start. Conversions of layouts are not included.
         """
         seconds_o = np.full(len(self.kernel_o), overhead_of_kernels(self.layer.assumptions))
         for term in (COLLECTIVES, OWN_COMMUNICATIONS):
@@ -301,26 +321,27 @@ class Figures:
 
     @cached_property
     def network_o(self) -> Floats:
-        """Seconds of communication of the kernel in one evaluation, for every option: float array, shape (options,).
+        """Seconds of communication of the kernel in one evaluation, with gradients that it adds up: shape (options,).
 
-        They include the collective that adds up partial sums, communications that the kernel lists itself (0 with
-        two-batch overlap), and ``kernel_overhead`` under ``execution: kernel_by_kernel``. All these are :attr:`sent_o`.
-        Under ``gradients: dfmodel`` they also include the all-reduce of the kernel's weight gradient: its seconds of a
-        step, divided by the microbatches of the step. Under ``gradients: exact`` they do not, as the reduction counts
-        once per step, elsewhere. Conversions of layouts are never included.
+        A float array with an entry for every option. Seconds include the collective that adds up partial sums,
+        communications that the kernel lists itself (0 with two-batch overlap), and ``kernel_overhead`` under
+        ``execution: kernel_by_kernel``. All these are :attr:`sent_o`. Under ``gradients: dfmodel`` they also include
+        the all-reduce of the kernel's weight gradient: its seconds of a step, divided by the microbatches of the step.
+        Under ``gradients: exact`` they do not, as the reduction counts once per step, elsewhere. Conversions of layouts
+        are never included.
         """
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 
     def buffer_o(self, tiles: int) -> Floats:
-        """Bytes of SRAM in which one chip buffers the kernel's inputs and outputs of the graph, for every option.
+        """Bytes of SRAM on one chip that buffer the inputs and outputs of the graph which a kernel reads or writes.
 
-        These are two tiles of each tensor that the kernel reads from outside of the graph or hands out of it. Tensors
-        that pass between kernels or layers are not among them.
+        There is an entry for every option. Bytes are those of two tiles of each such tensor. Tensors that pass between
+        kernels or layers are not among them.
 
         Parameters
         ----------
         tiles : int
-            Tiles that the streamed axis is cut into.
+            Tiles that the streamed axis (mostly that of tokens) is cut into.
 
         Returns
         -------
@@ -330,7 +351,7 @@ class Figures:
         return self._charged(END_BUFFERS, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
-        """The least of a figure over the options that are left, by kernel.
+        """Minimum of a figure (a number for every option) over the options of each kernel that are left.
 
         Parameters
         ----------

@@ -22,10 +22,11 @@ __all__ = ["AnyOf", "Crosses", "Exactly", "Has", "Incidence", "Inside", "Open", 
 
 
 class Incidence(ABC):
-    """How often blocks pay a charge. Charges of equal incidences are always paid together.
+    """A rule that says how many times a block of kernels pays a cost, from the kernels that the block holds.
 
-    A block is any set of kernels that one on-chip partition runs. Each subclass is one such rule, and depends on
-    nothing but the kernels that a block holds.
+    A block is any set of kernels that one on-chip partition runs. Such a cost is a
+    :class:`~dfopt.terms.charges.Charge`. Charges of equal incidences are always paid together. Each subclass is one
+    kind of rule, and depends on nothing but the kernels that a block holds.
     """
 
     __slots__ = ()
@@ -33,25 +34,27 @@ class Incidence(ABC):
     @classmethod
     @abstractmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """How often each block pays each of some incidences of this class.
+        """Number of times that each block pays a cost under each of some rules of this class.
 
         Parameters
         ----------
         incidences
-            At least one, all of this class.
+            The rules: at least one, all of this class.
         member_bk : bool array, shape (blocks, kernels)
-            Which kernels a block holds.
+            Whether each block holds each kernel.
 
         Returns
         -------
         float array, shape (blocks, incidences)
-            Never negative. How often a block pays a charge of the incidence: its amount counts that many times.
+            Never negative. The amount of a charge with this incidence counts that many times for the block.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Has(Incidence):
-    """A charge that a block pays once if it holds a kernel: row ``kernel`` of the paper's matrix A.
+    """A rule that a block of kernels pays a cost once if it holds one given kernel.
+
+    For the partitions of a mapping it is row ``kernel`` of matrix A (DFModel, section IV).
 
     Attributes
     ----------
@@ -68,16 +71,26 @@ class Has(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block that holds the kernel of the incidence, else 0.
+        """Number of times that each block pays: 1 if it holds the kernel of the rule, else 0.
 
-        Arguments and shape are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Whether each block holds each kernel.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            By block and rule, 1 or 0.
         """
         return member_bk[:, [each.kernel for each in incidences]].astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Incidence):
-    """A charge that every block pays once which holds at least one of some kernels.
+    """A rule that a block of kernels pays a cost once if it holds at least one of some given kernels.
 
     Attributes
     ----------
@@ -94,19 +107,29 @@ class AnyOf(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block that holds at least one of the kernels of the incidence, else 0.
+        """Number of times that each block pays: 1 if it holds at least one of the kernels of the rule, else 0.
 
-        Arguments and shape are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Whether each block holds each kernel.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            By block and rule, 1 or 0.
         """
         return (_held(member_bk, [each.kernels for each in incidences]) > 0).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Crosses(Incidence):
-    """A charge that every block pays once which stores a tensor for other blocks or reads it from another block.
+    """A rule that a block of kernels pays a cost once if it stores a tensor for other blocks or reads it from one.
 
-    The block that makes the tensor pays if a reader is in another block. Every other block that reads it pays. Such is
-    a tensor between partitions, a column of the paper's matrices D and L.
+    The block that makes the tensor pays if a reader is in another block. Every other block that reads it pays. For the
+    partitions of a mapping, matrices D and L say that of each tensor (DFModel, section IV).
 
     Attributes
     ----------
@@ -130,9 +153,19 @@ class Crosses(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block that stores the tensor for other blocks or reads it from another block, else 0.
+        """Number of times that each block pays: 1 if it stores the tensor for others or reads it from another, else 0.
 
-        Arguments and shape are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Whether each block holds each kernel.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            By block and rule, 1 or 0.
         """
         made_bi = member_bk[:, [each.source for each in incidences]]
         read_bi = _held(member_bk, [each.readers for each in incidences])
@@ -142,9 +175,11 @@ class Crosses(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Inside(Incidence):
-    """A charge that the block with a tensor's source pays as often as its deepest reader inside is deep.
+    """A rule that a block of kernels pays a cost for each tile of a tensor that waits between kernels of the block.
 
-    Readers in other blocks do not count. These counts are the paper's matrix B.
+    Only the block that makes the tensor pays. The number of tiles is the largest of ``depths`` over the readers in this
+    block. Readers in other blocks do not count. For the partitions of a mapping these numbers
+    are matrix B (DFModel, section IV).
 
     Attributes
     ----------
@@ -169,10 +204,20 @@ class Inside(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Largest depth, in tiles, of the readers that are in a block with the source.
+        """Number of times that each block pays: tiles that wait in it for the deepest of the readers that it holds.
 
-        0 for a block without the source, or without any reader. Arguments and shape are those of
-        :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Whether each block holds each kernel.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            By block and rule the largest of ``depths`` over the readers in the block. 0 for a block without the source,
+            or without any reader.
         """
         deepest_bi = np.zeros((len(member_bk), len(incidences)))
         for reader in range(max(len(each.readers) for each in incidences)):
@@ -185,10 +230,10 @@ class Inside(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Open(Incidence):
-    """A charge that a set of kernels pays once if it makes a tensor and does not hold all its readers.
+    """A rule that a set of kernels pays a cost once if it makes a given tensor and does not hold all readers of it.
 
-    The tensor waits for the other readers. What waits while a block runs is the sum over two sets: the set of all
-    kernels that ran before, and the block.
+    The tensor waits in memory for the other readers. The bytes that wait while a block runs are the sum over two sets:
+    the set of all kernels that ran before, and the block.
 
     Attributes
     ----------
@@ -209,10 +254,21 @@ class Open(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a set that holds the source and not all readers, else 0.
+        """Number of times that each set of kernels pays: 1 if it holds the source but not all readers, else 0.
 
-        Here a block may be any set of kernels, such as all that ran before. Arguments and shape are those of
-        :meth:`Incidence.of_blocks`.
+        Here a block may be any set of kernels, such as all that ran before.
+
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Whether each block holds each kernel.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            By set and rule, 1 or 0.
         """
         read_bi = _held(member_bk, [each.readers for each in incidences])
         every_i = np.array([len(each.readers) for each in incidences])
@@ -222,16 +278,17 @@ class Open(Incidence):
 
 @dataclass(frozen=True, slots=True)
 class Exactly(Incidence):
-    """A charge that every block pays once which holds certain ones of a few kernels, and no other one of these few.
+    """A rule that a block pays a cost once if, of a few given kernels, it holds certain ones and none of the others.
 
-    Whatever depends on few kernels is a sum of such charges, one for every way to hold them.
+    Any cost that depends on which of a few kernels a block holds is a sum of costs under such rules: one for every way
+    to hold some of them.
 
     Attributes
     ----------
     kernels : tuple of int
         Numbers of the few kernels.
     held : tuple of bool
-        By kernel of ``kernels``, whether the block that pays holds it.
+        For each of ``kernels`` in their order, whether a block must hold it (true) or must not (false) to pay.
 
     Examples
     --------
@@ -244,30 +301,41 @@ class Exactly(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """1 for a block that holds, of the few kernels, exactly those marked in ``held``, else 0.
+        """Number of times that each block pays: 1 if it holds, of ``kernels``, exactly those of ``held``, else 0.
 
-        Kernels that are not among the few do not matter.
+        Other kernels than ``kernels`` do not matter.
 
-        Arguments and shape are those of :meth:`Incidence.of_blocks`.
+        Parameters
+        ----------
+        incidences
+            At least one, all of this class.
+        member_bk : bool array, shape (blocks, kernels)
+            Whether each block holds each kernel.
+
+        Returns
+        -------
+        float array, shape (blocks, incidences)
+            By block and rule, 1 or 0.
         """
         columns = [(member_bk[:, each.kernels] == np.array(each.held)).all(axis=1) for each in incidences]
         return np.stack(columns, axis=1).astype(np.float64)
 
 
 def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
-    """How often each block pays each incidence, whatever classes these are of.
+    """Number of times that each block of kernels pays a cost under each of some rules (:class:`Incidence`).
 
     Parameters
     ----------
     incidences
-        Any number of them, of any classes; there may be none.
+        The rules. They may be of different classes, and there may be none.
     member_bk : bool array, shape (blocks, kernels)
-        Which kernels a block holds.
+        Whether each block holds each kernel.
 
     Returns
     -------
     float array, shape (blocks, incidences)
-        Never negative. Incidences are in the order given.
+        Never negative. The amount of a charge with such an incidence counts that many times for the block. Incidences
+        are in the order given.
 
     Examples
     --------

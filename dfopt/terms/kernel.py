@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True, eq=False)  # not frozen: there are tens of thousands
 class LayerKernel:
-    """One kernel of a layer, with all that rules of single kernels may read.
+    """One kernel (operator) of a layer, with everything that cost rules about this kernel alone may read.
 
     Bytes are those of one evaluation of the graph, which is one microbatch. *Whole* bytes are those of a tensor before
     any sharding.
@@ -42,9 +42,9 @@ class LayerKernel:
     Attributes
     ----------
     instance
-        Setting and plan.
+        Setting (graph, system and assumptions) and plan.
     tiles : no unit
-        Tiles that the streamed axis of the layer is cut into.
+        Tiles that the streamed axis of the layer (mostly that of tokens) is cut into.
     number : no unit
         Place of this kernel among the kernels of the graph.
     kernel
@@ -54,7 +54,7 @@ class LayerKernel:
     assumptions
         The conventions of the setting, resolved: no ``auto`` is left.
     words : B
-        Bytes of an element of each class of data of the graph.
+        Bytes of an element of each class of data of the graph, such as weights and activations.
     counted : no unit
         For weights, experts, caches and tables: how many bytes of the fastest memory one moved byte counts as. 1 for
         what lies in the fastest memory, more for what lies in a slower one.
@@ -90,10 +90,11 @@ class LayerKernel:
         return found
 
     def answer(self, question: Hashable, work: Callable[[LayerKernel], Answer]) -> Answer:
-        """The answer to a question about this kernel, remembered for all kernels that agree in what ``work`` reads.
+        """Return ``work(self)``, which is computed once for all kernels in which ``work`` reads the same values.
 
-        If the graph is what one chip of a second axis sees of a model, kernels of all such graphs of the model share
-        their answers. For any other graph nothing is remembered, and ``work`` is called.
+        Answers are remembered only if the graph is the part of a model that one chip sees under a second parallel axis
+        (``modules`` of the plan). Kernels of all such graphs of the model share them. For any other graph ``work`` is
+        called each time.
 
         Parameters
         ----------
@@ -105,7 +106,7 @@ class LayerKernel:
         Returns
         -------
         Answer
-            What ``work`` returns for this kernel, or has returned for a kernel that looks the same to it.
+            What ``work`` returns for this kernel, or has returned for another kernel with the same values.
         """
         setting = self.instance.setting
         if setting.of is None:  # no other graph has its kernels
@@ -120,7 +121,13 @@ class LayerKernel:
 
     @property
     def rate(self) -> float:
-        """Peak rate of the whole chip in the data type that the kernel computes in, FLOP/s."""
+        """Peak rate of the whole chip in the data type that the kernel computes in, FLOP/s.
+
+        Raises
+        ------
+        SystemSpecError
+            If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
+        """
         return self.instance.setting.rate_k[self.number]
 
     @property
@@ -169,29 +176,38 @@ class LayerKernel:
     def kept(self) -> tuple[tuple[float, float], ...]:
         """Bytes that one chip keeps for this kernel beside its tensors, such as dropout masks: a pair for each option.
 
-        The first number of a pair is kept until the backward pass of the microbatch, the second only while the layer
-        runs. Add the first to the bytes of the kernel's saved tensors. It is negative where these tensors count more
-        bytes than are kept. All pairs are zeros if only other kernels of the graph keep anything. The tuple is empty if
-        no kernel does, as in a graph that does not train.
+        An option is a sharding scheme that the kernel may take. The first number of a pair is kept until the backward
+        pass of the microbatch, the second only while the layer runs. Add the first to the bytes of the kernel's saved
+        tensors. It is negative where these tensors count more bytes than are kept. All pairs are zeros if only other
+        kernels of the graph keep anything. The tuple is empty if no kernel does, as in a graph that does not train.
         """
         beside = Layer(self.instance, self.tiles).beside
         return tuple(beside.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if beside else ()
 
 
 def schemes(of: LayerKernel) -> tuple[Sharding, ...]:
-    """Sharding schemes that a kernel may take on its tensor-parallel chips: its options, in the order of the axis o."""
+    """Sharding schemes that a kernel may take on its tensor-parallel chips, at least one.
+
+    They are the *options* of the kernel. Arrays of shape (options,) have their order.
+
+    Parameters
+    ----------
+    of
+        The kernel.
+    """
     return ops.legal_schemes(of.kernel, of.degree, of.assumptions)
 
 
 def by_option(of: LayerKernel, figure: Callable[[Kernel, Sharding], float]) -> Floats:
-    """A figure of a kernel under each of its options: float array, shape (options,), in the unit of the figure.
+    """Values of a function for each sharding scheme (option) that a kernel may take: float array, shape (options,).
 
     Parameters
     ----------
     of
         The kernel.
     figure : callable
-        Given the kernel as the graph states it and one of its sharding schemes, returns a number.
+        Given the kernel as the graph states it and one of its sharding schemes, returns a number. The array has its
+        unit.
     """
     kernel = of.kernel
     return np.array([figure(kernel, scheme) for scheme in schemes(of)], dtype=np.float64)
@@ -200,14 +216,20 @@ def by_option(of: LayerKernel, figure: Callable[[Kernel, Sharding], float]) -> F
 def output_share(of: LayerKernel) -> Floats:
     """Share of a kernel's output that one chip holds, under each of its options: float array, shape (options,).
 
-    The share is 1 for an option under which every chip holds all of the output.
+    An option is a sharding scheme that the kernel may take. The share is 1 for an option under which every chip holds
+    all of the output.
+
+    Parameters
+    ----------
+    of
+        The kernel.
     """
     degree, rules = of.degree, of.assumptions.sharding_rules
     return by_option(of, lambda kernel, scheme: ops.output_share(kernel, scheme, degree, rules))
 
 
 def end_bytes(of: LayerKernel, operand: int, whole: float) -> Floats:
-    """Bytes that one chip reads of an input of the graph, or writes of an output, in one evaluation.
+    """Bytes that one chip reads of an input of the graph, or writes of an output, in one evaluation (one microbatch).
 
     Parameters
     ----------
@@ -221,23 +243,23 @@ def end_bytes(of: LayerKernel, operand: int, whole: float) -> Floats:
     Returns
     -------
     float array, shape (options,), B
-        One entry for each option of the kernel.
+        One entry for each option of the kernel: each sharding scheme that it may take.
     """
     degree, rules, elements = of.degree, of.assumptions.sharding_rules, whole / of.words.activations
     return whole * by_option(of, lambda kernel, z: end_share(kernel, operand, z, degree, rules, elements))
 
 
 def weight_bytes(of: LayerKernel, elements: Callable[[Kernel], float]) -> Floats:
-    """Bytes of a kernel's weight on one chip, under each of its options.
+    """Bytes of a kernel's weight on one chip, under each of its options (sharding schemes that it may take).
 
     Parameters
     ----------
     of
         The kernel.
     elements : callable
-        Given the kernel, returns the number of elements of its weight that count, before any sharding. Such are all
-        (:func:`dfopt.physics.ops.weight_elements`), or those that an evaluation reads
-        (:func:`dfopt.physics.ops.weights_read`).
+        Given the kernel, returns the number of elements of its weight that count, before any sharding. Use
+        :func:`dfopt.physics.ops.weight_elements` for all elements, and :func:`dfopt.physics.ops.weights_read` for those
+        that an evaluation reads.
 
     Returns
     -------

@@ -40,10 +40,10 @@ __all__ = ["FanOut", "Layer", "Reader", "Wanted", "counts_training"]
 class Reader:
     """A kernel that takes a tensor as one of its operands.
 
-    ``kernel``: its number. ``operand``: 1 or 2. ``depth``: tiles of the tensor, a number, that wait in SRAM where one
-    block has its source and this kernel. ``late``: whether this kernel of a later pass needs a conversion of layout of
-    its own, since sequence parallelism saves the tensor as its forward kernel leaves it. All readers that are not late
-    share one conversion, which the source pays for. See :func:`dfopt.terms.conversions.gathered_late`.
+    ``kernel``: its index in the graph. ``operand``: 1 or 2. ``depth``: number of tiles of the tensor that wait in SRAM
+    where one block (on-chip partition) has its source and this kernel. ``late``: whether this kernel of a later pass
+    needs a layout conversion of its own, as sequence parallelism saves the tensor as its source leaves it
+    (:func:`dfopt.terms.conversions.gathered_late`). Readers that are not late share one, for which the source pays.
     """
 
     kernel: int
@@ -54,12 +54,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """One output of a kernel with all its readers: stored once, read once by every block.
+    """One output of a kernel with all its readers: it is stored once, and each block (on-chip partition) reads it once.
 
     Attributes
     ----------
     source : int
-        Number of the kernel that makes it.
+        Index in the graph of the kernel that makes it.
     readers : tuple of Reader
         Every kernel and operand that takes it, in the order of the tensors.
     whole, elements : B, no unit
@@ -68,7 +68,7 @@ class FanOut:
         Whether the next layer reads it, and not this one.
     saved, kept : bool
         Saved: a forward kernel makes it and a kernel of a later pass reads it. Kept: it stays in memory until the
-        backward pass, since it is saved or its source says that it keeps it.
+        backward pass, as it is saved or, under ``fanout: shared``, as its source says that it keeps it.
     """
 
     source: int
@@ -81,24 +81,24 @@ class FanOut:
 
     @property
     def kernels(self) -> tuple[int, ...]:
-        """Numbers of the kernels that read this output, each kernel once, in the order of ``readers``."""
+        """Indices in the graph of the kernels that read this output, each kernel once, in the order of ``readers``."""
         return tuple(dict.fromkeys(reader.kernel for reader in self.readers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """Layouts that some readers of a tensor want it in: all of its late readers (:class:`Reader`), or all others.
+    """Layouts over the tensor-parallel chips that readers need a tensor in: its late readers, or all its other readers.
 
     Attributes
     ----------
     group, fan : int, FanOut
         Place of the tensor in :attr:`Layer.fan_outs`, and the tensor.
     late : bool
-        Whether these readers are the late ones, of a later pass, for which the tensor has a conversion of their own.
+        Whether the readers are the late ones (:class:`Reader`), for which the tensor has a conversion of its own.
     tolls : bool
-        True: every block that holds some of these readers pays for it. False: the block of the source pays, once.
+        Who pays. True: each block (on-chip partition) that has some of these readers. False: the block of the source.
     layouts_ko : dict of int array, shape (options of the kernel,), by kernel
-        Set of layouts that each reader wants: bit l stands for layout l of :data:`~dfopt.terms.conversions.LAYOUTS`.
+        Set of layouts that each reader needs: bit l stands for layout l of :data:`~dfopt.terms.conversions.LAYOUTS`.
     """
 
     group: int
@@ -109,15 +109,15 @@ class Wanted:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Numbers of the kernels whose products may hide the conversion: all these readers; empty with ``tolls``."""
+        """Indices of kernels whose matrix products may hide the conversion: all these readers; empty with ``tolls``."""
         return () if self.tolls else tuple(self.layouts_ko)
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """What one chip does in one evaluation of the graph (one microbatch): kernels, with their options and tensors.
+    """One layer as a chip runs it for one microbatch: kernels, their legal sharding schemes (*options*) and tensors.
 
-    An *option* of a kernel is a legal sharding scheme. What ``by_reads`` decorates is an attribute, not called.
+    That is one evaluation of the graph. What ``by_reads`` decorates is an attribute, not called.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Layer:
     tiles: int
 
     def at(self, tiles: int) -> Layer:
-        """The same layer with its streamed axis cut into ``tiles`` tiles; ``self`` if ``tiles`` is unchanged."""
+        """The same layer with its streamed axis (mostly tokens) cut into ``tiles`` tiles; ``self`` if unchanged."""
         return self if tiles == self.tiles else Layer(self.instance, tiles)
 
     @cached_property
@@ -141,7 +141,7 @@ class Layer:
 
     @cached_property
     def graph(self) -> Graph:
-        """The workload; if the plan has a second axis (``modules``), only the part that one chip of this axis has."""
+        """The workload; under a second parallel axis (``modules`` of the plan), the part that one chip of it has."""
         return self.instance.graph
 
     @cached_property
@@ -161,12 +161,12 @@ class Layer:
 
     @cached_property
     def rules(self) -> ops.Rules:
-        """Layouts that schemes need: ``exact``, as arithmetic requires, or ``dfmodel``, as in DFModel's program."""
+        """Layouts that schemes require: ``exact``, as arithmetic does, or ``dfmodel``, as DFModel's program does."""
         return self.assumptions.sharding_rules
 
     @property
     def moves_tensors(self) -> bool:
-        """Whether only tensors between blocks pass through DRAM. False under ``operand_traffic``: all tensors do."""
+        """Whether only tensors between on-chip partitions pass through DRAM; else (``operand_traffic``) all do."""
         return self.assumptions.operand_traffic is None
 
     @property
@@ -186,11 +186,11 @@ class Layer:
 
     @by_reads
     def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
-        """Sharding schemes that each kernel may take, its options, in the order of its axis o; at least one each."""
+        """Sharding schemes that each kernel may take, its options, in the order of kernels: at least one each."""
         return tuple(ops.legal_schemes(kernel, self.degree, self.assumptions) for kernel in self.kernels)
 
     def by_option(self, kernel: int, figure: Callable[[Kernel, Sharding], float]) -> Floats:
-        """``figure(kernel, scheme)`` of a kernel, by its number, for each of its schemes: array, shape (options,)."""
+        """Array, shape (options,): ``figure(kernel, scheme)`` for each scheme of the kernel with index ``kernel``."""
         return np.array([figure(self.kernels[kernel], scheme) for scheme in self.schemes_k[kernel]], dtype=np.float64)
 
     @by_reads
@@ -203,7 +203,7 @@ class Layer:
 
     @by_reads
     def produced_ko(self) -> tuple[Ints, ...]:
-        """Layout of every kernel's output, as its place in ``LAYOUTS``: by kernel int arrays, shape (options,)."""
+        """Layout of each kernel's output: 0 whole, 1 split by features, 2 by tokens; int arrays, shape (options,)."""
         return tuple(
             np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
             for schemes in self.schemes_k
@@ -216,9 +216,9 @@ class Layer:
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Ways to run under the cycle model (by no other), by kernel and option: pairs of arrays, shape (ways,).
+        """Numbers of compute tiles that may run a kernel (cycle model only), with its seconds, by kernel and option.
 
-        The first has numbers of compute tiles, ascending; the second seconds of one evaluation with these, descending.
+        Pairs of arrays, shape (ways,): numbers of compute tiles, ascending; seconds of an evaluation, descending.
         """
         return tuple(
             tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
@@ -227,7 +227,7 @@ class Layer:
 
     @cached_property
     def latency_l(self) -> Floats:
-        """Seconds that a block may compute per evaluation, ascending: shape (levels,). Empty unless ``by_cycles``."""
+        """Compute seconds that a block may take in an evaluation, ascending, shape (levels,). Only if `by_cycles`."""
         if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
@@ -288,7 +288,7 @@ class Layer:
         """Bytes that kernels keep in one evaluation beside the tensors of the graph, such as dropout masks.
 
         Some stay until the backward pass of the microbatch, others only while the layer runs. Two dicts of the object
-        have whole bytes by name of kernel, its ``on_chip`` those of one chip. It is false unless the graph trains.
+        have whole bytes by name of kernel, its ``on_chip`` those of one chip. It is false if no kernel keeps any.
         """
         return beside_of(self.graph, self.assumptions)
 
@@ -319,7 +319,7 @@ class Layer:
 
     @by_reads
     def wanted(self) -> tuple[Wanted, ...]:
-        """Layouts that readers want of every output, in the order of :attr:`fan_outs`.
+        """Layouts over tensor-parallel chips that readers need every output in, in the order of :attr:`fan_outs`.
 
         An output has an entry for its readers that are not late (:class:`Reader`), then one for its late readers. An
         entry without readers is left out. Empty without tensor parallelism.
@@ -343,7 +343,7 @@ class Layer:
         return found
 
     def conversion_s(self, one: Wanted) -> Floats:
-        """Seconds of one evaluation to bring a tensor from one layout into each of a set of layouts: shape (3, 8).
+        """Seconds of one evaluation to bring a tensor from one layout into all of a set of layouts: shape (3, 8).
 
         Axes: the layout that the source leaves, and the wanted set, where bit l stands for layout l. ``one``, of
         :attr:`wanted`, has the tensor. Seconds that matrix products hide are left out. With sequence parallelism one
@@ -356,7 +356,7 @@ class Layer:
         return least_s  # of none each takes none
 
     def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that a chip sends in one evaluation for `one` of `wanted`: shape (3, 8), axes of `conversion_s`."""
+        """Bytes that one chip sends in the conversion of :meth:`conversion_s`: array of the same shape (3, 8)."""
         sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
         each_s, gather_s = self.each_conversion_s(one)
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))

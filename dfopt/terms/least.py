@@ -35,20 +35,31 @@ _PLACES: Final = {name: place for place, name in enumerate(FIGURES)}
 
 
 def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
-    """Least seconds in which the whole chip computes each kernel in one evaluation, under any of its options.
+    """Least seconds in which one chip computes each kernel in one evaluation, over all sharding schemes of the kernel.
+
+    All compute tiles of the chip work on the kernel. Under ``compute_model: fixed`` the seconds are FLOP / (peak rate
+    of the kernel's data type x ``compute_utilization``). Under ``efficiency`` they follow from the chip's table of
+    shares. Under ``cycle`` every unit of every compute tile is busy (:func:`dfopt.terms.cycle.least_cycles_s`).
 
     Parameters
     ----------
     layer
-        The layer, in any number of tiles: the result does not depend on them.
-    flop_k : float array, shape (kernels,)
+        The layer: what one chip does for one microbatch. The result does not depend on its number of tiles.
+    flop_k : float array, shape (kernels,), FLOP
         Least FLOP of each kernel on one chip, such as the column ``flop`` of :func:`least_figures`. Read under
         ``compute_model: fixed`` only.
 
     Returns
     -------
     float array, shape (kernels,), s
-        A lower bound: no sharding scheme of the kernel, and no number of compute tiles, takes less.
+        A lower bound: no sharding scheme of the kernel, and no number of compute tiles, takes less. Kernels are in the
+        order of the graph.
+
+    Raises
+    ------
+    AssertionError
+        If the chip lacks lanes, stages or a frequency under ``compute_model: cycle``, or its table under
+        ``efficiency``.
     """
     if layer.assumptions.compute_model == "fixed":
         return at_one_rate(flop_k, np.array(layer.instance.setting.rate_k), layer.assumptions)
@@ -59,20 +70,21 @@ def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
 
 
 def least_figures(layer: Layer) -> Floats:
-    """Least FLOP, traffic and held bytes of every kernel on one chip in one evaluation, under any of its options.
+    """Least FLOP, memory traffic and held bytes of every kernel on one chip in one evaluation (one microbatch).
 
-    Each figure is the least over the sharding schemes of the kernel, whatever scheme the other figures take.
+    Each figure is the least over all sharding schemes of the kernel, whatever scheme the other figures take.
 
     Parameters
     ----------
     layer
-        The layer, in any number of tiles: the result does not depend on them.
+        The layer: what one chip does for one microbatch. The result does not depend on its number of tiles.
 
     Returns
     -------
     float array, shape (kernels, figures)
-        A column for each name of :data:`FIGURES`, in that order: FLOP, bytes, and numbers of parameters. SRAM traffic
-        is 0 if the SRAM has no bandwidth.
+        Rows are kernels in the order of the graph. Columns are the figures of :data:`FIGURES`, in that order: ``flop``
+        in FLOP, ``parameters`` and ``parameters_copied`` as numbers, all others in bytes. ``sram_traffic_bytes`` are 0
+        if the SRAM of the chip states no bandwidth.
     """
     least_kf = np.array([kernel.answer("least", _of_kernel) for kernel in LayerKernel.all_of(layer)])
     for term in (CARRIED, TENSOR_TRAFFIC):

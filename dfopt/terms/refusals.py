@@ -16,23 +16,27 @@ __all__ = ["check", "check_names", "check_variants"]
 
 
 def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
-    """Refuse variants of a graph that are another workload, or that are given twice.
+    """Raise an error unless all variants of a graph are the same workload, and none is given twice.
 
-    A variant is the same workload with another microbatch, or computed in another way (``variant`` of the graph).
+    A variant is the same workload with another microbatch, or computed in another way (``variant`` of the graph). The
+    function returns nothing.
 
     Parameters
     ----------
     graph
-        The workload. It counts among its variants, so that no variant may repeat it.
+        The workload. It counts as one of its variants, so no variant may repeat it.
     variants
         Other graphs of the same workload; there may be none.
 
     Raises
     ------
     PlanError
-        If a variant has another name, batch or sections than the graph. If its kernels have other names, or another
-        order of names, than those of the first of all graphs with the same ``variant``. Or if two of all graphs have
-        the same microbatch and the same ``variant``. Nothing else is checked.
+        - If a variant has another name, batch or sections (drawn layers) than the graph.
+        - If its kernels have other names, or another order of names, than those of the first graph with the same value
+          of ``variant``.
+        - If two graphs have the same microbatch and the same value of ``variant``.
+
+        Nothing else is checked.
     """
     seen, first = {(graph.microbatch, graph.variant)}, {graph.variant: graph}
     for other in variants:
@@ -50,19 +54,19 @@ def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
 
 
 def check_names(graph: Graph, request: Request) -> None:
-    """Refuse pins of kernels that a graph does not have.
+    """Raise an error if a request fixes the partition or the sharding scheme of a kernel that the graph does not have.
 
     Parameters
     ----------
     graph
         The workload.
     request
-        The names in ``pin_partition`` and ``pin_sharding`` are checked, and nothing else of it.
+        Only the names of kernels in ``pin_partition`` and ``pin_sharding`` are checked.
 
     Raises
     ------
     PlanError
-        For the first name that no kernel has. The message suggests a similar name.
+        For the first name that no kernel has. The message suggests a similar name, or where to find the names.
     """
     known = graph.index()
     for option, names in (("pin", list(request.pin_partition)), ("shard", list(request.pin_sharding))):
@@ -74,29 +78,31 @@ def check_names(graph: Graph, request: Request) -> None:
 
 
 def check(setting: Setting, request: Request) -> None:
-    """Refuse a question that no search could answer, with a remedy in the message.
+    """Raise an error if machine, assumptions and request contradict each other, so that no search could answer.
+
+    The message says how to change them. The function returns nothing if there is no contradiction.
 
     Parameters
     ----------
     setting
-        Graph, machine and resolved assumptions.
+        Graph, machine and resolved assumptions: no ``auto`` is left.
     request
-        What is asked: pins, objectives, formulation and other choices.
+        The user's choices: pins (kernels whose partition or sharding scheme is fixed), formulation and others.
 
     Raises
     ------
     SystemSpecError
-        - If the machine has a number with which no time can be computed.
+        - If the machine has a number too large or too small to compute times with.
         - If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table of shares under
           ``efficiency``.
-        - If its table has rows of unit ``memory`` that count, beside ``execution: dataflow`` (unless ``formulation:
-          assignment`` is asked for) or a stack of dies.
-        - If no type of the chip holds the operands of some kernel.
+        - If its table has rows of unit ``memory`` that count, together with ``execution: dataflow`` (unless
+          ``formulation: assignment`` is asked for) or with a stack of dies.
+        - If no data type of the chip holds the operands of some kernel.
     PlanError
         - If a pin names a kernel that the graph does not have, or a partition outside 0 to ``p_max`` - 1. If ``p_max``
-          is None, the number of kernels stands for it.
-        - If choices of request and assumptions cannot be made together: such as ``heat: aware`` beside ``formulation:
-          assignment``, pins of partitions beside ``execution: kernel_by_kernel``, or ``gradient_overlap`` beside
+          is None, the number of kernels is used in its place.
+        - If choices of request and assumptions cannot be made together: such as ``heat: aware`` with ``formulation:
+          assignment``, pins of partitions with ``execution: kernel_by_kernel``, or ``gradient_overlap`` with
           ``gradients: dfmodel``. The message says both.
     """
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions

@@ -33,9 +33,9 @@ __all__ = ["LayerOptions", "shard"]
 
 @dataclass(frozen=True, eq=False)
 class LayerOptions:
-    """A layer on one chip, and its figures under any part of the options (sharding schemes) of its kernels.
+    """Bytes and seconds of a layer on one chip, under any subset of the legal sharding schemes (options) of kernels.
 
-    Methods take the part as a mask: a bool array, shape (options,), true for the options that are left.
+    Methods take the subset as a mask: a bool array, shape (options,), true for the options that are left.
 
     Arrays with the suffix o have the shape (options,): an entry for each option of each kernel, in the order of kernels
     and schemes. Bytes and seconds are those of one chip in one evaluation of the graph, which is one microbatch.
@@ -43,7 +43,7 @@ class LayerOptions:
     Attributes
     ----------
     instance
-        Setting and plan; of the plan only what decides the work of a chip is read.
+        Setting (graph, system and assumptions) and plan; of the plan only what decides the work of a chip is read.
     """
 
     instance: Instance
@@ -55,7 +55,8 @@ class LayerOptions:
         Parameters
         ----------
         instance
-            Setting and plan. Only the part :attr:`dfopt.setting.instance.Instance.shared` decides the layer.
+            Setting (graph, system and assumptions) and plan. Only the part
+            :attr:`dfopt.setting.instance.Instance.shared` decides the layer.
 
         Returns
         -------
@@ -76,20 +77,23 @@ class LayerOptions:
         return Conversions(self.figures)
 
     def least(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
-        """The layer with the least of every figure over some of the options, whatever options other figures take.
+        """Price the layer on one chip with the least of every figure over the options that are left.
+
+        Each figure (bytes, seconds or share of a kernel or tensor) is the least by itself: another figure may be least
+        under other options.
 
         Parameters
         ----------
         allowed_o : bool array, shape (options,)
             Options that are left, at least one of every kernel.
         tiles : int
-            Tiles that the streamed axis is cut into.
+            Tiles that the streamed axis (mostly that of tokens) is cut into.
 
         Returns
         -------
         ShardedGraph
-            Exact with one option of each kernel. With more it is a bound: no block costs less under any of these
-            options.
+            Exact with one option of each kernel. With more it is a bound: no block (on-chip partition) costs less under
+            any of these options.
         """
         return self.cut(self._untiled(allowed_o), allowed_o, tiles)
 
@@ -130,9 +134,9 @@ class LayerOptions:
         )
 
     def cut(self, sharded: ShardedGraph, allowed_o: Bools, tiles: int) -> ShardedGraph:
-        """A layer under the same options with its streamed axis cut into another number of tiles.
+        """Copy of a result of :meth:`least` with the streamed axis (mostly tokens) cut into another number of tiles.
 
-        The result equals that of :meth:`least` for this number of tiles, and takes less time.
+        The copy equals the result of :meth:`least` for the same options and this number of tiles, and takes less time.
 
         Parameters
         ----------
@@ -176,9 +180,10 @@ class LayerOptions:
 
     @by_reads
     def plain(self) -> ShardedGraph:
-        """The part of :meth:`least` that depends on no option: kernels, tensors between them, and fan-out groups.
+        """The layer as a :class:`ShardedGraph` without costs: kernels, tensors, and which tensors are stored once.
 
-        All bytes, seconds and shares are 0 as placeholders. There are no tolls, and the streamed axis is in one tile.
+        These depend on no sharding scheme. All bytes, seconds and shares that sharding decides are 0 as placeholders.
+        There are no tolls, and the streamed axis is in one tile.
         """
         layer = self.figures.layer
         graph, assumptions, none = layer.graph, layer.assumptions, np.zeros(len(layer.kernels))
@@ -224,21 +229,23 @@ class LayerOptions:
 
 
 def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | None = None) -> ShardedGraph:
-    """One layer on one chip under a sharding scheme for every kernel: all figures of one evaluation are exact.
+    """Exact bytes and seconds of a layer on one chip for one microbatch, with a given sharding scheme for each kernel.
 
     Parameters
     ----------
     instance
-        Setting and plan.
+        Setting (graph, system and assumptions) and plan.
     sharding
         Scheme of every kernel, by the name of the kernel. Names of no kernel of the graph are not read.
     tiles
-        Tiles that the streamed axis is cut into. None: the most that are worth trying (:func:`tile_counts`).
+        Tiles that the streamed axis (mostly that of tokens) is cut into. None: the most that are worth trying
+        (:func:`dfopt.terms.sharded_graph.tile_counts`).
 
     Returns
     -------
     ShardedGraph
-        Bytes and seconds of one chip. Arrays have the kernels and tensors of the instance's graph, in their order.
+        Bytes and seconds of one chip in one evaluation (one microbatch). Arrays have the kernels and tensors of the
+        instance's graph, in their order.
 
     Raises
     ------
@@ -246,6 +253,8 @@ def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | Non
         If a kernel of the graph has no entry in ``sharding``.
     PlanError
         If a kernel may not take the scheme given for it.
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
     """
     layer = LayerOptions.of(instance)
     if tiles is None:

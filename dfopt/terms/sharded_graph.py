@@ -25,12 +25,12 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ShardedGraph:
-    """One layer on one chip under chosen shardings: what the intra-chip problem is built from.
+    """Bytes, seconds and tensors of a layer on one chip for one microbatch, under the sharding schemes of its kernels.
 
     Arrays have the shape (kernels,) with the suffix k, (tensors,) with t and (tolls,) with x, unless another one is
     given. Bytes and seconds are those of one chip in one evaluation of the graph, which is one microbatch. A
-    *partition*, or block, is a set of kernels that the chip runs together. If several options (sharding schemes) of a
-    kernel are left, each figure is the least over them.
+    *partition*, or block, is a set of kernels that the chip runs together: partitions are chosen from these figures. If
+    several options (sharding schemes) of a kernel are left, each figure is the least over them.
 
     Attributes
     ----------
@@ -39,14 +39,14 @@ class ShardedGraph:
     forward_k : bool
         Whether the kernel belongs to the forward pass.
     compute_k : float, s
-        Compute with the whole chip. Under the cycle model 0, and ``menus`` count instead.
+        Time in which the whole chip computes the kernel. 0 under the cycle model, where ``menus`` has the time instead.
     stationary_k : float, B
         Bytes that stay in SRAM while the kernel's partition runs: its weight and its gradient accumulator, of routed
         experts those of one.
     weight_k : float, B
-        Weight of the kernel on the chip, of routed experts that of all.
+        Bytes of the kernel's weight on the chip. All routed experts count.
     read_k : float, B
-        Weight that an evaluation reads: of routed experts only of those that some token chooses.
+        Bytes of weight that an evaluation reads: of routed experts only of those that some token chooses.
     mem_k : float, B
         Bytes that the kernel moves to and from DRAM whatever the partitions are: weight reads, gradients, carried
         tensors, inputs and outputs of the graph, KV caches. A byte in a slower memory counts as several, see
@@ -57,8 +57,8 @@ class ShardedGraph:
     fixed_buffer_k : float, B
         Buffers in SRAM for carried tensors, and for inputs and outputs of the graph.
     net_k : float, s
-        Communication that the kernel pays, conversions of the layout of its output included. ``toll_x`` is not
-        included.
+        Seconds of communication that the kernel pays, conversions of the layout of its output included. Under
+        ``execution: kernel_by_kernel`` its start (``kernel_overhead``) is included, too. ``toll_x`` is not.
     src_t, dst_t : int
         Kernels that make and that read the tensor, as places on the axis k. In a part of a layer an end elsewhere is
         ``len(names)``.
@@ -88,17 +88,18 @@ class ShardedGraph:
         Amounts of the kernel that one chip holds in memory, in the order of :data:`dfopt.terms.rules.HELD`: bytes, and
         numbers of parameters.
     gradient_k : float, B
-        Weight gradient of the kernel in the type in which data-parallel copies add it up, of routed experts that of
-        all. 0 for all ops but ``weight_update``.
+        Bytes of the kernel's weight gradient, in the type in which data-parallel copies add it up, of routed experts
+        that of all. 0 for all ops but ``weight_update``.
     added_k : float, B
-        Weight gradient that an evaluation adds to: of routed experts only of those that some token chooses. 0 under
-        ``gradients: dfmodel``.
+        Bytes of weight gradient that an evaluation adds to: of routed experts only of those that some token chooses. 0
+        under ``gradients: dfmodel``.
     again_k : float, B
         DRAM traffic that is added to ``mem_k`` for each part of the weight after the first, if the kernel is alone in
         its partition and runs in parts because it does not fit SRAM. Under ``weight_tiling: reread`` these are the
         inputs of the kernel. Under ``reread_all`` they are also its outputs to other kernels of the layer. Else 0.
     toll_x : float, s
-        Seconds of communication, added once to every partition that holds any of the kernels of ``payers_xk``.
+        Seconds of tolls: each is added once to every partition that holds any of the kernels of ``payers_xk``. Tolls
+        are conversions of saved tensors for later passes, and the start of a partition (``kernel_overhead``).
     sent_x : float, B
         Bytes that one chip sends each time that a partition pays the toll.
     payers_xk : bool, shape (tolls, kernels)
@@ -139,10 +140,11 @@ class ShardedGraph:
 
     @property
     def sram_traffic_k(self) -> Floats:
-        """Bytes that each kernel reads from SRAM and writes there on one chip in one evaluation: shape (kernels,).
+        """Bytes that each kernel reads from SRAM and writes there in one evaluation: float array, shape (kernels,).
 
-        They do not depend on what else is in its partition: ``accessed_k`` plus the tensors between kernels. A fan-out
-        group is written once by its source and read once by every kernel that takes it, on the chip or through DRAM.
+        They are those of one chip. They do not depend on which other kernels are in its partition: ``accessed_k`` plus
+        the tensors between kernels. A fan-out group (tensors that are stored once) is written once by its source and
+        read once by every kernel that takes it, on the chip or through DRAM.
         """
         n, width = len(self.names), int(self.group_t.max(initial=0)) + 1
         made, read = (np.unique(key, return_index=True)[1] for key in (self.group_t, self.dst_t * width + self.group_t))
@@ -151,12 +153,14 @@ class ShardedGraph:
 
 
 def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
-    """Fewest rows of the streamed axis that a tile may have, so that every chip that shares a tile has a row.
+    """Fewest rows that a tile of the streamed axis may have, so that every chip that shares a tile has a row.
+
+    The streamed axis, mostly that of tokens, is the one that a chip works through tile by tile.
 
     Parameters
     ----------
     instance
-        Setting and plan.
+        Setting (graph, system and assumptions) and plan.
     schemes
         Sharding scheme of every kernel of the graph, in the order of the kernels.
 
@@ -173,8 +177,9 @@ def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
 def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[int]:
     """Numbers of tiles worth cutting the streamed axis into, most tiles first.
 
-    Under the cycle model a tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a
-    candidate. Under other compute models more tiles only save SRAM, so the smallest tiles are the only candidate.
+    The streamed axis, mostly that of tokens, is the one that a chip works through tile by tile. Under the cycle model
+    a tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a candidate. Under other compute
+    models more tiles only save SRAM, so the smallest tiles are the only candidate.
 
     Parameters
     ----------

@@ -27,17 +27,17 @@ MERGED = 4096
 
 
 def whole_domain(sizes_k: Sequence[int]) -> Domain:
-    """The domain with all options of every kernel.
+    """Positions of all options of every kernel: the domain that leaves every option to each kernel.
 
     Parameters
     ----------
     sizes_k : sequence of int
-        Number of options of each kernel.
+        Number of options (sharding schemes that the kernel may take) of each kernel.
 
     Returns
     -------
     Domain
-        By kernel, the places 0, 1 and so on of its options.
+        By kernel a tuple of the positions 0, 1 and so on of its options.
 
     Examples
     --------
@@ -49,19 +49,19 @@ def whole_domain(sizes_k: Sequence[int]) -> Domain:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """All charges of one layer on one chip, in one evaluation (one microbatch).
+    """All cost items (charges) of one layer on one chip in one evaluation (one microbatch).
 
     A *charge* is an amount of one resource, such as bytes of DRAM traffic. The options (sharding schemes) of a few
     kernels, its *scope*, decide the amount. Its *incidence* says how often a block pays the amount, from the kernels
     that the block holds. A *block* is a set of kernels that run together on the chip. Some resources have *levels*: an
-    amount for each latency that a block may have under the cycle model.
+    amount for each latency that a block may have under the cycle model. A *domain* has, by kernel, the options left.
 
     Attributes
     ----------
     sizes_k : tuple of int
         Number of options of each kernel.
     charges : tuple of Charge
-        Charges that blocks always pay together are merged, and none is zero: see :func:`dfopt.terms.charges.merged`.
+        The charges, as :meth:`of` merges them (:func:`dfopt.terms.charges.merged`).
     """
 
     sizes_k: tuple[int, ...]
@@ -69,21 +69,21 @@ class Table:
 
     @classmethod
     def of(cls, layer: Layer, terms: Iterable[Term]) -> Table:
-        """The table of a layer under some rules.
+        """The table with all charges that some accounting rules make for a layer, merged where that is allowed.
 
         Parameters
         ----------
         layer
-            Its kernels and their options are the axes of the table.
+            The layer, with its kernels and their options.
         terms
-            The rules: all of them are :data:`dfopt.terms.rules.TERMS`.
+            The rules. Those of the whole model are :data:`dfopt.terms.rules.TERMS`.
         """
         made = (charge for term in terms for charge in term.of(layer))
         return cls(tuple(map(len, layer.schemes_k)), merged(made, MERGED))
 
     @cached_property
     def incidences(self) -> tuple[Incidence, ...]:
-        """The distinct incidences of the table's charges, in the order of their first charges: the axis i."""
+        """The distinct rules by which blocks pay the charges, in the order of their first charges: the axis i."""
         return tuple(dict.fromkeys(charge.incidence for charge in self.charges))
 
     @cached_property
@@ -95,21 +95,22 @@ class Table:
 
     @property
     def width(self) -> int:
-        """Number of columns that all charges together have in arrays of amounts; 0 without charges."""
+        """Number of columns of arrays of amounts: those of all charges together (:attr:`columns_c`), 0 without any."""
         return self.columns_c[-1].stop if self.charges else 0
 
     @cached_property
     def incidence_c(self) -> Ints:
-        """Place of every charge's incidence in :attr:`incidences`: int array, shape (charges,)."""
+        """Position of the incidence of every charge in :attr:`incidences`: int array, shape (charges,)."""
         place = {incidence: i for i, incidence in enumerate(self.incidences)}
         return np.array([place[charge.incidence] for charge in self.charges], dtype=np.int64)
 
     @cached_property
     def of_resource(self) -> dict[str, tuple[Ints, Ints]]:
-        """Charges of every resource that has any, by its name, as a pair of int arrays.
+        """Positions and columns of the charges of each resource, by its name: a pair of int arrays for each resource.
 
-        The first, shape (charges,), has their places in :attr:`charges`. The second, shape (charges, levels), has their
-        columns in arrays of amounts; a resource without levels has one.
+        The first, shape (charges of the resource,), has positions in :attr:`charges`. The second, shape (charges of the
+        resource, levels), has columns in arrays of amounts, one for each charge if the resource has no levels. A
+        resource without charges has no entry.
         """
         places: dict[str, list[int]] = {}
         for c, charge in enumerate(self.charges):
@@ -122,7 +123,7 @@ class Table:
 
     @cached_property
     def of_kernel(self) -> tuple[tuple[int, ...], ...]:
-        """By kernel, the places in :attr:`charges` of the charges that have this kernel in their scope, ascending."""
+        """By kernel, the positions in :attr:`charges` of all charges whose amount its option decides, ascending."""
         places: list[list[int]] = [[] for _ in self.sizes_k]
         for c, charge in enumerate(self.charges):
             for k in charge.scope:
@@ -130,12 +131,12 @@ class Table:
         return tuple(map(tuple, places))
 
     def exact(self, options_vk: Ints) -> Floats:
-        """Amounts of all charges under vectors of options.
+        """Amounts of all charges for given options of all kernels, for many choices of options at once.
 
         Parameters
         ----------
         options_vk : int array, shape (vectors, kernels)
-            By vector and kernel, an option as a place among all options of the kernel.
+            Each row is a choice: by kernel the position of its option among all options of the kernel.
 
         Returns
         -------
@@ -149,20 +150,20 @@ class Table:
         return amount_vc
 
     def least(self, domain: Domain) -> Floats:
-        """Least amount of every charge over a domain: under no options of the domain has the charge a smaller one.
+        """Least amount of every charge over the options that are left, each apart from the other charges.
 
-        The least of each charge is taken apart from all others, so two of them may need different options.
+        So the least amounts of two charges may need different options of one kernel.
 
         Parameters
         ----------
         domain
-            Options that are left, at least one of every kernel.
+            By kernel the positions of the options that are left, at least one of every kernel.
 
         Returns
         -------
         float array, shape (columns,)
-            In the unit of the resource of each charge. Equal to the row of :meth:`exact` where every kernel has one
-            option.
+            In the unit of the resource of each charge, with the columns of :attr:`columns_c`. Equal to the row of
+            :meth:`exact` if every kernel has one option.
         """
         least = [
             amounts_left(charge, domain).min(axis=tuple(range(len(charge.scope)))).ravel() for charge in self.charges
@@ -170,21 +171,21 @@ class Table:
         return np.concatenate([*least, np.zeros(0)])
 
     def least_by_option(self, domain: Domain, least_c: Floats, kernel: int) -> Floats:
-        """Least amount of every charge over a domain, for each option that the domain leaves to one kernel.
+        """Least amount of every charge over the options that are left, for each option left to one kernel.
 
         Parameters
         ----------
         domain
-            Options that are left, at least one of every kernel.
+            By kernel the positions of the options that are left, at least one of every kernel.
         least_c : float array, shape (columns,)
-            What :meth:`least` returns for the domain.
+            The result of :meth:`least` for the domain.
         kernel : int
             Number of the kernel.
 
         Returns
         -------
         float array, shape (options of the kernel in the domain, columns)
-            Row by row, what :meth:`least` returns for the domain in which the kernel has this option alone.
+            Each row is the result of :meth:`least` for the domain in which only this option is left to the kernel.
         """
         least_oc = np.repeat(least_c[None], len(domain[kernel]), axis=0)
         for c in self.of_kernel[kernel]:
@@ -196,16 +197,16 @@ class Table:
         return least_oc
 
     def sums(self, amount_vc: Floats, count_bi: Floats, resource: str) -> Floats:
-        """What blocks pay of a resource without levels: the sum over its charges of amount times count.
+        """Total of a resource that each block pays: over its charges the sum of amount x number of times.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            What :meth:`exact` returns; or what :meth:`least` returns, as the only row.
+            Amounts of all charges: the result of :meth:`exact`, or that of :meth:`least` as the only row.
         count_bi : float array, shape (blocks, incidences)
-            How often blocks pay :attr:`incidences`, see :func:`dfopt.terms.incidence.counts`.
+            How often blocks pay charges of each of :attr:`incidences`: see :func:`dfopt.terms.incidence.counts`.
         resource
-            Name of the resource.
+            Name of a resource without levels, such as ``dram_bytes``.
 
         Returns
         -------
@@ -218,20 +219,20 @@ class Table:
         return np.asarray(amount_vc[:, columns[:, 0]] @ count_bi[:, self.incidence_c[places]].T)
 
     def sums_at(self, amount_vc: Floats, count_bi: Floats, resource: str, level_vb: Ints) -> Floats:
-        """What blocks pay of a resource with levels: as :meth:`sums`, with the amounts of each block's level.
+        """Total of a resource with levels that each block pays, at a given level of each block.
 
-        A charge has one amount for every level of its resource, such as one for each number of compute tiles.
+        A level is a latency that a block may have. A charge has an amount for each, such as the compute tiles needed.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            What :meth:`exact` returns; or what :meth:`least` returns, as the only row.
+            Amounts of all charges: the result of :meth:`exact`, or that of :meth:`least` as the only row.
         count_bi : float array, shape (blocks, incidences)
-            How often blocks pay :attr:`incidences`, see :func:`dfopt.terms.incidence.counts`.
+            How often blocks pay charges of each of :attr:`incidences`: see :func:`dfopt.terms.incidence.counts`.
         resource
-            Name of the resource.
+            Name of the resource, such as ``compute_tiles``.
         level_vb : int array, shape (vectors, blocks)
-            Number of the level at which each block is, from 0.
+            Level of each block, from 0 for the least latency (:attr:`dfopt.terms.layer.Layer.latency_l`).
 
         Returns
         -------
@@ -241,7 +242,7 @@ class Table:
         Raises
         ------
         KeyError
-            If no charge is of the resource.
+            If the resource has no charges.
         """
         places, columns = self.of_resource[resource]
         paid_vb = np.zeros(level_vb.shape)
@@ -251,14 +252,14 @@ class Table:
         return paid_vb
 
     def totals(self, amount_vc: Floats, resource: str) -> Floats:
-        """Sums over a layer, for one evaluation, of a resource whose charges are each paid once whatever the blocks.
+        """Total of a resource over a whole layer in one evaluation, where every charge counts once whatever the blocks.
 
         Parameters
         ----------
         amount_vc : float array, shape (vectors, columns)
-            What :meth:`exact` returns; or what :meth:`least` returns, as the only row.
+            Amounts of all charges: the result of :meth:`exact`, or that of :meth:`least` as the only row.
         resource
-            Name of a resource that has no levels. That its charges are paid once is not checked.
+            Name of a resource without levels, such as ``weights``. That its charges count once is not checked.
 
         Returns
         -------
@@ -271,17 +272,17 @@ class Table:
         return np.asarray(amount_vc[:, columns[:, 0]].sum(axis=1))
 
     def of_options(self, resource: str) -> list[Floats]:
-        """What options of kernels add to a resource whose charges are each paid once and decided by one kernel alone.
+        """Amounts that each option of each kernel adds to a resource, if every charge depends on one kernel only.
 
         Parameters
         ----------
         resource
-            Name of a resource without levels. Each of its charges has the incidence ``Has(k)`` and the scope ``(k,)``
-            of one kernel k.
+            Name of a resource without levels. Each of its charges is decided by the option of one kernel (scope
+            ``(k,)``) and paid once by the block of this kernel (incidence ``Has(k)``).
 
         Returns
         -------
-        list of float array, shape (options,)
+        list of float array, shape (options of the kernel,)
             By kernel, in the unit of the resource. Zeros for kernels without such a charge.
 
         Raises
@@ -297,21 +298,20 @@ class Table:
         return amount_ko
 
     def undominated(self, domain: Domain) -> Domain:
-        """The domain without options that cannot make anything better: another option of the kernel is never worse.
+        """The options that are left, without those that are dominated: another option of the kernel is never worse.
 
         An option is dropped if some other option of its kernel has no larger amount in any charge, whatever options the
-        other kernels have in the domain. If a price never falls as sums of resources grow, the options that are left
-        have one that is as good as the best of all.
+        other kernels have in the domain. If a cost never falls as sums of resources grow, a best choice remains.
 
         Parameters
         ----------
         domain
-            Options that are left, at least one of every kernel.
+            By kernel the positions of the options that are left, at least one of every kernel.
 
         Returns
         -------
         Domain
-            At least one option of every kernel.
+            In the same form, at least one option of every kernel.
 
         Examples
         --------
@@ -331,17 +331,17 @@ class Table:
         return tuple(map(tuple, left))
 
     def undominated_of(self, kernel: int, domain: Domain) -> list[int]:
-        """Options of one kernel without those that another of its options replaces.
+        """The options that are left to one kernel, without those that another of its options dominates.
 
-        Option a replaces option b if no charge has a larger amount under a than under b, whatever options of the domain
-        the other kernels have. Of options with equal amounts only the first is left.
+        Option a dominates option b if no charge has a larger amount under a than under b, whatever options of the
+        domain the other kernels have. Of options with equal amounts only the first is kept.
 
         Parameters
         ----------
         kernel : int
             Number of the kernel.
         domain
-            Options that are left, at least one of every kernel.
+            By kernel the positions of the options that are left, at least one of every kernel.
 
         Returns
         -------
@@ -364,19 +364,19 @@ class Table:
         return [options[place] for place in kept]
 
     def vectors(self, domain: Domain) -> Ints:
-        """All vectors of options of a domain, the last kernel's option changing fastest.
+        """All choices of one option for each kernel from the options that are left; the last kernel's changes fastest.
 
         There are as many as the product of the numbers of options that are left, without any limit.
 
         Parameters
         ----------
         domain
-            Options that are left, at least one of every kernel.
+            By kernel the positions of the options that are left, at least one of every kernel.
 
         Returns
         -------
         int array, shape (vectors, kernels)
-            By vector and kernel, an option as a place among all options of the kernel, as :meth:`exact` takes them.
+            Each row is a choice: by kernel the position of its option, as :meth:`exact` takes it.
 
         Examples
         --------
@@ -387,7 +387,11 @@ class Table:
 
 
 def amounts_left(charge: Charge, domain: Domain) -> Floats:
-    """Amounts of a charge of a table under the options that are left: an axis for each kernel of its scope."""
+    """Amounts of a charge under the options that are left to the kernels (``domain``: their positions, by kernel).
+
+    Float array, in the unit of the resource, with the axes of ``charge.amount``: one for each kernel of the scope, over
+    the options that are left, then the levels of the resource if it has any.
+    """
     amount = charge.amount
     for axis, k in enumerate(charge.scope):
         if len(domain[k]) < amount.shape[axis]:

@@ -23,10 +23,11 @@ __all__ = ["Beside", "beside_of"]
 
 @dataclass(frozen=True)
 class Beside:
-    """Bytes that kernels of a graph keep beside tensors in one evaluation. An object is false if none keeps anything.
+    """Bytes in memory for the backward pass in addition to the tensors that the graph hands to it, such as masks.
 
-    *Beside tensors* is what is in memory for the backward pass though no tensor of the graph brings it there, such as
-    dropout masks. These bytes are added to those of saved tensors. The bytes of both dicts are before any sharding.
+    Such data is called *beside tensors*: it is in memory for the backward pass though no tensor of the graph brings it
+    there, as the mask of a dropout. Its bytes are added to those of saved tensors. They are those of one evaluation
+    (one microbatch), in both dicts before any sharding. An object is false if no kernel can keep anything.
 
     Attributes
     ----------
@@ -35,11 +36,11 @@ class Beside:
     assumptions
         Resolved: no ``auto`` is left.
     kept : dict, B
-        By the name of a kernel, bytes that it keeps until the backward pass of the microbatch. Negative where tensors
-        say more than is kept. A kernel that is left out keeps 0.
+        By the name of a kernel, bytes that it keeps until the backward pass of the microbatch. Negative where saved
+        tensors count more bytes than are kept. A kernel that is left out keeps 0.
     working : dict, B
-        By the name of a kernel, bytes that it keeps only while its layer runs. A kernel that is left out keeps 0. What
-        ``training_memory: calculon`` adds by sharding scheme is not included: :meth:`on_chip` adds it.
+        By the name of a kernel, bytes that it keeps only while its layer runs. A kernel that is left out keeps 0. Not
+        included are the gradients and buffers that :meth:`on_chip` adds under ``training_memory: calculon``.
     """
 
     graph: Graph
@@ -48,14 +49,16 @@ class Beside:
     working: dict[str, float]
 
     def __bool__(self) -> bool:
-        """Whether any kernel may keep anything: true also under ``training_memory: calculon`` if the graph trains."""
+        """True if any kernel may keep anything: a dict has an entry, or ``training_memory: calculon`` adds more."""
         return bool(self.kept or self.working) or self.assumptions.by_layer
 
     def on_chip(self, kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
-        """Bytes that one chip keeps beside tensors for a kernel under a scheme, in one evaluation.
+        """Bytes that one chip keeps for a kernel in addition to tensors of the graph, under a sharding scheme.
 
-        With ``training_memory: calculon`` those that are kept while the layer runs include gradients of activations and
-        buffers of collectives.
+        The bytes of ``kept`` and ``working`` are multiplied by the share of the kernel's output that one chip holds.
+        Under ``training_memory: calculon`` (with ``gradients: exact``, in a graph that trains), bytes that are kept
+        while the layer runs also include gradients of activations and buffers of collectives
+        (:mod:`dfopt.physics.working`).
 
         Parameters
         ----------
@@ -69,8 +72,9 @@ class Beside:
         Returns
         -------
         (float, float), B
-            What is kept until the backward pass of the microbatch, and what is kept only while the layer runs. Both are
-            0 for a kernel that keeps nothing.
+            Bytes that are kept until the backward pass of the microbatch, and bytes that are kept only while the layer
+            runs, both in one evaluation. Both are 0 for a kernel that keeps nothing. The first may be negative, where
+            saved tensors count more bytes than are kept.
         """
         kept, working = self.kept.get(kernel.name, 0.0), self.working.get(kernel.name, 0.0)
         rules = self.assumptions.sharding_rules
@@ -84,7 +88,10 @@ class Beside:
 
 
 def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
-    """What the kernels of a graph keep in memory beside tensors; nothing if the graph does not train.
+    """Bytes that kernels keep for the backward pass in addition to the tensors that the graph hands to it.
+
+    Examples are dropout masks, outputs that a kernel says it keeps, and copies of saved tensors in another data type.
+    Under ``training_memory: calculon`` outputs of recomputed kernels are in memory too, while the layer runs.
 
     Parameters
     ----------
@@ -96,7 +103,7 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
     Returns
     -------
     Beside
-        Bytes of whole outputs, before any sharding, in one evaluation, by the name of the kernel. If the graph does not
+        Bytes by the name of the kernel, before any sharding, in one evaluation (one microbatch). If the graph does not
         train, both dicts are empty and the object is false.
     """
     if not graph.trains:

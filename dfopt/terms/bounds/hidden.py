@@ -22,20 +22,21 @@ __all__ = ["Stages", "behind_layers", "in_windows"]
 class Stages:
     """Lower bounds on seconds of pipeline stages of many plans: work, and exchanges of data-parallel copies.
 
-    Rows are the distinct stages of all plans; figures by kind are those of one layer of that kind.
+    Rows are the distinct stages of all plans. Columns are kinds of layer (distinct layers of the model), with the
+    figures of one layer of that kind. Copies exchange gradients and weights.
 
     Attributes
     ----------
     stage_r : s, shape (stages,)
-        All layers of the stage for one microbatch, and the messages that it waits for.
+        Time of all layers of the stage for one microbatch, and of the messages that it waits for.
     reduce_rk : s, shape (stages, kinds)
-        One reduction of the gradients of a layer. Under Calculon's rule all exchanges of a step.
+        Time of one reduction of the gradients of a layer. Under Calculon's rule all exchanges of a step.
     weights_rk : s, shape (stages, kinds)
-        Per step, hidden by no pass: the optimizer's step, and gathering of weights that no other figure has.
+        Time per step that no pass hides: the optimizer's step, and gathering of weights that no other figure has.
     gathers_rk : s, shape (stages, kinds)
-        Per step: gathering of updated weights that the first forward pass may hide; else 0.
+        Time per step to gather updated weights, if the first forward pass may hide it; else 0.
     forward_rk, backward_rk : s, shape (stages, kinds)
-        Partitions with a kernel of the forward pass, and all others; for one microbatch.
+        Time of on-chip partitions with a kernel of the forward pass, and of all others; for one microbatch.
     """
 
     stage_r: Floats
@@ -49,9 +50,12 @@ class Stages:
 def behind_layers(
     of: Stages, kind_rp: Ints, times_rp: Ints, hops_r: Floats, reductions_r: Floats, slowest_r: Floats
 ) -> Floats:
-    """Least seconds per step that exchanges of each stage add to it, where passes hide exchanges layer by layer.
+    """Lower bound on the seconds per step that exchanges add beside the slowest stage, if hidden layer by layer.
 
-    The rule is that of :class:`dfopt.physics.overlap.Reduced`.
+    Data-parallel copies of each pipeline stage exchange gradients and weights while its passes run. The rule is that of
+    :class:`dfopt.physics.overlap.Reduced`: ``weights_s + n * (max(stage_s + last_s, ends_s) - slowest_s)``, with ``n``
+    reductions of gradients in a step. ``last_s`` is the exchange of the first layer of the stage, and ``ends_s`` is
+    when all exchanges of one reduction end.
 
     Parameters
     ----------
@@ -110,9 +114,12 @@ def in_windows(
     alone_r: Floats,
     optional: bool,
 ) -> Floats:
-    """Least seconds per step that exchanges of each stage add to it, by Calculon's rule (:mod:`dfopt.physics.window`).
+    """Lower bound on the seconds per step that exchanges of data-parallel copies of each stage add, by Calculon's rule.
 
-    All layers are of one kind. Arrays have shape (stages,).
+    The rule (:mod:`dfopt.physics.window`) hides exchanges of all layers but the last behind the backward pass. The
+    result is the largest of up to four lines ``a + b * stage_s``: the exchange of the last layer, alone and with what
+    at least exceeds the backward pass of all chunks but the last, of the last chunk, or of both. The optimizer's step
+    is added. All layers are of one kind. Arrays have the shape (stages,).
 
     Parameters
     ----------
@@ -123,9 +130,9 @@ def in_windows(
     usage_r : no unit
         Share of a processor that an exchange takes, from 0 to 1.
     size_r : layers
-        Layers of the stage.
+        Number of layers of the stage.
     stages_r, chunks_r : no unit
-        Pipeline stages of the plan, and chunks of layers in each stage.
+        Number of pipeline stages of the plan, and of chunks of layers in each stage (interleaved 1F1B).
     rounds_r : no unit
         Step time without exchanges over the time of the slowest stage for one microbatch. Pipeline fill is included.
     hop_r : s
@@ -139,7 +146,7 @@ def in_windows(
     Returns
     -------
     float array, s, shape (stages,)
-        Seconds per step, with the optimizer's; 0 of a stage without layers.
+        Seconds per step, with those of the optimizer. 0 for a stage without layers.
     """
     exchange_r, once_r, forward_r = of.reduce_rk[:, 0], of.weights_rk[:, 0], of.forward_rk[:, 0]
     each_r, some_r = np.maximum(size_r / chunks_r, 1.0), np.maximum(size_r, 1.0)

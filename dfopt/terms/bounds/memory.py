@@ -30,7 +30,10 @@ __all__ = ["Held", "held_at_least"]
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Least bytes that one chip of each pipeline stage holds of each state, each state by itself.
+    """Lower bounds on the bytes of each state (weights, gradients and others) on one chip of each pipeline stage.
+
+    A :class:`~dfopt.terms.step.ledger.State` is data that stays in a memory, such as optimizer state or saved
+    activations. Each state has its least bytes by itself: they need not all be reached under the same sharding schemes.
 
     Attributes
     ----------
@@ -51,14 +54,14 @@ class Held:
     tier_rc: Ints
 
     def used(self, chip: Chip, reserve: float | None = None) -> Floats:
-        """Share of the fullest memory of a chip that each stage takes up at least. Above 1 the stage does not fit.
+        """Lower bound on the filled share of the fullest memory of each stage's chips. Above 1 a stage does not fit.
 
         Parameters
         ----------
         chip : Chip
             The chip that all stages run on.
         reserve : float, optional
-            Share of every memory that a model cannot use (``memory_reserve``), from 0 to 1. None: 0.
+            Share of every memory that a model cannot use (``memory_reserve``), at least 0 and below 1. None: 0.
 
         Returns
         -------
@@ -82,20 +85,21 @@ def held_at_least(
     stages: Sequence[PipelineStage],
     runs_rk: Floats,
 ) -> Held:
-    """Count the least bytes that one chip of each pipeline stage holds, for the stages of many plans at once.
+    """Lower bounds on the bytes that one chip of each pipeline stage holds, for the stages of many plans at once.
 
     Parameters
     ----------
     work : LeastWork
-        Least states of the kernels of the graph.
+        Least bytes of the weights, saved activations and other states of the kernels of the graph.
     instances : sequence of Instance
-        One instance for each group g. Plans of a group are equal but for how their stages hold layers.
+        One instance (setting and plan) for each group of plans. Plans of a group are equal but for how their stages
+        hold layers.
     group_r : int array, shape (stages,)
         Place in `instances` of the group that the plan of each stage is in.
     plans, stages : sequences of Plan and of PipelineStage, each of length (stages,)
         For each row r its plan and its pipeline stage. A plan comes once for each of its distinct stages.
     runs_rk : float array, shape (stages, kinds)
-        How many layers of each kind a stage runs.
+        How many layers of each kind (distinct layer of the model) a stage runs for one microbatch.
 
     Returns
     -------

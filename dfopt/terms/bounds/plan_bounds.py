@@ -16,11 +16,12 @@ __all__ = ["PlanBounds"]
 
 
 class PlanBounds:
-    """Step times that no mapping beats, and bytes that every mapping holds, for any number of plans of a setting.
+    """Lower bounds on step time and held memory for any number of plans of a setting, whatever the mapping of kernels.
 
-    A step time bound has the least work of kernels (:class:`~dfopt.terms.bounds.work.LeastWork`), combined as pipeline
-    stages run it, then the exchange of gradients and the optimizer's step. Of two microbatches that take turns
-    (``two_batch_overlap``), a stage takes at least the work of both, and at least the communication of both.
+    A mapping is the sharding scheme and the on-chip partition of every kernel. A step time bound has the least work of
+    kernels (:class:`~dfopt.terms.bounds.work.LeastWork`), combined as pipeline stages run it, then the exchange of
+    gradients and the optimizer's step. Of two microbatches that take turns (``two_batch_overlap``), a stage takes at
+    least the work of both, and at least the communication of both.
 
     Methods that are about one plan take an instance of the same setting, which ``setting.under(plan)`` makes. Bounds of
     seconds do not ask whether a plan fits the memories: :meth:`check_dram` does.
@@ -41,10 +42,11 @@ class PlanBounds:
         return self._known[setting]
 
     def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
-        """Tables of arrays of some plans: one table for all plans under which chips see the same graph.
+        """Group plans by the graph and assumptions that hold under them, and make one :class:`PlanTable` for each.
 
-        Plans under which a chip has another part of the graph are in another table (:meth:`Setting.seen`). Tables are
-        in the order of their first plans, and plans keep their order within a table. No plans: an empty list.
+        A plan with a second parallel axis (``modules``) lets a chip see a part of the graph, and one with
+        ``tensor_overlap`` changes that assumption (:meth:`dfopt.setting.instance.Setting.seen`). Tables are in the
+        order of their first plans, and plans keep their order within a table. No plans: an empty list.
 
         Parameters
         ----------
@@ -65,21 +67,38 @@ class PlanBounds:
         return tables
 
     def seconds(self, instance: Instance) -> float:
-        """Seconds per step that no mapping under the plan of `instance` beats, whether or not the plan fits memory."""
+        """Lower bound on the seconds per step of one plan, under every mapping, whether or not the plan fits memory.
+
+        Parameters
+        ----------
+        instance : Instance
+            The plan in its setting: ``setting.under(plan)``.
+        """
         return float(self._alone(instance).seconds()[0])
 
     def of_all(self, plans: Iterable[Plan]) -> dict[Plan, float]:
-        """Seconds per step that no mapping beats under each of many plans, by plan."""
+        """Lower bounds on the seconds per step of many plans, by plan. Each holds for every mapping under the plan.
+
+        Parameters
+        ----------
+        plans : iterable of Plan
+            Plans of the setting. Whether they fit memory is not asked. No plans: an empty dict.
+        """
         found: dict[Plan, float] = {}
         for table in self.tables(plans):
             found.update(zip(table.plans, table.seconds().tolist(), strict=True))
         return found
 
     def interval(self, instance: Instance) -> float:
-        """Least seconds of a plan's slowest pipeline stage for one microbatch: no mapping under the plan beats them.
+        """Lower bound on the seconds of a plan's slowest pipeline stage for one microbatch, under every mapping.
 
         With ``two_batch_overlap`` they are those of two microbatches, which take turns. Messages between stages are not
         included.
+
+        Parameters
+        ----------
+        instance : Instance
+            The plan in its setting: ``setting.under(plan)``.
         """
         return float(self._alone(instance).intervals()[0])
 
@@ -91,6 +110,8 @@ class PlanBounds:
 
         Parameters
         ----------
+        instance : Instance
+            The plan in its setting: ``setting.under(plan)``.
         mean : bool
             Whether to take the mean over all chips. False: the chip that moves least, which for SRAM may be in another
             pipeline stage than for DRAM. A graph that is not folded has the mean in either case.
@@ -98,8 +119,9 @@ class PlanBounds:
         Returns
         -------
         (float, float), B
-            Bytes of DRAM and bytes of SRAM; neither includes the other. The second is 0, which means not known, where
-            the chip gives SRAM no bandwidth.
+            Bytes of DRAM and bytes of SRAM; neither includes the other. If the graph does not train, a byte in a slower
+            memory than the fastest counts as several bytes of DRAM, by the ratio of bandwidths. The second is 0, which
+            means not known, where the chip gives SRAM no bandwidth.
         """
         work, chip = self._of(instance.setting), instance.system.chip
         kinds, drawn = work.of(instance), work.drawn_stages(instance)
@@ -115,9 +137,14 @@ class PlanBounds:
         return (sum(dram) / len(stages), sum(sram) / len(stages)) if mean else (min(dram), min(sram))
 
     def check_dram(self, instance: Instance) -> None:
-        """Refuse a plan if some stage exceeds a memory of the chip even with the least bytes of every state.
+        """Raise an error if some pipeline stage exceeds a memory of its chips even with the least bytes it can hold.
 
         Returns nothing if all stages fit, or if no memory has a limit.
+
+        Parameters
+        ----------
+        instance : Instance
+            The plan in its setting: ``setting.under(plan)``.
 
         Raises
         ------
@@ -138,11 +165,17 @@ class PlanBounds:
         left(instance, books[fullest], f"{fullest.name if several else 'the heaviest stage'} needs at least")
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """What the kernels of one layer keep in memory at least, for one microbatch, by kind: ``{kind: states}``.
+        """Least bytes that one layer keeps in memory for one microbatch, by kind of layer: ``{kind: states}``.
 
+        A :class:`~dfopt.terms.step.ledger.State` is data that stays in a memory, such as weights or saved activations.
         Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
         is not folded, the only kind, 0, has the average of the plan's pipeline stages. Pass them to functions of
         :mod:`dfopt.terms.step.ledger` together with the stages of :meth:`stages`.
+
+        Parameters
+        ----------
+        instance : Instance
+            The plan in its setting: ``setting.under(plan)``.
         """
         return self._of(instance.setting).states(instance)
 
@@ -154,8 +187,11 @@ class PlanBounds:
         all microbatches in flight, whose backward pass is still to come. The pipeline stage with the least room
         decides. So a mapping that saves more bytes for a layer does not fit.
 
-        The graph must have one kind of layer. If it is not folded, all kernels of the average pipeline stage count as
-        one layer.
+        Parameters
+        ----------
+        instance : Instance
+            The plan in its setting: ``setting.under(plan)``. The graph must have one kind of layer. If it is not
+            folded, all kernels of the average pipeline stage count as one layer.
 
         Returns
         -------
@@ -166,9 +202,14 @@ class PlanBounds:
         return min(room_to_save(instance, stage, self.least_states(instance)) for stage in self.stages(instance))
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages of a plan, as bounds see them.
+        """The distinct pipeline stages of a plan that bounds are about.
 
-        For a graph that is not folded, one stage stands for all: it runs the average of the kernels, and the heaviest
-        stage runs that or more.
+        For a graph that is not folded (it draws the whole model, not one layer that repeats), one stage stands for all:
+        it runs the average of the kernels, and the heaviest stage runs that or more.
+
+        Parameters
+        ----------
+        instance : Instance
+            The plan in its setting: ``setting.under(plan)``.
         """
         return self._of(instance.setting).stages(instance)

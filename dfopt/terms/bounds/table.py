@@ -42,11 +42,11 @@ class PlanTable:
     Attributes
     ----------
     work, plans, assumptions : LeastWork, tuple of Plan, Assumptions
-        Least work of the kernels of that graph, the plans (axis i), and the assumptions of the setting.
+        Least work of the kernels of that graph, the plans (axis i, at least one), and the assumptions of the setting.
     instances, group_i : list of Instance, int array, shape (plans,)
         One instance for each group g, and the group of each plan. Within a group only layers of stages differ.
     shared, shared_g : dict, int array, shape (groups g,)
-        Number s by what one chip does (:attr:`dfopt.setting.instance.Instance.shared`), and s of each group g.
+        Number s of each distinct work of a chip (:attr:`dfopt.setting.instance.Instance.shared`), and s by group g.
     stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)
         Distinct stages of all plans in a row (axis r), the plan of each, and the place of each plan's first stage.
     runs_rk : float array, shape (stages, kinds)
@@ -88,19 +88,19 @@ class PlanTable:
         return stages, runs_rk
 
     def of_shared(self, shared: Instance) -> Ints:
-        """Ascending places in :attr:`plans` of those that give a chip the work ``shared``, a key of :attr:`shared`."""
+        """Ascending places in :attr:`plans` of those that give a chip the work `shared`, a key of :attr:`shared`."""
         return np.flatnonzero(self.shared_g[self.group_i] == self.shared[shared])
 
     @cached_property
     def held(self) -> Held:
-        """Least bytes that one chip of each pipeline stage holds of each state, in the rows r of :attr:`stages`."""
+        """Least bytes of each state, such as weights, that a chip of each stage holds: rows r of :attr:`stages`."""
         plans = [self.plans[i] for i in self.plan_r.tolist()]
         groups = self.group_i[self.plan_r]
         return held_at_least(self.work, self.instances, groups, plans, self.stages, self.runs_rk)
 
     @cached_property
     def used_i(self) -> Floats:
-        """Share of its fullest memory that a chip needs at least, by plan, shape (plans,); above 1 no mapping fits."""
+        """Least share of its fullest memory that a chip needs, by plan: shape (plans,); above 1 no mapping fits."""
         setting = self.work.setting
         used_r = self.held.used(setting.system.chip, setting.assumptions.memory_reserve)
         return np.maximum.reduceat(used_r, self.first_i)
@@ -112,7 +112,7 @@ class PlanTable:
         hop_i: Floats | float = 0.0,
         end_i: Floats | float = 0.0,
     ) -> Floats:
-        """Seconds per step, shape of `which`, that no mapping beats under each of some plans.
+        """Lower bounds on the seconds per step of some plans, valid for every mapping: float array, shape of `which`.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class PlanTable:
         return found
 
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
-        """Least seconds of the slowest pipeline stage of every plan, shape (plans,), for one microbatch.
+        """Least seconds of the slowest pipeline stage of every plan for one microbatch: float array, shape (plans,).
 
         With ``two_batch_overlap`` for two. `low_k`, s, shape (kinds,), `hop_i`, s, shape (plans,): see :meth:`seconds`.
         """

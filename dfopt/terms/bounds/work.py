@@ -38,25 +38,26 @@ __all__ = ["Least", "LeastWork", "Parts"]
 
 @dataclass(frozen=True)
 class Least:
-    """Lower bounds for one layer of a kind on one chip and one microbatch, under every sharding scheme of its kernels.
+    """Lower bounds on seconds and bytes of one layer on one chip for one microbatch, under every sharding scheme.
 
-    The degree of tensor parallelism is given. Each figure of each kernel is its least over the legal schemes; two
-    figures may be least under different schemes. Axis k has the kernels of the kind.
+    The layer is of one kind (distinct layer of the model), and the degree of tensor parallelism is given. Each figure
+    of each kernel is its least over the legal schemes; two figures may be least under different schemes. Axis k has the
+    kernels of the kind.
 
     Attributes
     ----------
     compute_s, memory_s : s
         Sums over kernels of `compute_k` and `memory_k`.
     gradient_k : B, shape (kernels,)
-        Weight gradient of each kernel on one chip, in the type in which data-parallel copies add it up.
+        Bytes of the weight gradient of each kernel on one chip, in the type in which data-parallel copies add it up.
     states : sequence of State
         Weights, gradients, saved activations and other states that all kernels of the layer together keep in memory.
     compute_k : s, shape (kernels,)
-        Compute of each kernel with the whole chip to itself.
+        Time in which the whole chip computes each kernel.
     memory_k, sram_k : s, shape (kernels,)
-        Traffic of the fastest memory, and of SRAM. `sram_k` is 0 where SRAM has no bandwidth.
+        Time of the traffic of the fastest memory, and of SRAM. `sram_k` is 0 where SRAM has no bandwidth.
     weight_k : B, shape (kernels,)
-        Weights of each kernel on one chip.
+        Bytes of the weights of each kernel on one chip.
     """
 
     compute_s: float
@@ -83,7 +84,7 @@ Answer = TypeVar("Answer")
 
 
 class LeastWork:
-    """Lower bounds on the work of one layer of a graph, whatever the sharding and the partitions, for many plans.
+    """Lower bounds on seconds and bytes of one layer on one chip, whatever its sharding and partitions, for many plans.
 
     The compute of every kernel is the shortest of its legal schemes, when the kernel has the whole chip. DRAM traffic
     is that which no mapping avoids: weights, gradients, KV caches, inputs and outputs. SRAM traffic has the tensors
@@ -98,9 +99,9 @@ class LeastWork:
     setting : Setting
         Graph, system and resolved assumptions.
     kind_k : int array, shape (kernels of the graph,)
-        Kind of each kernel.
+        Kind of layer of each kernel, by number.
     kinds : list of list of Kernel
-        Kernels by kind.
+        Kernels by kind of layer.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -113,12 +114,18 @@ class LeastWork:
     def drawn_stages(self, instance: Instance) -> int:
         """Number of pipeline stages over which the kernels of the graph are spread; 1 for a folded graph.
 
-        A sum over all kernels, divided by this number, is the average of the stages: the heaviest has that or more.
+        A folded graph has one layer of each kind, whatever pipeline stages run it. Of any other graph, a sum over all
+        kernels divided by this number is the average of the stages: the heaviest has that or more.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
         """
         return 1 if instance.graph.folded else instance.plan.stages
 
     def known(self, question: str, instance: Instance, work: Callable[[Instance], Answer]) -> Answer:
-        """The answer ``work(instance)``, kept for all plans that agree in the fields that `work` reads.
+        """Return ``work(instance)``, computed once for all plans that agree in the fields that `work` reads.
 
         Parameters
         ----------
@@ -140,6 +147,11 @@ class LeastWork:
         Each figure is a lower bound over all sharding schemes, at the degree of tensor parallelism of the plan. Entries
         are in the order of `kinds`. A graph that is not folded has one entry, with all its kernels: sums over them are
         not divided by the number of pipeline stages.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
         """
         return self.known("least", instance, self._least)
 
@@ -169,10 +181,16 @@ class LeastWork:
         return tuple(found)
 
     def states(self, instance: Instance) -> dict[int, Sequence[State]]:
-        """What the kernels of one layer keep in memory at least, for one microbatch, by kind: ``{kind: states}``.
+        """Least bytes that one layer keeps in memory for one microbatch, by kind of layer: ``{kind: states}``.
 
+        A :class:`~dfopt.terms.step.ledger.State` is data that stays in a memory, such as weights or saved activations.
         Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
         is not folded, bytes are those of all kernels over the number of pipeline stages: the average of these stages.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
         """
         return self.known("states", instance, self._states)
 
@@ -184,10 +202,15 @@ class LeastWork:
         }
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages that bounds are about.
+        """The distinct pipeline stages of a plan that bounds are about.
 
         For a graph that is not folded, one stage stands for all: it runs the average of the kernels, and the heaviest
         stage runs that or more. So a bound for this stage is one for the heaviest.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
         """
         return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
 
@@ -196,6 +219,11 @@ class LeastWork:
 
         Seconds of the network have only the communications that kernels list for themselves. They are 0 where another
         microbatch hides these (``two_batch_overlap``).
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
 
         Returns
         -------
@@ -210,18 +238,34 @@ class LeastWork:
         return found
 
     def passes(self, instance: Instance) -> Passes:
-        """Least seconds of the forward and of the backward pass of one layer for one microbatch, by kind.
+        """Least seconds of the forward and of the backward pass of one layer for one microbatch, by kind of layer.
 
         They hold for all sharding schemes and partitions. A pass takes the sums of its kernels' seconds of compute,
         memory, network and SRAM (:meth:`parts`), combined as the overlap assumption says. Recomputation and weight
         updates count with the backward pass. ``backward_s`` is 0 unless ``forward_backward`` is ``separate``: else all
         partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and ``compute_s`` are sums
         over kernels of the backward pass and weight updates, without recomputation.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
+
+        Returns
+        -------
+        Passes
+            The fields above have seconds, one for each kind, and so has ``forward_s``.
         """
         return self.known("passes", instance, lambda one: roofline_passes(self.parts(one), one.assumptions))
 
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
         """Least seconds of the exchanges of data-parallel copies of one layer, by kind, where passes may hide them.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan. The caller has asked whether passes may hide exchanges
+            (:func:`dfopt.terms.step.overlap.hides_any`).
 
         Returns
         -------
@@ -241,7 +285,12 @@ class LeastWork:
         return exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
 
     def moved(self, instance: Instance) -> Floats:
-        """Least seconds of one layer of work, memory and moving of offloaded data, for one microbatch, by kind.
+        """Least seconds of work, memory traffic and moving of offloaded data of a layer for one microbatch, by kind.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
 
         Returns
         -------
@@ -265,6 +314,11 @@ class LeastWork:
 
     def layers(self, instance: Instance) -> tuple[Floats, Floats]:
         """Least seconds of one layer for one microbatch, and of communications that another microbatch hides.
+
+        Parameters
+        ----------
+        instance : Instance
+            Setting and plan.
 
         Returns
         -------

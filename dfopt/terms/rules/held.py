@@ -32,10 +32,14 @@ __all__ = [
 def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes of the weight that one chip holds for a kernel, and the number of its parameters.
 
-    In a graph that trains, only forward kernels hold weights, as backward kernels read the same weights again
-    (:attr:`~dfopt.terms.kernel.LayerKernel.holds_weight`). Each amount is in two parts. The names with ``_copied`` are
-    of the share of the weight that every chip of the module-wise axis (mp) holds alike (``copied`` of the kernel): more
-    chips may share out its optimizer state. The other names are of the rest. Of routed experts all count.
+    Bytes are the elements of the whole weight, times bytes per element, times the share of one chip. Parameters are
+    these bytes over bytes per element. All routed experts count. If forward kernels of a graph that trains have
+    weights, only they hold any: backward kernels read the same weights again
+    (:attr:`~dfopt.terms.kernel.LayerKernel.holds_weight`).
+
+    Each amount is in two parts. The names with ``_copied`` are of the share of the weight that every chip of the
+    module-wise parallel axis (mp) holds alike (``copied`` of the kernel): more chips may share out its optimizer state.
+    The other names are of the rest.
 
     Parameters
     ----------
@@ -45,10 +49,10 @@ def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``weights`` and ``weights_copied``, B; for routed experts ``experts`` and ``experts_copied``
-        instead. ``parameters`` and ``parameters_copied``, no unit. Nothing is yielded for a kernel without a weight,
-        nor for a backward kernel as above.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``weights`` and ``weights_copied``, B; for routed experts ``experts``
+        and ``experts_copied`` instead. ``parameters`` and ``parameters_copied``, no unit. Nothing is yielded for a
+        kernel without a weight, nor for a backward kernel as above.
     """
     if not (ops.weight_elements(of.kernel) and of.holds_weight):
         return
@@ -65,8 +69,9 @@ PARAMETERS = Term.of_kernel("parameters", "every chip holds its shard of a weigh
 def reduced(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes of a kernel's weight gradient that its chip adds up with other chips, in two parts.
 
-    They are bytes of the chip's whole shard: what an exchange between copies of the batch works on, and of routed
-    experts those of all. The type of an element is the one in which copies add gradients up.
+    Bytes are the elements of the whole gradient, times bytes per element, times the share of one chip. An element has
+    the type in which data-parallel copies of the model add gradients up. ZeRO does not lower these bytes. All routed
+    experts count.
 
     Parameters
     ----------
@@ -76,11 +81,11 @@ def reduced(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``gradient_bytes``, B: the part that only copies of the batch add up. ``gradient_bytes_copied``, B:
-        the part that copies of the batch add up together with all chips of the second axis, as all of these hold that
-        part of the weight (``copied`` of the kernel). Nothing is yielded for a kernel of another op than
-        ``weight_update``.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``gradient_bytes``, B: the part that only data-parallel copies add up.
+        ``gradient_bytes_copied``, B: the part that data-parallel copies add up together with all chips of the
+        module-wise parallel axis (mp), as all of these hold that part of the weight (``copied`` of the kernel). Nothing
+        is yielded for a kernel of another op than ``weight_update``.
     """
     if not ops.gradient_elements(of.kernel):
         return
@@ -95,10 +100,10 @@ REDUCED = Term.of_kernel(
 
 
 def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that one chip holds for a kernel of the caches of one evaluation's sequences, such as keys and values.
+    """Bytes of caches, such as keys and values, that one chip holds for a kernel and the sequences of one evaluation.
 
-    The kernel states its caches (``states`` of the graph's kernel), and its sharding scheme decides which heads of them
-    lie on one chip.
+    The kernel states the bytes of its caches (``states`` of the graph's kernel). They are multiplied by the share of
+    the heads that lie on one chip under the sharding scheme.
 
     Parameters
     ----------
@@ -108,8 +113,9 @@ def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``cached_bytes``, B. Nothing is yielded for a kernel without ``states``.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``cached_bytes``, B. Nothing is yielded for a kernel without
+        ``states``.
     """
     if of.kernel.states:
         yield "cached_bytes", by_option(of, lambda kernel, scheme: cached_bytes(kernel, scheme, of.degree))
@@ -121,6 +127,8 @@ CACHES = Term.of_kernel("caches", "stated by the kernels of the graph", caches)
 def kept(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes that one chip keeps for a kernel in one evaluation beside the tensors of the graph, such as dropout masks.
 
+    Source: Korthikanti et al., 2022, section 4 (masks and statistics).
+
     Parameters
     ----------
     of
@@ -129,12 +137,12 @@ def kept(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``saved_bytes``, B: what is kept until the backward pass of the microbatch. It is negative where
-        the tensors of the graph count more bytes than are kept: both are added up. ``working_bytes``, B: what is in
-        memory only while the layer runs, such as outputs that are computed again; under ``training_memory: calculon``
-        also gradients of activations and buffers of collectives. Nothing is yielded where no kernel of the graph keeps
-        anything of the kind, as in a graph that does not train.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``saved_bytes``, B: what is kept until the backward pass of the
+        microbatch. Add it to the amount of :func:`saved`. It is negative where the tensors of the graph count more
+        bytes than are kept. ``working_bytes``, B: what is in memory only while the layer runs, such as outputs that are
+        computed again; under ``training_memory: calculon`` also gradients of activations and buffers of collectives.
+        Nothing is yielded where no kernel of the graph keeps anything of the kind, as in a graph that does not train.
     """
     if sizes := of.kept:
         saved_o, working_o = np.array(sizes).T
@@ -149,8 +157,9 @@ def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes on one chip of the activations that a kernel saves in one evaluation for the backward pass.
 
     An output of a forward kernel is saved if a kernel of another pass reads it: recomputation, backward pass or weight
-    update. The kernel that makes the output counts its bytes: once under ``fanout: shared``, however many kernels read
-    it, and once for each such reader under ``per_consumer``.
+    update (Korthikanti et al., 2022, section 4). It has the bytes of the whole output times the share of it on one
+    chip. The kernel that makes the output counts them: once under ``fanout: shared``, however many kernels read it, and
+    once for each such reader under ``fanout: per_consumer``.
 
     Parameters
     ----------
@@ -160,9 +169,9 @@ def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``saved_bytes``, B, once for every such output of the kernel. Nothing is yielded for a kernel
-        without such an output, nor in a graph that does not train.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``saved_bytes``, B, once for every such output of the kernel. Nothing
+        is yielded for a kernel without such an output, nor in a graph that does not train.
     """
     for whole in of.saved:
         yield "saved_bytes", whole * output_share(of)
@@ -172,7 +181,7 @@ SAVED = Term.of_kernel("activations", "Korthikanti et al., 2022, section 4: what
 
 
 def waits(setting: Setting) -> bool:
-    """Whether tensors that wait in DRAM between partitions are counted as such.
+    """Whether tensors that wait in DRAM between on-chip partitions count in the memory of a chip, each for itself.
 
     True unless the graph trains under ``training_memory: calculon`` and ``gradients: exact``. Then a layer counts all
     that it needs in training at once (``working_bytes`` of :func:`kept`), and no tensor is counted as waiting.
@@ -180,13 +189,13 @@ def waits(setting: Setting) -> bool:
     Parameters
     ----------
     setting
-        Graph, machine and resolved assumptions.
+        Graph, machine and resolved assumptions (no ``auto`` left).
     """
     return not (setting.graph.trains and setting.assumptions.by_layer)
 
 
 def waiting(layer: Layer) -> Iterator[Charge]:
-    """A tensor between blocks waits in DRAM from the block that makes it to the last one that reads it.
+    """Bytes of tensors that wait in DRAM, each from the block that makes it to the last block that reads it.
 
     Three kinds of tensors do not wait here. Activations that stay for the backward pass are counted by :func:`saved`
     and :func:`kept` instead, where the graph trains under ``gradients: exact``. Tensors that are handed to the next
@@ -195,15 +204,15 @@ def waiting(layer: Layer) -> Iterator[Charge]:
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``waiting_bytes``, B on one chip in one evaluation, for every output that may wait: its size, which the
-        option of its source decides. Every set of kernels that has the source and not all readers pays it
-        (:class:`~dfopt.terms.incidence.Open`).
+        An amount of ``waiting_bytes``, in B on one chip in one evaluation. There is one for every output that may wait:
+        its size on the chip, which the option of its source decides. Every set of kernels that has the source and not
+        all readers pays it once (:class:`~dfopt.terms.incidence.Open`).
     """
     if not waits(layer.instance.setting):
         return
@@ -217,24 +226,25 @@ WAITING = Term("waiting", "a tensor lies in DRAM as long as a block has still to
 
 
 def partial_sums(layer: Layer) -> Iterator[Charge]:
-    """A product that leaves partial sums to another kernel needs one that adds them up.
+    """Rule out options under which a kernel leaves partial sums to another kernel that does not add them up over chips.
 
     A kernel may leave partial sums if the graph adds its output to that of another kernel (``accumulates_into``), it is
     a GEMM, and tensor-parallel chips share it under ``sharding_rules: exact``. It leaves them under the options that
-    split its heads or its contraction.
+    split its heads or its contraction. The other kernel adds them up if its own option splits its contraction, as that
+    needs a reduction.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``legal``, no unit, for every kernel that leaves partial sums under some option: its option and that of the
-        other kernel decide it. Infinite where the first leaves partial sums and the other does not split its
-        contraction, and so has no reduction; else 0. The block of the first kernel pays it once.
+        An amount of ``legal``, no unit, for every kernel that leaves partial sums under some option. Its option and
+        that of the other kernel decide it: infinite if they cannot be together, as above, else 0. The block of the
+        first kernel pays it once.
     """
     index = layer.graph.index()
     for k, kernel in enumerate(layer.kernels):
@@ -252,20 +262,23 @@ PARTIAL_SUMS = Term("partial sums", "a sum of partial sums needs a reduction", p
 
 
 def handed_on(layer: Layer) -> Iterator[Charge]:
-    """Layers of all kinds leave what they hand on in one layout, as any of them may come next.
+    """Rule out options under which layers of different kinds hand a tensor to the next layer in different layouts.
+
+    A layer of any kind may come next, so all kinds have to leave the tensor in the same layout over the tensor-parallel
+    chips.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``legal``, no unit. For every tensor that layers hand to the next one there is one charge for each kind of
-        layer but the first: it compares that kind with the first kind. The options of the two kernels that make the
-        tensor decide it: infinite where they leave it in different layouts, else 0. The block of the one that is
+        An amount of ``legal``, no unit. For every tensor that layers hand to the next one there is one charge for each
+        kind of layer but the first: it compares that kind with the first kind. The options of the two kernels that make
+        the tensor decide it: infinite where they leave it in different layouts, else 0. The block of the one that is
         earlier in the graph pays it once. Nothing is yielded for a graph with one kind of layer, nor under
         ``layer_boundary: free``.
     """
@@ -282,24 +295,24 @@ HANDED_ON = Term("layers hand on alike", "layers of several kinds follow one ano
 
 
 def tile_rows(layer: Layer) -> Iterator[Charge]:
-    """Chips that share the rows of every tile need a row each.
+    """Rule out options under which chips share the rows of a tile, if a tile may have too few rows for them.
 
-    A tile is one of the equal parts that the streamed axis of the layer is cut into
-    (:attr:`~dfopt.terms.layer.Layer.tiles`). Tiles have enough rows for any option if the streamed axis is cut into no
-    more of them than ``ceil(rows / least)``. There ``rows`` is the length of the shortest streamed axis, and ``least``
-    the larger of ``tile_rows`` (1 if it is None) and the number of tensor-parallel chips, but at most ``rows``.
+    A tile is one of the equal parts that the streamed axis (tokens) of the layer is cut into
+    (:attr:`~dfopt.terms.layer.Layer.tiles`). Tiles have enough rows for any option if ``tiles <= ceil(rows / min(least,
+    rows))``. There ``rows`` is the length of the shortest streamed axis, and ``least`` the larger of the assumption
+    ``tile_rows`` (1 if it is None) and the number of tensor-parallel chips.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``legal``, no unit, for every kernel, decided by its option: infinite where chips share the rows of its
-        tiles, else 0. The block of the kernel pays it once. Nothing is yielded if tiles have enough rows.
+        An amount of ``legal``, no unit, for every kernel, decided by its option: infinite where chips share the rows of
+        its tiles, else 0. The block of the kernel pays it once. Nothing is yielded if tiles have enough rows.
     """
     rows = ops.streamed_rows(layer.graph)
     least = max(layer.assumptions.tile_rows or 1, layer.degree)

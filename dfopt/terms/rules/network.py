@@ -42,9 +42,9 @@ def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
     Parameters
     ----------
     layer
-        The layer.
+        The layer. An *option* of a kernel is a sharding scheme that it may take.
     kernel : int
-        Number of the kernel.
+        Place of the kernel in ``layer.kernels``.
 
     Returns
     -------
@@ -60,21 +60,25 @@ def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
 
 
 def collectives(layer: Layer) -> Iterator[Charge]:
-    """A scheme that splits a contraction leaves partial sums: the block of the kernel pays seconds to add them up.
+    """Seconds of the collectives in which tensor-parallel chips add up the partial sums of kernels' outputs.
+
+    A scheme that splits a contraction leaves partial sums (Shoeybi et al., 2019, section 3). The seconds are those of
+    the collective of :func:`inherent` on the whole output (:func:`~dfopt.terms.communication.between_shards_s`). What
+    the product of the kernel hides does not count (``tensor_overlap``). What the chip itself does for the collective
+    counts (``collective_work``).
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``network_s``, s of one evaluation, for every kernel: seconds of the collective of :func:`inherent` on its
-        output, which its option decides. What the product of the kernel hides does not count (``tensor_overlap``). What
-        the chip itself does for the collective counts (``collective_work``). 0 for options that need no collective. The
-        block of the kernel pays it once. Nothing is yielded without tensor parallelism.
+        An amount of ``network_s``, in s of one evaluation, for every kernel. The option of the kernel decides it: 0 for
+        options that need no collective. The block of the kernel pays it once. Nothing is yielded without tensor
+        parallelism.
     """
     for k in range(len(layer.kernels) if layer.degree > 1 else 0):
         size, kinds = layer.graph.output_bytes(k), inherent(layer, k)
@@ -86,27 +90,29 @@ COLLECTIVES = Term("collectives", "Shoeybi et al., 2019, section 3: partial sums
 
 
 def conversions(layer: Layer) -> Iterator[Charge]:
-    """A tensor is brought into the layouts that its readers want, once for all of them, by the block that makes it.
+    """Seconds of the collectives that bring every tensor into the layouts that its readers need (resharding).
 
-    With sequence parallelism the tensors that the forward pass saves keep their layout in memory. Then every block of
-    the backward pass that reads such a tensor converts it again (Korthikanti et al., 2022, section 4.2.2). Under any
-    value of ``backward_gathers`` but None, the block of its source pays instead.
+    The block that makes the tensor pays, once for all readers (DFModel, section IV.B, figure 6). With sequence
+    parallelism the tensors that the forward pass saves keep their layout in memory. Then every block of the backward
+    pass that reads such a tensor converts it again and pays for that (Korthikanti et al., 2022, section 4.2.2). Under
+    any value of the assumption ``backward_gathers`` but None, the block of its source pays instead.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``network_s``, s of one evaluation, for every entry of :attr:`~dfopt.terms.layer.Layer.wanted`: a tensor with
-        some of its readers. If the source pays, the entry has one charge. The block of the source pays it once, and the
-        options of source and readers decide it. If readers pay (``tolls`` of the entry), the entry has one charge for
-        each non-empty set of its readers (:class:`~dfopt.terms.incidence.Exactly`). Every block that holds exactly this
-        set of them pays it once, and the options of the source and of this set decide it. Nothing is yielded without
-        tensor parallelism.
+        An amount of ``network_s``, in s of one evaluation, for every entry of :attr:`~dfopt.terms.layer.Layer.wanted`:
+        a tensor with some of its readers. The amount is :meth:`~dfopt.terms.layer.Layer.conversion_s` of the layout
+        that the source leaves and the set of layouts that the readers need. If the source pays, the entry has one
+        charge. The block of the source pays it once, and the options of source and readers decide it. If readers pay
+        (``tolls`` of the entry), the entry has one charge for each non-empty set of its readers
+        (:class:`~dfopt.terms.incidence.Exactly`). Every block that holds exactly this set of them pays it once, and the
+        options of the source and of this set decide it. Nothing is yielded without tensor parallelism.
     """
     for one in layer.wanted:
         if one.tolls:
@@ -146,21 +152,23 @@ CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conv
 
 
 def least_conversions(layer: Layer) -> Iterator[Charge]:
-    """At least what :func:`conversions` says, with few amounts however many kernels read a tensor.
+    """Lower bounds on the seconds of :func:`conversions`, with few amounts however many kernels read a tensor.
 
-    A tensor that more readers want in more layouts takes no less to convert. So of the readers of a tensor only as
-    many count as have :data:`~dfopt.terms.table.MERGED` amounts together; where readers pay by blocks and are more,
-    none do.
+    A tensor that more readers want in more layouts takes no less to convert. So each bound counts only some of the
+    readers: in their order, those with which the product of the numbers of options of source and readers is at most
+    :data:`~dfopt.terms.table.MERGED`. If blocks of readers pay, all readers have to fit, and so do the sets of them.
 
     Parameters
     ----------
     layer
-        The layer, as of :func:`conversions`.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``network_s``, s of one evaluation.
+        An amount of ``network_s``, in s of one evaluation, paid as those of :func:`conversions` are. A tensor whose
+        readers pay and do not fit has none.
     """
     for one in layer.wanted:
         amounts, some = len(layer.schemes_k[one.fan.source]), dict[int, Ints]()
@@ -178,23 +186,23 @@ LEAST_CONVERSIONS = Term("layout conversions, at least", "DFModel, section IV.B,
 
 
 def own_communications(layer: Layer) -> Iterator[Charge]:
-    """Communications that kernels list themselves; with two-batch overlap they hide behind the other microbatch.
+    """Seconds of communications that kernels of the graph state themselves, such as an all-to-all of routed experts.
 
-    Such are an all-to-all of routed experts, or what a kernel sends to other copies of the batch. The plan turns
-    two-batch overlap on (``two_batch_overlap``).
+    Another one is what a kernel sends to other data-parallel copies. With two-batch overlap, which the plan turns on
+    (``two_batch_overlap``), these seconds hide behind the work of another microbatch.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        For every kernel one of ``network_s`` and one of ``hidden_s``, both in s of one evaluation, constants that its
-        block pays once. With two-batch overlap the seconds are in ``hidden_s`` and ``network_s`` is 0; without it, the
-        other way round. Both are 0 for a kernel that lists no communication.
+        For every kernel an amount of ``network_s`` and one of ``hidden_s``, both in s of one evaluation: constants that
+        its block pays once. With two-batch overlap the seconds are in ``hidden_s`` and ``network_s`` is 0; without it,
+        the other way round. Both are 0 for a kernel that states no communication.
     """
     shown, hidden = layer.instance.own_communication_s, layer.instance.hidden_s
     for k in range(len(layer.kernels)):
@@ -206,22 +214,23 @@ OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the gr
 
 
 def reduced_each(layer: Layer) -> Iterator[Charge]:
-    """Copies of the batch add up the gradients of their weights in every evaluation, as DFModel's program counts.
+    """Seconds in which chips add up each kernel's weight gradient in every evaluation, under ``gradients: dfmodel``.
 
-    An evaluation takes the seconds of one all-reduce of a step, divided by the number of microbatches of the step.
+    An evaluation takes the seconds of one all-reduce of a step over the number of microbatches of the step, as
+    DFModel's program counts (:func:`~dfopt.terms.communication.added_up_s`).
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``network_s``, s of one evaluation, for every kernel, decided by its option and paid once by its block. 0 for
-        a kernel without a weight gradient, and where no other chip has the same weight. Nothing is yielded unless
-        ``gradients: dfmodel`` is assumed.
+        An amount of ``network_s``, in s of one evaluation, for every kernel, decided by its option and paid once by its
+        block. 0 for a kernel without a weight gradient, and where no other chip has the same weight. Nothing is yielded
+        unless ``gradients: dfmodel`` is assumed.
     """
     if not adds_up_at_once(layer.assumptions):
         return
@@ -234,19 +243,19 @@ REDUCED_EACH = Term("gradients of every evaluation", "DFModel's program adds gra
 
 
 def starts(layer: Layer) -> Iterator[Charge]:
-    """Every block takes a while to start, such as a kernel launch.
+    """Seconds that every block (set of kernels that the chip runs together) takes to start, such as a kernel launch.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        One of ``network_s``, s of one evaluation, a constant that every block with any kernel pays once: the assumption
-        ``kernel_overhead``, or 0 if that is None.
+        One amount of ``network_s``, in s of one evaluation: the assumption ``kernel_overhead``, or 0 if that is None.
+        It is a constant. Every block with any kernel pays it once.
     """
     everyone = AnyOf(tuple(range(len(layer.kernels))))
     yield Charge("network_s", everyone, (), np.array(layer.assumptions.kernel_overhead or 0.0))

@@ -32,16 +32,18 @@ __all__ = ["CARRIED", "ENDS", "END_BUFFERS", "OPERANDS", "OWN_DATA", "TENSORS", 
 
 
 def tensors(layer: Layer) -> Iterator[Charge]:
-    """A tensor between blocks passes through DRAM, two tiles of it buffered at each end; inside one it waits in SRAM.
+    """Bytes that tensors between kernels take: through DRAM from one block to another, and buffered in SRAM.
 
-    A kernel alone in its block may run in parts of its weight. Then its outputs are cut too, and it moves tensors again
-    for each further part, as ``weight_tiling`` says (:func:`moves_again`).
+    A tile is a part of a tensor along its streamed axis. A tensor that passes through DRAM has two tiles in SRAM at
+    each end. A tensor inside a block waits there, some tiles of it (DFModel, section V.A and V.B). A kernel alone in
+    its block may run in parts of its weight. Then its outputs are cut too, and it moves tensors again for each further
+    part, as the assumption ``weight_tiling`` says (:func:`moves_again`).
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
@@ -53,8 +55,9 @@ def tensors(layer: Layer) -> Iterator[Charge]:
           (:class:`~dfopt.terms.incidence.Crosses`). Only if ``operand_traffic`` is None; else :func:`operands` counts
           these bytes.
         - ``buffer_bytes``: two tiles, paid by the same blocks.
-        - ``buffer_bytes``: a tile, paid by the block of the source as often as its deepest reader inside is deep
-          (:class:`~dfopt.terms.incidence.Inside`). Not if tensors wait nowhere inside a block (``execution: library``).
+        - ``buffer_bytes``: a tile. The block of the source pays it as often as tiles wait there: the largest
+          :attr:`~dfopt.terms.layer.Reader.depth` of the readers that it holds (:class:`~dfopt.terms.incidence.Inside`).
+          Not if tensors wait nowhere inside a block (``execution: library``).
         - ``cut_buffer_bytes``: two tiles, paid once by the block of a source that has something to cut
           (:func:`~dfopt.terms.rules.weights.stays`). These bytes are among its ``buffer_bytes``: those that are cut if
           it runs in parts.
@@ -90,12 +93,14 @@ def _read_again(layer: Layer, fan: FanOut, size: Floats) -> Iterator[Charge]:
 def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
     """Kernels that move a tensor through DRAM once more for each part of their weight after the first.
 
+    A kernel that is alone on the chip may run in parts of its weight, if the whole weight does not fit SRAM.
+
     Parameters
     ----------
     layer
         The layer. Its assumption ``weight_tiling`` decides.
     fan
-        The tensor, of this layer.
+        The tensor: one output of a kernel of this layer with all its readers.
 
     Returns
     -------
@@ -110,13 +115,14 @@ def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
 
 
 def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that a kernel moves of tensors between kernels, if every kernel writes and reads its operands in DRAM.
+    """DRAM bytes of the tensors between kernels that a kernel writes or reads, if all of them pass through DRAM.
 
-    The assumption ``operand_traffic`` turns the rule on. With ``own`` the source of a tensor counts the share of it
-    that one chip writes, before any collective, and each reader counts the share that its own scheme needs on one chip.
-    With ``own_tiled`` the same holds, but products of the backward pass and weight updates count only one chip's part
-    of a gathered or reduced tensor. With both, a kernel that splits tokens and adds up partial sums counts whole
-    tensors.
+    The assumption ``operand_traffic`` turns the rule on (as in Calculon, Isaev et al., SC23). The bytes are those of
+    the whole tensor, times a share. With ``own`` the source of a tensor counts the share of it that one chip writes,
+    before any collective, and each reader counts the share that its own scheme needs on one chip. With ``own_tiled``
+    the same holds, but products of the backward pass and weight updates count only one chip's part of a gathered or
+    reduced tensor. With both, an elementwise kernel that adds up partial sums counts whole tensors under an option that
+    splits tokens.
 
     Parameters
     ----------
@@ -126,10 +132,11 @@ def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``dram_bytes``, B, once for every tensor that the kernel writes or reads. A tensor that is both
-        inputs of a kernel counts once, with the larger share. Carried tensors are not among them. Nothing is yielded if
-        ``operand_traffic`` is None: then :func:`tensors` counts what blocks move.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``dram_bytes``, B, once for every tensor that the kernel writes or
+        reads. A tensor that is both inputs of a kernel counts once, with the larger share. Tensors to the next layer
+        are not among them. Nothing is yielded if ``operand_traffic`` is None: then :func:`tensors` counts what blocks
+        of kernels move.
     """
     chosen = of.assumptions
     if chosen.operand_traffic is None:
@@ -155,22 +162,24 @@ OPERANDS = Term.of_kernel("operands", "operand_traffic of the assumptions", oper
 
 
 def carried(layer: Layer) -> Iterator[Charge]:
-    """What layers hand on passes through DRAM, whichever blocks its kernels are in.
+    """DRAM and SRAM bytes of the tensors that a layer hands to the next one, which always pass through DRAM.
+
+    A partition starts and ends in DRAM (DFModel, section V.A). A *tile* is a part of a tensor along its streamed axis.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
         For every tensor that the next layer reads. The option of its source decides each amount, in B on one chip in
-        one evaluation.
-        ``dram_bytes`` is the tensor and ``buffer_bytes`` two tiles of it: the block of the source pays both once, and
-        so does the block of each reader, even if that is the same block. ``reread_bytes`` is the tensor: the block of
-        each kernel of :func:`moves_again` pays it once. Nothing is yielded under ``layer_boundary: free``.
+        one evaluation. ``dram_bytes`` is the tensor and ``buffer_bytes`` two tiles of it: the block of the source pays
+        both once, and so does the block of each reader, even if that is the same block. ``reread_bytes`` is the tensor:
+        the block of each kernel of :func:`moves_again` pays it once, for each further part that the kernel runs in.
+        Nothing is yielded under ``layer_boundary: free``.
     """
     for fan in layer.carried:
         of = LayerKernel.all_of(layer)[fan.source]
@@ -186,7 +195,10 @@ CARRIED = Term("carried tensors", "DFModel, section V.A: a partition starts and 
 
 
 def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Inputs and outputs of the graph pass through DRAM, whichever blocks their kernels are in.
+    """DRAM bytes of the inputs and outputs of the graph that a kernel reads or writes.
+
+    They pass through DRAM wherever the kernel runs (DFModel, section V.A: a partition starts and ends in DRAM). The
+    bytes are those of the whole tensor times the share that one chip reads or writes.
 
     Parameters
     ----------
@@ -196,11 +208,12 @@ def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``dram_bytes``, B, for every input of the graph that the kernel reads and every output of the graph
-        that it writes. ``reread_bytes``, B: as much for every input, if a kernel that runs in parts of its weight reads
-        inputs again (``weight_tiling: reread`` and ``reread_all``). Nothing is yielded for a kernel that reads no input
-        and writes no output of the graph, nor under ``layer_boundary: free``.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``dram_bytes``, B, for every input of the graph that the kernel reads
+        and every output of the graph that it writes. ``reread_bytes``, B: as much for every input, if a kernel that
+        runs in parts of its weight reads inputs again (``weight_tiling: reread`` and ``reread_all``); it counts for
+        each part after the first. Nothing is yielded for a kernel that reads no input and writes no output of the
+        graph, nor under ``layer_boundary: free``.
     """
     for operand, whole in of.ends:
         size_o = end_bytes(of, operand, whole)
@@ -213,7 +226,10 @@ ENDS = Term.of_kernel("ends", "DFModel, section V.A: a partition starts and ends
 
 
 def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Two tiles of every input and output of the graph that a kernel reads or writes wait in SRAM.
+    """SRAM bytes that buffer every input and output of the graph which a kernel reads or writes: two tiles of each.
+
+    The bytes are 2, times those of the tensor on one chip, times the share of it in one tile (:func:`end_tile`). Tiles
+    are buffered in pairs (DFModel, section V.B): one moves while the other is worked on.
 
     Parameters
     ----------
@@ -223,16 +239,17 @@ def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``buffer_bytes``, B, for every input of the graph that the kernel reads and every output of the
-        graph that it writes. Nothing is yielded for a kernel without any, nor under ``layer_boundary: free``.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``buffer_bytes``, B, for every input of the graph that the kernel
+        reads and every output of the graph that it writes. Nothing is yielded for a kernel without any, nor under
+        ``layer_boundary: free``.
     """
     for operand, whole in of.ends:
         yield "buffer_bytes", CROSSING_TILES * end_bytes(of, operand, whole) * end_tile(of, operand)
 
 
 def end_tile(of: LayerKernel, operand: int) -> float:
-    """Share of an input or output of the graph that is in one tile of the streamed axis.
+    """Share of an input or output of the graph that is in one tile (equal part) of the streamed axis.
 
     Parameters
     ----------
@@ -255,7 +272,10 @@ END_BUFFERS = Term.of_kernel("buffers of ends", "DFModel, section V.B: tiles are
 
 
 def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that a kernel moves because the graph states them: data of its own, lookups in tables, caches of sequences.
+    """DRAM bytes that a kernel moves because the graph states them: own data, lookups in tables, caches of sequences.
+
+    They are ``dram_bytes_per_chip``, a chip's part of ``dram_bytes``, and what one chip reads and writes of the caches
+    (``states``), all fields of the graph's kernel.
 
     Parameters
     ----------
@@ -265,10 +285,10 @@ def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``dram_bytes``, B. A byte in a slower memory counts as more bytes, so that their number over the
-        bandwidth of the fastest memory is the time. Nothing is yielded for a kernel without ``states``, ``dram_bytes``
-        and ``dram_bytes_per_chip``.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``dram_bytes``, B. A byte in a slower memory counts as more bytes, so
+        that their number over the bandwidth of the fastest memory is the time. Nothing is yielded for a kernel without
+        ``states``, ``dram_bytes`` and ``dram_bytes_per_chip``.
     """
     kernel = of.kernel
     if kernel.states or kernel.dram_bytes or kernel.dram_bytes_per_chip:

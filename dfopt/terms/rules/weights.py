@@ -23,8 +23,8 @@ __all__ = ["GRADIENTS", "WEIGHTS", "accumulated", "gradient_bytes", "stays", "we
 def stays(of: LayerKernel) -> bool:
     """Whether a kernel has a weight, or an accumulator of a weight gradient, that stays in SRAM while it runs.
 
-    An accumulator counts under ``gradients: exact`` only. If the kernel is alone in its block and does not fit SRAM,
-    the weight or accumulator is what may be cut into parts.
+    An accumulator counts under the assumption ``gradients: exact`` only. If the kernel is alone on the chip and does
+    not fit SRAM, the weight or accumulator is what may be cut into parts.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def stays(of: LayerKernel) -> bool:
 
 
 def weight_flows(of: LayerKernel) -> Iterator[tuple[bool, Floats]]:
-    """What one chip moves between DRAM and SRAM of a kernel's weight and weight gradient in one evaluation.
+    """Bytes of a kernel's weight and weight gradient that one chip reads from memory or writes there in one evaluation.
 
     Weights are read. A gradient that is accumulated is read and written. Under ``gradient_traffic: written`` it is only
     written.
@@ -62,10 +62,11 @@ def weight_flows(of: LayerKernel) -> Iterator[tuple[bool, Floats]]:
 
 
 def weights(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """A block reads the weights of its kernels from DRAM once in every evaluation, and holds them in SRAM.
+    """DRAM bytes of the weight that a kernel reads in every evaluation, and SRAM bytes of the weight while it runs.
 
-    Experts run one after another. So SRAM holds one of them at a time, and DRAM traffic is that of the experts that
-    some token of the evaluation chooses.
+    Both are elements of the weight, times bytes per element, times the share of one chip (DFModel, section V.A: a
+    partition loads the weights of its kernels). Routed experts run one after another. So SRAM holds one of them at a
+    time, and DRAM traffic is that of the experts that some token of the evaluation chooses.
 
     Parameters
     ----------
@@ -75,11 +76,11 @@ def weights(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``dram_bytes``, B: the weights that are read. A byte in a slower memory counts as more bytes, so
-        that their number over the bandwidth of the fastest memory is the time. Not yielded under ``weights_from_dram:
-        false``. ``stationary_bytes``, B: the weights that are in SRAM at a time. Nothing is yielded for a kernel
-        without a weight.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``dram_bytes``, B: the weights that are read. A byte in a slower
+        memory counts as more bytes, so that their number over the bandwidth of the fastest memory is the time. Not
+        yielded under ``weights_from_dram: false``. ``stationary_bytes``, B: the weights that are in SRAM at a time.
+        Nothing is yielded for a kernel without a weight.
     """
     if not ops.weight_elements(of.kernel):
         return
@@ -94,8 +95,9 @@ WEIGHTS = Term.of_kernel("weights", "DFModel, section V.A: a partition loads the
 def accumulated(of: LayerKernel) -> Floats:
     """Bytes of a kernel's weight gradient that one evaluation adds to on one chip, under each of its options.
 
-    They count once, though an evaluation may read and write them. An element has the type of activations, or that of
-    ``main_gradients`` under ``gradient_traffic: held``.
+    They are elements of the gradient, times bytes per element, times the share of one chip. They count once, though an
+    evaluation may read and write them. An element has the type of activations, or that of ``main_gradients`` of the
+    graph under ``gradient_traffic: held``.
 
     Parameters
     ----------
@@ -113,7 +115,9 @@ def accumulated(of: LayerKernel) -> Floats:
 
 
 def gradient_bytes(of: LayerKernel) -> Floats:
-    """Bytes of a kernel's weight gradient on one chip, in the type in which copies of the batch add it up.
+    """Bytes of a kernel's weight gradient on one chip, in the type in which data-parallel copies add it up.
+
+    They are elements of the gradient, times bytes per element, times the share of one chip.
 
     Parameters
     ----------
@@ -123,18 +127,18 @@ def gradient_bytes(of: LayerKernel) -> Floats:
     Returns
     -------
     float array, shape (options,), B
-        Bytes under each option. Of routed experts all count. Zeros for all kernels but those of op ``weight_update``.
+        Bytes under each option. All routed experts count. Zeros for all kernels but those of op ``weight_update``.
     """
     elements = ops.gradient_elements(of.kernel)
     return elements * of.reduced_word * output_share(of) if elements else np.zeros(len(schemes(of)))
 
 
 def gradients(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Weight gradients are accumulated over microbatches: in DRAM between evaluations, in SRAM during one.
+    """DRAM and SRAM bytes of a kernel's weight gradient, which is accumulated over microbatches.
 
-    The rule holds under ``gradients: exact``. Under ``gradients: dfmodel`` accumulation is free, as in DFModel's
-    program, which adds up the gradients of the copies in every microbatch instead
-    (:func:`~dfopt.terms.rules.network.reduced_each`).
+    It lies in DRAM between evaluations and in SRAM during one (Narayanan et al., SC21, section 2). The rule holds under
+    ``gradients: exact``. Under ``gradients: dfmodel`` accumulation is free, as in DFModel's program, which adds up the
+    gradients of the data-parallel copies in every microbatch instead (:func:`~dfopt.terms.rules.network.reduced_each`).
 
     Parameters
     ----------
@@ -144,10 +148,11 @@ def gradients(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``dram_bytes``, B: the gradient (:func:`accumulated`) read and written, so twice; or once under
-        ``gradient_traffic: written``. ``stationary_bytes``, B: the accumulator in SRAM, of experts that of one at a
-        time. Nothing is yielded for a kernel of another op than ``weight_update``, nor under ``gradients: dfmodel``.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``dram_bytes``, B: the gradient (:func:`accumulated`) read and
+        written, so twice; or once under ``gradient_traffic: written``. ``stationary_bytes``, B: the accumulator in SRAM
+        in the type of activations, of routed experts that of one at a time. Nothing is yielded for a kernel of another
+        op than ``weight_update``, nor under ``gradients: dfmodel``.
     """
     if of.assumptions.gradients == "exact" and ops.gradient_elements(of.kernel):
         yield "dram_bytes", of.assumptions.gradient_passes * accumulated(of)

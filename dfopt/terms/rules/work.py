@@ -42,9 +42,9 @@ __all__ = [
 def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Seconds in which one chip computes its shard of a kernel in one evaluation, at the rate that the chip sustains.
 
-    The shard is that of the most loaded chip. Under ``compute_model: fixed`` a chip sustains the share
-    ``compute_utilization`` of its peak rate in the kernel's type. Under ``efficiency`` it sustains the share of its
-    table for shards of that size.
+    They are FLOP of the largest shard over (peak rate x share), as in DFModel, section IV.D (:func:`at_rate`). Under
+    ``compute_model: fixed`` the share is ``compute_utilization``. Under ``efficiency`` it is that of the chip's table
+    for shards of that size.
 
     Parameters
     ----------
@@ -54,9 +54,14 @@ def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``compute_s``, s. Nothing is yielded under ``compute_model: cycle``, where :func:`compute_tiles`
-        counts instead.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``compute_s``, s. Nothing is yielded under ``compute_model: cycle``,
+        where :func:`compute_tiles` counts instead.
+
+    Raises
+    ------
+    AssertionError
+        Under ``compute_model: efficiency``, if the chip has no table. Questions to the optimiser refuse that before.
     """
     if of.assumptions.compute_model != "cycle":
         yield "compute_s", at_rate(of)
@@ -64,6 +69,10 @@ def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
 
 def flop(of: LayerKernel) -> Floats:
     """FLOP of a kernel's largest shard in one evaluation, under each of its options.
+
+    They are FLOP of the whole kernel times the largest share that a chip has, such as ``ceil(m / chips) / m`` of a
+    split axis of length ``m``. Under ``operand_traffic`` a kernel that adds up partial sums has all FLOP even if its
+    tokens are split.
 
     Parameters
     ----------
@@ -80,9 +89,9 @@ def flop(of: LayerKernel) -> Floats:
 
 
 def at_one_rate(flop_k: Floats, rate_k: Floats | float, assumptions: Assumptions) -> Floats:
-    """Seconds of some FLOP if all kernels sustain one share of their type's peak rate.
+    """Seconds to compute some FLOP if all kernels sustain one share of their type's peak rate: FLOP / (rate x share).
 
-    That share is ``compute_utilization``, or 1 if that is None. Resolved assumptions state it under ``compute_model:
+    The share is ``compute_utilization``, or 1 if that is None. Resolved assumptions state it under ``compute_model:
     fixed``.
 
     Parameters
@@ -105,10 +114,10 @@ def at_one_rate(flop_k: Floats, rate_k: Floats | float, assumptions: Assumptions
 def at_rate(of: LayerKernel) -> Floats:
     """Seconds of a kernel's largest shard in one evaluation on the whole chip, at the rate that the chip sustains.
 
-    A rate is a share of the peak rate in the kernel's type. Under ``compute_model: fixed`` that share is
-    ``compute_utilization``. Under ``efficiency`` it is the share in the first row of the chip's table that fits the
-    shard. Under ``cycle`` no share is known. Then the seconds are those with every unit of every compute tile busy,
-    unless ``compute_utilization`` is stated all the same.
+    They are FLOP of the shard over (peak rate in the kernel's type x share). Under ``compute_model: fixed`` the share
+    is ``compute_utilization``. Under ``efficiency`` it is the share in the first row of the chip's table that fits the
+    shard. Under ``cycle`` no share is known. Then it is 1, every unit of every compute tile busy, unless
+    ``compute_utilization`` is stated all the same.
 
     Parameters
     ----------
@@ -118,11 +127,12 @@ def at_rate(of: LayerKernel) -> Floats:
     Returns
     -------
     float array, shape (options,), s
+        One entry for each option.
 
     Raises
     ------
     AssertionError
-        Under ``compute_model: efficiency``, if the chip has no table. Questions refuse that before.
+        Under ``compute_model: efficiency``, if the chip has no table. Questions to the optimiser refuse that before.
     """
     flop_o, chosen = flop(of), of.assumptions
     if chosen.compute_model != "efficiency":
@@ -137,7 +147,9 @@ def at_rate(of: LayerKernel) -> Floats:
 def least_cycles(of: LayerKernel) -> float:
     """Least seconds of a kernel in one evaluation under the cycle model: no option in any number of tiles takes less.
 
-    It is the time of the fastest option on the whole chip, if no unit of any compute tile is wasted.
+    It is the time of the fastest option on the whole chip, if no unit of any compute tile is wasted: multiply-adds of
+    the largest shard over (lanes x stages x compute tiles x frequency) of the chip. An elementwise kernel has elements
+    in place of multiply-adds, and uses no stages. A data type with twice the peak rate takes half of that.
 
     Parameters
     ----------
@@ -147,11 +159,12 @@ def least_cycles(of: LayerKernel) -> float:
     Returns
     -------
     float, s
+        Of one chip.
 
     Raises
     ------
     AssertionError
-        If the chip lacks lanes, stages or frequency. Questions refuse that before.
+        If the chip lacks lanes, stages or frequency. Questions to the optimiser refuse that before.
     """
     degree, chip, rules = of.degree, of.chip, of.assumptions.sharding_rules
     least_s = by_option(of, lambda kernel, z: least_cycles_s(kernel, z, degree, chip, rules)).min()
@@ -159,24 +172,30 @@ def least_cycles(of: LayerKernel) -> float:
 
 
 def compute_tiles(layer: Layer) -> Iterator[Charge]:
-    """Fewest compute tiles with which every kernel takes no longer than a latency, under the cycle model.
+    """Number of the chip's compute tiles that a kernel needs to reach each of several latencies, in the cycle model.
 
     Kernels of a block share the compute tiles of the chip. The block takes the least latency for which the tiles of all
-    its kernels together are no more than the chip has.
+    its kernels together are no more than the chip has (DFModel, section V.C).
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``compute_tiles``, no unit, for every kernel, paid once by its block and decided by its option. The amount
-        has the shape (options, levels). A level is one of the latencies of :attr:`~dfopt.terms.layer.Layer.latency_l`,
-        in s of one evaluation. Where the kernel is never that fast, the amount is one more than the chip has compute
+        An amount of ``compute_tiles``, no unit, for every kernel, paid once by its block and decided by its option. The
+        amount has the shape (options, levels). A level is one of the latencies of
+        :attr:`~dfopt.terms.layer.Layer.latency_l`, in s of one evaluation. The number is the fewest compute tiles with
+        which the kernel takes no longer. Where the kernel is never that fast, it is one more than the chip has compute
         tiles. Nothing is yielded unless ``compute_model: cycle`` is assumed.
+
+    Raises
+    ------
+    AssertionError
+        If the chip lacks lanes, stages or frequency. Questions to the optimiser refuse that before.
     """
     if not layer.by_cycles:
         return
@@ -216,7 +235,9 @@ def accessed(of: LayerKernel) -> Floats:
 
 
 def sram_traffic(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that every kernel reads from SRAM and writes there in one evaluation, without tensors that kernels pass on.
+    """SRAM bytes that a kernel reads and writes in one evaluation, without tensors that kernels pass on to each other.
+
+    Every operand of a kernel passes through SRAM once.
 
     Parameters
     ----------
@@ -226,9 +247,10 @@ def sram_traffic(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a resource, and its amount under each option: on one chip, in one evaluation of the layer (one
-        microbatch). ``sram_traffic_bytes``, B: weights, weight gradient, own data, inputs and outputs of the graph
-        (:func:`accessed`). Nothing is yielded if the SRAM of the chip has no bandwidth.
+        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        evaluation of the layer (one microbatch). ``sram_traffic_bytes``, B: weights, weight gradient, own data, inputs
+        and outputs of the graph (:func:`accessed`). Nothing is yielded if the SRAM of the chip has no bandwidth: it
+        then takes no time.
     """
     if of.limits_sram:
         yield "sram_traffic_bytes", accessed(of)
@@ -238,23 +260,24 @@ SRAM_TRAFFIC = Term.of_kernel("SRAM traffic", "every operand of a kernel passes 
 
 
 def tensor_traffic(layer: Layer) -> Iterator[Charge]:
-    """A tensor is written to SRAM by its source and read there by each kernel that takes it.
+    """SRAM bytes that kernels write and read of the tensors that they pass on to each other.
 
-    That holds wherever the tensor goes: it stays on the chip, passes through DRAM, or is carried to the next layer.
+    The kernel that makes a tensor writes it to SRAM, and each kernel that takes it reads it there. That holds wherever
+    the tensor goes: it stays on the chip, passes through DRAM, or is carried to the next layer.
 
     Parameters
     ----------
     layer
-        The layer, which is evaluated once for every microbatch: its kernels with their options, its tensors and its
-        plan.
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan. An *option* of a kernel is a
+        sharding scheme that it may take. A *block* is a set of kernels that the chip runs together.
 
     Yields
     ------
     Charge
-        Of ``sram_traffic_bytes``, B on one chip in one evaluation: the whole tensor there, which the option of its
-        source decides. For every output that kernels pass on, there is one charge that the block of its source pays
-        once, and one for each kernel that reads it, which the block of that reader pays once. Nothing is yielded if
-        the SRAM of the chip has no bandwidth.
+        An amount of ``sram_traffic_bytes``, in B on one chip in one evaluation: all that the chip has of the tensor,
+        which the option of its source decides. For every output that kernels pass on, there is one charge that the
+        block of its source pays once, and one for each kernel that reads it, which the block of that reader pays once.
+        Nothing is yielded if the SRAM of the chip has no bandwidth.
     """
     limited = layer.instance.system.chip.sram.bandwidth is not None
     for fan in layer.fan_outs if limited else ():

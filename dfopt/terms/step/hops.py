@@ -28,10 +28,15 @@ from dfopt.terms.step.optimizer import optimizer_seconds
 
 
 def hides_hops(instance: Instance) -> bool:
-    """Whether pipeline stages compute while they send to their neighbours (``point_to_point_overlap``).
+    """Whether pipeline stages compute while they send to their neighbours (assumption ``point_to_point_overlap``).
 
     True: for one microbatch, a stage takes the longer of the seconds of its work and of its messages. False: it takes
     their sum (:func:`dfopt.physics.pipeline.with_point_to_point`).
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     """
     return instance.assumptions.hides_hops_in(instance.plan.interleave)
 
@@ -39,19 +44,31 @@ def hides_hops(instance: Instance) -> bool:
 def sent_once(instance: Instance) -> bool:
     """Whether messages between stages of a folded graph are charged once per step (``point_to_point: per_step``).
 
-    True: the number of microbatches does not count, as in DFModel. :func:`per_step_hops` then has the seconds, and
-    :func:`hop_seconds` has none. A graph that is not folded is charged for every microbatch all the same. This function
-    reads the assumption alone: it does not ask whether the graph is folded.
+    In a *folded* graph the drawn layers stand for all layers of the model. True: the number of microbatches does not
+    count, as in DFModel. :func:`per_step_hops` then has the seconds, and :func:`hop_seconds` has none. A graph that is
+    not folded is charged for every microbatch all the same. This function reads the assumption alone: it does not ask
+    whether the graph is folded.
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     """
     return instance.assumptions.point_to_point == "per_step"
 
 
 def both_ways_at_once(instance: Instance) -> bool:
-    """Whether every chunk of layers of a folded graph is charged messages on and back for every microbatch.
+    """Whether every chunk of layers of a folded graph is charged messages to two neighbours for every microbatch.
 
-    True under ``point_to_point: per_microbatch``: the first and the last chunk of the pipeline are charged as if they
-    had two neighbours. False under ``per_neighbour``, where a chunk is charged only for neighbours that it has, and
-    under ``per_step``. The answer means nothing for graphs that are not folded.
+    In a *folded* graph the drawn layers stand for all layers of the model. True under ``point_to_point:
+    per_microbatch``: the first and the last chunk of the pipeline are charged as if they had two neighbours. False
+    under ``per_neighbour``, where a chunk is charged only for neighbours that it has, and under ``per_step``. The
+    answer means nothing for graphs that are not folded.
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     """
     return instance.assumptions.point_to_point == "per_microbatch"
 
@@ -59,14 +76,17 @@ def both_ways_at_once(instance: Instance) -> bool:
 def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = True) -> Floats:
     """Seconds in which each distinct pipeline stage sends to its neighbours for one microbatch, all chunks together.
 
-    Messages on and messages back are added up.
+    Messages to the next stage (activations) and to the one before (their gradients) are added up.
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     sharded : ShardedGraph
         Kernels of the graph under their sharding schemes, on one chip.
     stage_k : int array, shape (kernels,)
-        Pipeline stage of each kernel. Not read for a folded graph, all stages of which send its carried tensors.
+        Pipeline stage of each kernel. Not read for a *folded* graph, whose drawn layers stand for all layers of the
+        model: all its stages send the tensors that layers hand on.
     least : bool
         Whether the shares in `sharded` are the least of several schemes. The result is then a lower bound under all of
         these. False: shares and result are exact.
@@ -74,7 +94,8 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, lea
     Returns
     -------
     float array, s, shape (distinct pipeline stages,)
-        0 if the pipeline has one stage, and for a folded graph that is charged once per step (:func:`sent_once`).
+        In the order of :attr:`dfopt.setting.instance.Instance.pipeline`. 0 if the pipeline has one stage, and for a
+        folded graph that is charged once per step (:func:`sent_once`).
     """
 
     def hop(held: float, share: float) -> float:
@@ -86,12 +107,17 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, lea
 def sent_s(instance: Instance, whole: float, share: float, *, least: bool = False) -> float:
     """Seconds in which a chip sends its share of one tensor to a neighbouring pipeline stage, once.
 
-    Where tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage gathers the parts
-    (Narayanan et al., SC'21, section 4.1, scatter/gather optimization). Under ``point_to_point_parts: scattered`` that
-    counts where it is faster, under ``calculon`` always, with the collectives that Calculon counts.
+    With ``point_to_point_parts: None``, or if chips hold different parts, this is ``message(whole * share)``. Where
+    ``n`` tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage gathers the parts
+    (Narayanan et al., SC'21, section 4.1, scatter/gather optimization). Under ``scattered`` that takes ``message(whole
+    / n) + all_gather(whole)``, and the faster of both ways counts. Under ``calculon`` parts are always sent, in
+    ``max(0, message(whole / n) + 2 (reduce_scatter + all_gather - all_reduce)(whole))``, plus ``all_gather(whole) / 2``
+    inside the maximum if kernels are recomputed.
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     whole : float
         Bytes of the whole tensor.
     share : float
@@ -121,14 +147,18 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
 
 
 def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float, float], float]) -> Floats:
-    """Cost of all that each distinct pipeline stage sends for one microbatch, on and back: a sum over tensors.
+    """Cost of all that each distinct pipeline stage sends to its neighbours for one microbatch: a sum over tensors.
 
-    A folded graph sends the carried tensors of its layers, once for each chunk; of several kinds of layer the one with
-    the highest cost counts. Another graph sends every tensor between kernels of different stages over each stage
+    In a *folded* graph the drawn layers stand for all layers of the model. It sends the tensors that layers hand on,
+    once for each chunk; of several kinds of layer the one with the highest cost counts. Under ``point_to_point:
+    per_neighbour`` tensors to the next stage and to the one before count apart, each for the chunks that have that
+    neighbour (:func:`both_ways`). Another graph sends every tensor between kernels of different stages over each stage
     boundary in between, once for all readers behind it (under ``fanout: shared``).
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     sharded : ShardedGraph
         Kernels of the graph under their sharding schemes, on one chip.
     stage_k : int array, shape (kernels,)
@@ -140,8 +170,8 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
     Returns
     -------
     float array, shape (distinct pipeline stages,)
-        In the unit of `hop`. 0 if the pipeline has one stage, and for a folded graph that is charged once per step
-        (:func:`sent_once`).
+        In the unit of `hop`, in the order of :attr:`dfopt.setting.instance.Instance.pipeline`. 0 if the pipeline has
+        one stage, and for a folded graph that is charged once per step (:func:`sent_once`).
     """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     if plan.stages == 1:
@@ -180,13 +210,16 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
 
 
 def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, float], float]) -> tuple[float, float]:
-    """Cost of the carried tensors that one layer of a folded graph sends on and sends back for one microbatch.
+    """Cost of the tensors that one layer sends to the next pipeline stage and to the one before, for one microbatch.
 
-    Tensors of forward kernels go on, all others go back. Of several kinds of layer the highest cost on counts, and
-    the highest cost back, which may be of another kind.
+    The graph is folded: its drawn layers stand for all layers of the model. Tensors of forward kernels that a layer
+    hands on go to the next stage, all others (their gradients) go back. Of several kinds of layer the highest cost on
+    counts, and the highest cost back, which may be of another kind.
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     sharded : ShardedGraph
         Kernels of the graph under their sharding schemes, on one chip.
     hop : callable
@@ -212,12 +245,15 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
 
 
 def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tuple[float, float]:
-    """Least seconds in which one chunk of layers of a folded graph sends to other stages for one microbatch.
+    """Least seconds in which one chunk of layers sends to other pipeline stages for one microbatch.
 
-    Messages on and messages back are added up.
+    Messages to the next stage and to the one before are added up. A stage has ``interleave`` chunks of layers. The
+    graph is folded: its drawn layers stand for all layers of the model.
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     sharded : ShardedGraph
         Kernels of the graph on one chip. Shares may be the least of several schemes: the result is then a lower bound.
     stage_k : int array, shape (kernels,)
@@ -242,8 +278,19 @@ def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tupl
 def per_step_hops(instance: Instance) -> float:
     """Seconds per step of messages between pipeline stages, where they are charged once (``point_to_point: per_step``).
 
-    As in DFModel, one message has the whole carried tensors of all layers of the model, for one microbatch. 0 under
-    other assumptions, if the pipeline has one stage, and for a graph that is not folded or does not train.
+    As in DFModel, they are ``message(layers * bytes)``: one message has the whole tensors that all layers of the model
+    hand on, for one microbatch.
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
+
+    Returns
+    -------
+    float
+        Seconds. 0 under other assumptions, if the pipeline has one stage, and for a graph that does not train or is not
+        *folded*: a folded one has drawn layers that stand for all layers of the model.
     """
     graph, plan = instance.graph, instance.plan
     if not sent_once(instance) or plan.stages == 1 or not graph.folded or not graph.trains:
@@ -255,15 +302,19 @@ def per_step_hops(instance: Instance) -> float:
 def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
     """Seconds per step in which the slowest pipeline stage exchanges gradients and weights and runs the optimizer.
 
-    Nothing of this is hidden. The slowest stage is the one with the largest sum of these seconds. Data-parallel copies
-    exchange gradients and, by their ZeRO level, weights (:func:`dfopt.physics.copies.exchanges`).
+    It is the largest sum over a stage's layers of seconds of exchanges and of the optimizer's step. Nothing of this is
+    hidden. Data-parallel copies exchange gradients and, by their ZeRO level, weights
+    (:func:`dfopt.physics.copies.exchanges`).
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     sharded : ShardedGraph
         Says the bytes of gradients and weights on one chip: ``gradient_k`` and ``weight_k``.
     stage_k : int array, shape (kernels,)
-        Stage of the mapping of each kernel: of a folded graph its kind of layer, else its pipeline stage.
+        Of a *folded* graph, whose drawn layers stand for all layers of the model, the number of each kernel's kind of
+        layer. Else its pipeline stage.
 
     Returns
     -------

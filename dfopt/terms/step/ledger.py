@@ -1,12 +1,7 @@
 """The optimiser's books: what pipeline stages hold in the memories of a chip, and what is left of them.
 
-Bytes are those of one chip. A *tier* is the name of a memory of the chip (:attr:`dfopt.documents.system.Chip.tiers`),
-an *item* what a placement puts into one (:mod:`dfopt.documents.placement`). *Offloaded* items lie in a slower memory
-while the graph trains. These arguments mean the same in every function:
-
-* ``instance``: a setting under one plan; ``stage``: a pipeline stage of it;
-* ``number``: a stage of the mapping. Of a folded graph that is a kind of layer, else a pipeline stage;
-* ``states``: by stage of the mapping, what its kernels keep (:func:`states_of`). One that is left out keeps nothing.
+Bytes are those of one chip. *Items*, such as weights, are what a placement puts into a memory
+(:mod:`dfopt.documents.placement`). *Offloaded* items lie in a slower memory while the graph trains.
 """
 
 from __future__ import annotations
@@ -77,9 +72,10 @@ class State:
 
 
 def usable_bytes(setting: Setting) -> dict[str, float]:
-    """Usable bytes of every memory with a limit, by tier: its capacity less the share that a model cannot use.
+    """Usable bytes of every memory of a chip that has a limit, by name of the memory: capacity less the reserved share.
 
-    Multiplied by ``1 + 1e-12``: so what fits exactly does in any order of summation. Empty if no memory has a limit.
+    They are ``capacity * (1 - memory_reserve) * (1 + 1e-12)``: what fits exactly does in any order of summation. Empty
+    if no memory has a limit. ``setting``: graph, machine and resolved assumptions.
     """
     return capacities(setting.system.chip, setting.assumptions.memory_reserve)
 
@@ -94,6 +90,8 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float
 
     Parameters
     ----------
+    setting : Setting
+        Graph, machine and resolved assumptions.
     kernels : sequence of Kernel
         Kernels of one kind of layer, or of one stage. Only their tables and other resident data are read.
     sizes : iterable of float, optional
@@ -144,11 +142,11 @@ def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
 
 
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """Bytes that one chip of a pipeline stage holds, by tier and name of the state: ``{tier: {name: bytes}}``.
+    """Bytes that one chip of a pipeline stage holds, by memory and name of the state: ``{memory: {name: bytes}}``.
 
-    ``states`` has the states of :func:`states_of`, by kind of layer (not folded: by stage). The fastest memory also
-    has what layers at work need of offloaded items (:func:`buffers`), and buckets of gradients (:func:`reserved`).
-    Tensors that wait between partitions are not included.
+    ``instance``: setting and plan; ``stage``: one of its pipeline; ``states``: those of :func:`states_of`, by kind of
+    layer (of a graph drawn as a whole: by stage). The fastest memory also has copies of offloaded items
+    (:func:`buffers`) and buckets of gradients (:func:`reserved`). Tensors that wait between partitions are left out.
     """
     books = lying(instance, stage, states)
     for state, size in buffers(instance, stage, states).items():
@@ -159,10 +157,10 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
 
 
 def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """Bytes that one chip of a stage holds of each state, by the memory that stores it: ``{tier: {name: bytes}}``.
+    """Bytes that one chip of a stage holds of each state, by the memory that stores it: ``{memory: {name: bytes}}``.
 
-    All layers of the stage and all microbatches in flight count. Two things that :func:`held` adds to the fastest
-    memory are left out: copies of offloaded items for layers at work, and buckets of gradients.
+    All layers and all microbatches in flight count. Arguments are those of :func:`held`, which adds two things to the
+    fastest memory: copies of offloaded items for layers at work, and buckets of gradients.
     """
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
@@ -171,7 +169,7 @@ def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequenc
 
 
 def offloaded(instance: Instance) -> dict[Item, str]:
-    """Items that a plan puts into a slower memory, with the tier of each; empty for a graph that does not train."""
+    """Items that the plan of ``instance`` puts into a slower memory, with its name; empty unless the graph trains."""
     placement, chip = instance.plan.placement, instance.system.chip
     if placement is None or not instance.graph.trains:
         return {}
@@ -181,9 +179,9 @@ def offloaded(instance: Instance) -> dict[Item, str]:
 def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, dict[Item, float]]:
     """Bytes that one chip holds of each offloaded item of one layer and one microbatch: ``{number: {item: bytes}}``.
 
-    ``states``: by kind of layer (its number in the graph), what a chip holds for one layer and one microbatch. Every
-    kind has an entry, which is empty where nothing is offloaded. An item is what can lie in another memory, such as
-    the weights.
+    ``instance``: setting and plan; ``states``: by kind of layer (its number in the graph), what a chip holds for one
+    layer and one microbatch. Every kind has an entry, empty where nothing is offloaded. An *item*, such as the weights,
+    is *offloaded* if it lies in a slower memory (:func:`offloaded`).
     """
     away = offloaded(instance)
     found: dict[int, dict[Item, float]] = {number: defaultdict(float) for number in states}
@@ -198,7 +196,7 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
     """Bytes of a chip's fastest memory for copies of offloaded items that layers at work need, by name of the state.
 
     Of each item they are at most twice what the stage's largest layer has of it for one microbatch. Empty if nothing is
-    offloaded.
+    offloaded (:func:`offloaded`). Arguments are those of :func:`held`.
     """
     if not (away := offloaded(instance)):
         return {}
@@ -216,9 +214,9 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
 
 
 def reserved(instance: Instance) -> float:
-    """Bytes of a chip's fastest memory for buckets of gradients (``exchange_buffers``), whatever the mapping.
+    """Bytes of a chip's fastest memory for buckets of gradients (``exchange_buffers``; None: 0), whatever the mapping.
 
-    0 unless the graph trains under ``gradients: exact`` with several data-parallel copies.
+    0 unless the graph of ``instance`` trains under ``gradients: exact``, and its plan has several data-parallel copies.
     """
     assumptions = instance.assumptions
     exchanges = counts_training(instance.graph, assumptions) and instance.plan.copies > 1
@@ -226,9 +224,9 @@ def reserved(instance: Instance) -> float:
 
 
 def limited(instance: Instance) -> dict[str, float]:
-    """Bytes that a mapping may fill of every memory with a limit, by tier: usable ones less :func:`reserved`.
+    """Bytes that a mapping may fill of every memory with a limit, by its name: usable ones less :func:`reserved`.
 
-    Negative where buckets of gradients alone exceed the fastest memory.
+    Negative where buckets of gradients alone exceed the fastest memory. ``instance``: setting and plan.
     """
     taken, chip = reserved(instance), instance.system.chip
     limits = usable_bytes(instance.setting)
@@ -240,9 +238,9 @@ def kept(
 ) -> Iterator[tuple[State, float]]:
     """Pairs of a state and the bytes of it that one chip of the stage holds, for all layers and microbatches in flight.
 
-    ``states``: by kind of layer (its number in the graph), what a chip holds for one layer and one microbatch. A state
-    comes once for each entry of :attr:`PipelineStage.runs` that keeps it. Of a state that only the layer at work has,
-    the kind of layer with the most bytes counts: the pairs of other kinds have 0 bytes.
+    Arguments are those of :func:`held`. A state comes once for each entry of :attr:`PipelineStage.runs` (kind of layer,
+    how many) that keeps it. Of a state that only the layer at work has, the kind of layer with the most bytes counts:
+    the pairs of other kinds have 0 bytes.
     """
     at_work, away = _largest(instance, stage, states), offloaded(instance)
     for number, times in stage.runs:
@@ -259,7 +257,7 @@ def kept(
 
 
 def chips_of(instance: Instance, state: State) -> int:
-    """Number of chips that hold one state together: its ``split_over``, times ZeRO sharers unless split over copies."""
+    """Chips that hold one state together: product of ``split_over`` degrees, times ZeRO sharers unless over copies."""
     degree: int = math.prod(getattr(instance.plan, name) for name in state.split_over)
     if "copies" in state.split_over:
         return degree
@@ -270,7 +268,7 @@ def at_once(instance: Instance, stage: PipelineStage, state: State) -> int:
     """Layers of a pipeline stage that count as at work at a time, for a state of a lifetime in :data:`OF_LAYERS`.
 
     1 for the lifetimes ``layer`` and ``others``. For ``exchange`` the number that ``layers_exchanged`` says (None: 1),
-    but at most the layers of the stage. 0 if the ZeRO level of the plan is below ``state.exists_from``.
+    but at most the layers of the stage. 0 if the ZeRO level of the plan of ``instance`` is below ``state.exists_from``.
     """
     if (instance.plan.zero or 0) < state.exists_from:
         return 0
@@ -312,8 +310,9 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
 def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
     """Most bytes of saved activations, per layer and microbatch on one chip, with which a stage fits the memories.
 
-    The stage holds them for all its layers and all microbatches in flight. All other states take what ``states`` says,
-    for layers of one kind. Infinite if no memory that holds them has a limit, or none are saved. 0: no room.
+    The stage holds them for all its layers and microbatches in flight. Arguments are those of :func:`held`; all other
+    states take what ``states`` says, for layers of one kind. Infinite if no memory that holds them has a limit, or none
+    are saved. 0: no room.
     """
     chip = instance.system.chip
     found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
@@ -330,9 +329,9 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
-    """Bytes left of every memory of a chip that has a limit, by tier.
+    """Bytes left of every memory of a chip that has a limit, by name of the memory.
 
-    ``books``: what one chip of a stage holds, from :func:`held`. ``who_needs``: start of an error: ``stage 0 needs``.
+    ``books``: what one chip of a stage holds (:func:`held`). ``who_needs``: start of an error: ``stage 0 needs``.
 
     Raises
     ------
@@ -357,11 +356,12 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
 
 
 def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, float]:
-    """Bytes per chip of the fastest memory left for tensors that wait between partitions, by stage of the mapping.
+    """Bytes per chip of the fastest memory left for tensors that wait between partitions, by kind of layer.
 
-    Keys are those of ``states``. A kind of layer that runs in several pipeline stages has what the fullest of these
-    leaves. One stage of the mapping may use all of that: its partitions run before those of the next. Infinite where no
-    limit applies, or where tensors that wait are counted as a state (``training_memory: calculon``).
+    Arguments are those of :func:`held`. Keys are those of ``states`` (of a graph drawn as a whole: pipeline stages). A
+    kind that runs in several pipeline stages has what the fullest of these leaves, and may use all of that: its
+    partitions run before those of the next kind. Infinite where no limit applies, or where tensors that wait are
+    counted as a state (``training_memory: calculon``).
 
     Raises
     ------
@@ -382,7 +382,7 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
     """Microbatches whose saved activations of kind of layer ``number`` a stage holds; 1 if the graph does not train.
 
     A fraction for interleaved stages, which hold only some chunks of a microbatch. A stage that stands for several
-    alike has the figure of the first of them. If the graph is not folded, every stage counts as the first.
+    alike has the figure of the first of them. Of a graph drawn as a whole, every stage counts as the first.
     """
     graph, schedule = instance.graph, instance.assumptions.schedule
     capped = not instance.assumptions.by_layer
@@ -393,7 +393,7 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
-    """States that the kernels of ``stage`` keep of one evaluation under their schemes; it has these kernels alone."""
+    """States (:func:`states_of`) that the kernels of ``stage`` keep of one evaluation under their sharding schemes."""
     graph = setting.graph
     index = graph.index()
     kernels = [graph.kernels[index[name]] for name in stage.names]

@@ -28,8 +28,14 @@ Layers = Mapping[int, Layer]
 def moves(instance: Instance) -> bool:
     """Whether slower memories of a chip move any offloaded data while its layers compute.
 
-    False where the optimizer state alone is offloaded, except under ``offload: calculon``: the optimizer's step moves
-    that state.
+    Weights, activations, gradients or optimizer state are *offloaded* if the plan puts them into a slower memory in
+    training. False where the optimizer state alone is offloaded, except under ``offload: calculon``: the optimizer's
+    step moves that state.
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     """
     away = offloaded(instance)
     return bool(away) and (away.keys() != {"optimizer"} or instance.assumptions.offload == "calculon")
@@ -38,10 +44,15 @@ def moves(instance: Instance) -> bool:
 def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: Passes, memory: Passes) -> Layers:
     """Seconds of one layer of every kind for one microbatch: work, memory time, and moving of offloaded data.
 
+    Data is *offloaded* if the plan puts it into a slower memory in training
+    (:func:`dfopt.terms.step.ledger.offloaded`).
+
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     states : mapping of int to sequence of State
-        By kind, the states that the kernels of one layer keep.
+        By kind of layer, the bytes that the kernels of one layer keep.
     work : Passes
         Seconds of the work of one layer, by kind: ``forward_s`` and ``backward_s`` are read.
     memory : Passes
@@ -68,8 +79,13 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
 def hop_beside_s(instance: Instance, sent_s: float) -> float:
     """Seconds of the message that hides moving beside the last layer of a chunk, in each pass of one microbatch.
 
+    *Moving* is that of offloaded data between memories of a chip. A chunk of layers sends a message to another pipeline
+    stage when its last layer is done. Formula: ``sent_s / (2 * interleave)`` (Calculon, Isaev et al., SC'23).
+
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     sent_s : float, s
         All messages of a pipeline stage for one microbatch: all its chunks, on and back.
 
@@ -91,10 +107,12 @@ def stage_s(
 ) -> float:
     """Seconds of all layers of a pipeline stage for one microbatch: work, and waits for offloaded data to be moved.
 
-    The seconds of messages are not included.
+    The seconds of messages to other stages are not included.
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     runs : sequence of (int, float)
         What the stage runs for one microbatch: kinds of layer, and how many layers of each.
     seconds : sequence of float, s
@@ -104,6 +122,12 @@ def stage_s(
         result is the sum of the work.
     sent_s : float, s
         All messages of the stage for one microbatch. Some of them may hide moving (:func:`hop_beside_s`).
+
+    Returns
+    -------
+    float, s
+        Each pass of a layer takes the longer of its work, and of its moving and its use of the fastest memory together
+        (:meth:`dfopt.physics.offload.Layer.with_moving`).
     """
     found, hop_s = 0.0, hop_beside_s(instance, sent_s)
     for number, times in runs:
@@ -117,16 +141,28 @@ def stage_s(
 
 
 def backward_shown_s(instance: Instance, runs: Sequence[tuple[int, int]], layers: Layers, sent_s: float) -> float:
-    """Seconds that a layer waits in its backward pass of one microbatch for moving, on average over a pipeline stage.
+    """Seconds that a layer waits for offloaded data in its backward pass of one microbatch, on average.
+
+    The average is over the layers of a pipeline stage. A layer waits ``max(0, moving + memory time - work)``
+    (:func:`dfopt.physics.offload.shows_s`).
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     runs : sequence of (int, int)
         What the stage runs: one pair only, of a kind of layer and how many layers. With 0 layers the result is 0.
     layers : mapping of int to Layer
         Figures of one layer from :func:`layers_of`, by kind. It must have the kind of `runs`.
     sent_s : float, s
         All messages of the stage for one microbatch. Some of them may hide moving (:func:`hop_beside_s`).
+
+    Raises
+    ------
+    ValueError
+        If `runs` has not exactly one pair.
+    KeyError
+        If `layers` lacks the kind of `runs`.
     """
     hop_s, [(number, times)] = hop_beside_s(instance, sent_s), runs
     last = min(instance.plan.interleave, times) if hop_s else 0
@@ -144,19 +180,22 @@ def least_layers(
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     parts : sequence
-        By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their
-        least seconds for one microbatch as four float arrays, shape (kernels of the kind,) each: compute, memory,
+        By kind of layer: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and
+        their least seconds for one microbatch as four float arrays, shape (kernels of the kind,) each: compute, memory,
         network and SRAM. Memory alone is read.
     states : mapping of int to sequence of State
-        By kind, the least states that the kernels of one layer keep.
+        By kind, the least bytes that the kernels of one layer keep.
     work : Passes
         Least seconds of both passes of a layer, by kind: :func:`dfopt.terms.step.overlap.roofline_passes` of `parts`.
 
     Returns
     -------
     mapping of int to Layer
-        By kind, for one layer and one microbatch, in seconds. Empty where nothing is moved (:func:`moves`).
+        By kind, for one layer and one microbatch, in seconds: work, use of the fastest memory and moving of offloaded
+        data in each pass. Empty where nothing is moved (:func:`moves`).
     """
     assumptions = instance.assumptions
     mixed, unseen = assumptions.forward_backward != "separate", assumptions.offload == "calculon"

@@ -24,10 +24,16 @@ __all__ = ["optimizer_seconds"]
 def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> Floats:
     """Seconds per step in which the optimizer updates the parameters of each kernel, of one layer on one chip.
 
+    The step is elementwise: FLOP per parameter (11 of Adam), and traffic of optimizer state, gradient and weight, which
+    overlap as in a kernel (:func:`dfopt.physics.beside.optimizer_s`, with its sources).
+
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     kernel_o : int array, shape (entries,)
-        Place of each kernel in ``instance.graph.kernels``.
+        Place of each kernel in ``instance.graph.kernels``. A kernel may come several times, such as once for each of
+        its sharding schemes.
     weight_o : float array, shape (entries,)
         Bytes of the kernel's weights on one chip under its sharding scheme, before copies share anything out (ZeRO).
 

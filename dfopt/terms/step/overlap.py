@@ -39,6 +39,8 @@ __all__ = [
 class Windows(NamedTuple):
     """Figures of a plan with which Calculon's rule says how much of the exchanges of data-parallel copies is hidden.
 
+    The rule is :mod:`dfopt.physics.window` (Isaev et al., SC23).
+
     Attributes
     ----------
     usage : no unit
@@ -61,7 +63,7 @@ class Windows(NamedTuple):
 class Exchanges(NamedTuple):
     """Seconds in which data-parallel copies exchange gradients and weights of one layer, by kind of layer.
 
-    No figure includes another one.
+    No figure includes another one. The *gathering* of weights is the all-gather of those that copies share out (ZeRO).
 
     Attributes
     ----------
@@ -85,9 +87,10 @@ class Exchanges(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Seconds of one layer for one microbatch, by kind of layer.
+    """Seconds of the forward and the backward pass of one layer for one microbatch, by kind of layer.
 
-    They are those of known partitions, or lower bounds on them under every way to partition the kernels.
+    They are those of known partitions (kernels that the chip runs together), or lower bounds on them under every way to
+    partition the kernels.
 
     Attributes
     ----------
@@ -113,7 +116,8 @@ class Passes(NamedTuple):
 def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
     """Whether the backward pass may hide exchanges of data-parallel copies (``gradient_overlap``), by either rule.
 
-    True under ``backward`` (layer by layer), ``calculon`` and ``calculon_or_none``, for a folded graph that trains.
+    True under ``backward`` (layer by layer), ``calculon`` and ``calculon_or_none``, for a graph that trains and is
+    folded: its drawn layers stand for all layers of a model.
     """
     return hides(assumptions, graph) or by_window(assumptions, graph)
 
@@ -121,7 +125,13 @@ def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
 def exchanges_behind(instance: Instance) -> bool:
     """Whether a plan has exchanges of copies or an optimizer's step, and the assumptions may hide exchanges.
 
-    False: the step is charged all of these seconds (:func:`dfopt.terms.step.hops.gradient_seconds`).
+    *Copies* are data-parallel. False: the step is charged all of these seconds
+    (:func:`dfopt.terms.step.hops.gradient_seconds`).
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     """
     some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
     return some and hides_any(instance.assumptions, instance.graph)
@@ -132,6 +142,8 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     volume_k : float array, shape (kernels,)
         Bytes of each kernel's weight gradient on one chip, in the type in which copies add it up. 0: no gradient.
     weight_k : float array, shape (kernels,)
@@ -161,6 +173,8 @@ def exchanged_by_kind(
 
     Parameters
     ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
     volume_k, weight_k : float arrays, shape (kernels,)
         Bytes of each kernel's weight gradient, as copies add it up, and of its weights; both on one chip.
     kind_k : int array, shape (kernels,)
@@ -204,7 +218,9 @@ def _windows(instance: Instance) -> Windows | None:
 
 
 def in_the_way(plan: Plan) -> bool:
-    """Whether messages between pipeline stages and exchanges of copies use the same network dim, or parts of it.
+    """Whether messages between pipeline stages and exchanges of data-parallel copies use the same network dim.
+
+    Parts of a dim, such as ``x[2]``, count as the dim.
 
     Examples
     --------
@@ -219,10 +235,11 @@ def in_the_way(plan: Plan) -> bool:
 def roofline_passes(
     parts: Iterable[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]], assumptions: Assumptions
 ) -> Passes:
-    """Lower bounds on the seconds of both passes of one layer, by kind, however its kernels are partitioned.
+    """Lower bounds on the seconds of both passes of one layer, by kind of layer, however its kernels are partitioned.
 
-    A pass takes the sums of its kernels' seconds of compute, memory, network and SRAM, combined as the overlap
-    assumption says. Recomputation and weight updates count with the backward pass.
+    A pass takes the sums of its kernels' seconds of compute, memory, network and SRAM, combined as the assumption
+    ``overlap`` says (:func:`dfopt.physics.pipeline.partition_time`; DFModel, section V.B.4). Recomputation and weight
+    updates count with the backward pass.
 
     Parameters
     ----------
@@ -231,7 +248,7 @@ def roofline_passes(
         least seconds for one microbatch as four float arrays, shape (kernels of the kind,) each: compute, memory,
         network and SRAM.
     assumptions : Assumptions
-        How resources overlap, and whether partitions may mix passes.
+        How resources overlap (``overlap``), and whether partitions may mix passes (``forward_backward``).
 
     Returns
     -------
@@ -239,6 +256,11 @@ def roofline_passes(
         For one layer and one microbatch. ``backward_s`` is 0 unless ``forward_backward`` is ``separate``: else all
         partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and ``compute_s`` are sums
         over kernels of the backward pass and weight updates, without recomputation.
+
+    Raises
+    ------
+    ValueError
+        If ``overlap`` is ``auto``: assumptions have to be resolved.
     """
     mixed = assumptions.forward_backward != "separate"  # then all partitions may hold something of the forward pass
     found: dict[str, list[float]] = {name: [] for name in ("forward", "backward", "memory", "compute")}
@@ -258,14 +280,15 @@ def reduced_stages(
 ) -> tuple[Reduced, ...] | tuple[Shown, ...]:
     """Figures that say how much each pipeline stage's exchanges add to the step: one object for each distinct stage.
 
-    The method ``shows_s(stage_s, slowest_s)`` of an object returns these seconds per step. Its arguments are the
-    seconds of the stage itself and of the slowest stage, for one microbatch. The largest over all stages adds to the
-    step; a negative one adds nothing.
+    *Exchanges* are those of gradients and weights between data-parallel copies. The method ``shows_s(stage_s,
+    slowest_s)`` of an object returns the seconds per step that they add. Its arguments are the seconds of the stage
+    itself and of the slowest stage, for one microbatch. The largest over all stages adds to the step; a negative one
+    adds nothing.
 
     Parameters
     ----------
     graph, plan : Graph, Plan
-        The whole model, which is folded, and how its layers lie in pipeline stages.
+        The whole model, folded (its drawn layers stand for all layers), and how these lie in pipeline stages.
     exchanges, passes : Exchanges, Passes
         Seconds of one layer, by kind. If they are lower bounds, so are the seconds of the result.
     hops : sequence of float, s, shape (distinct stages,), optional
@@ -275,7 +298,12 @@ def reduced_stages(
     -------
     tuple of Reduced, or of Shown
         One for each stage of :func:`dfopt.setting.stages.pipeline_stages`, in its order. Shown with Calculon's rule
-        (``exchanges.windows`` is given), for which all layers are of one kind; else Reduced.
+        (``exchanges.windows`` is given); else Reduced, layer by layer (:mod:`dfopt.physics.overlap`).
+
+    Raises
+    ------
+    ValueError
+        With Calculon's rule, if layers are of several kinds.
     """
     if exchanges.windows is not None:
         stages = pipeline_stages(graph, plan)

@@ -20,15 +20,32 @@ __all__ = ["least_step"]
 
 
 def least_step(setting: Setting) -> float:
-    """Seconds per step that no mapping beats, whatever the plan. The assumptions of `setting` have no ``auto`` left.
+    """Seconds per step that no mapping of a graph onto a machine beats, under any plan: a roofline bound.
 
-    The roofline of the machine (Williams et al., CACM 2009) with all chips as one. However a plan shares out kernels,
-    sequences, experts, layers and batches, all chips together compute the FLOP of every kernel. For every microbatch
-    some chip reads each weight that a token needs, and all cached data (KV caches and others) that kernels read or
-    write. The slowest chip takes at least the average of all chips. Left out is all that plans differ in:
-    communication, copies of weights, the fill of a pipeline, gradients.
+    It is the roofline of the machine (Williams et al., CACM 2009) with all chips as one: evaluations per step, times
+    the sum over layers of the overlapped compute and memory time of their kernels, over the number of chips. However a
+    plan shares out kernels, sequences, experts, layers and batches, all chips together compute the FLOP of every
+    kernel. For every microbatch some chip reads each weight that a token needs, and all cached data (KV caches and
+    others) that kernels read or write. The slowest chip takes at least the average of all chips. Left out is all that
+    plans differ in: communication, copies of weights, the fill of a pipeline, gradients. Bounds of a plan
+    (:class:`dfopt.terms.bounds.PlanBounds`) are never lower, but need the plan.
 
-    Bounds of a plan (:class:`dfopt.terms.bounds.PlanBounds`) are never lower, but need the plan.
+    Parameters
+    ----------
+    setting : Setting
+        Graph, machine and assumptions, which have no ``auto`` left.
+
+    Returns
+    -------
+    float
+        Seconds per step, for all microbatches.
+
+    Raises
+    ------
+    ValueError
+        If the assumption ``overlap`` is ``auto``.
+    AssertionError
+        If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table under ``efficiency``.
 
     Examples
     --------
