@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from brute import sharding_optima
-from brute_plans import every_plan
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from strategies import ROWS, World, share, worlds
@@ -34,8 +33,7 @@ def test_the_best_shardings_are_those_of_brute_force(world: World, top: int) -> 
         result = optimizer.solve(world.graph, world.system, assumptions=chosen, top=top, distinct="sharding", **asked)
     except Infeasible:
         assume(False)
-    listed = {record.plan for record in result.plans}  # in the best order of dims only
-    plans = [plan for plan in every_plan(world.graph, world.system, Request(**asked), chosen) if plan in listed]
+    plans = [record.plan for record in result.plans if record.status != "infeasible"]  # the best of these are promised
     values = sharding_optima(world.graph, world.system, chosen, Request(**asked), plans)
     mappings = [result.mapping, *(one.mapping for one in result.alternatives or ())]
     found = [result.value, *(one.value for one in result.alternatives or ())]
