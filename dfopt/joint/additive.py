@@ -1,17 +1,17 @@
 """What a stage takes at least where the layouts of its tensors have to meet, but not those of its partitions.
 
-The relaxed stage takes the least of every figure: the cheap end of a conversion on one side and on the other. The
-inter-chip MILP makes both ends meet, but knows no partitions. Where communication adds to the time, each bounds what
-the other leaves out:
+The relaxed stage takes the least of every figure: the cheap end of a conversion on one side and on the other.
+Elimination makes both ends meet, but knows no partitions. Where communication adds to the time, each bounds what the
+other leaves out:
 
-    T  >=  MILP(communication)  +  path(the rest, every figure at its least)
-    T  >=  MILP(communication + E / B)  +  path(the same, less compute)
+    T  >=  least(communication)  +  path(the rest, every figure at its least)
+    T  >=  least(communication + E / B)  +  path(the same, less compute)
 
 with E the bytes beyond their least of tensors that cross from the forward to the backward pass, at least once each way,
-wherever no partition has kernels of both, and B the DRAM bandwidth. With ``overlap: none`` compute is a part of the
-MILP too. Where compute and memory overlap, a block takes max(C, M + E / B) - E / B >= max(C - E_most / B, M) beside its
+wherever no partition has kernels of both, and B the DRAM bandwidth. With ``overlap: none`` compute is eliminated too.
+Where compute and memory overlap, a block takes max(C, M + E / B) - E / B >= max(C - E_most / B, M) beside its
 communication, and SRAM traffic is like C; a tensor whose E_most is large for what its E tells is better left out of E.
-:mod:`dfopt.joint.apart` needs no down-sets and knows what hides behind what; this knows partitions.
+:mod:`dfopt.joint.dual` needs no down-sets and knows what hides behind what; this knows partitions.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import greedy
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, objective
-from dfopt.joint.apart import Apart
+from dfopt.joint.dual import Resources
 from dfopt.joint.menu import Menu
-from dfopt.sharding.interchip import least_seconds
-from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
+from dfopt.joint.relaxation import Relaxation
+from dfopt.terms.sharded_graph import Bools, Floats, ShardedGraph
 
 
 def least_of_both(
@@ -37,9 +37,8 @@ def least_of_both(
     stage: StageTables,
     limits: IntraChipLimits,
     lattice: Lattice,
-    time_limit: float,
     deadline: float,
-) -> Apart:
+) -> Relaxation:
     """Seconds of one evaluation of the only stage of a plan, at least, whatever its schemes and partitions are.
 
     Parameters
@@ -50,14 +49,12 @@ def least_of_both(
         Options that are left.
     stage, limits, lattice : StageTables, IntraChipLimits, Lattice
         The relaxed stage, and its down-sets.
-    time_limit : float
-        Seconds, for each MILP.
     deadline : float
         On the clock of `time.perf_counter`.
 
     Returns
     -------
-    Apart
+    Relaxation
         Seconds, 0 where communication may hide behind the rest, and schemes that are good by the same measure.
 
     Raises
@@ -66,13 +63,10 @@ def least_of_both(
     """
     tables, sharded, rule = menu.tables, stage.sharded, stage.chip.rule
     if rule.hides_all or not stage.chip.fused:
-        return Apart(0.0, None)
+        return Relaxation(0.0, None)
     joined = rule.hides_nothing and not sharded.menus
-    if not joined:  # what depends on tiles, or overlaps with memory, stays in the path
-        tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
-
-    def talk(more_o: Floats | float) -> tuple[float, Ints | None]:
-        return least_seconds(replace(tables, network_o=tables.network_o + more_o), allowed_o, time_limit)
+    added = ("network", "compute") if joined else ("network",)  # the rest, on tiles or overlapping, stays in the path
+    resources = Resources.of_stage(menu, allowed_o, stage, limits, np.arange(stage.kernels))
 
     def path(rest: ShardedGraph) -> float:
         priced = replace(stage, sharded=rest, **derived(rest, stage.chip))
@@ -87,8 +81,8 @@ def least_of_both(
         toll_x=np.zeros_like(sharded.toll_x),
         compute_k=np.zeros_like(sharded.compute_k) if joined else sharded.compute_k,
     )
-    _, option_k = talk(tables.held_o / stage.chip.dram_bandwidth)  # with all that schemes move: a start
-    found = Apart(talk(0.0)[0] + path(silent), option_k)
+    option_k = resources.least(added, tables.held_o / stage.chip.dram_bandwidth).option_k  # what schemes move: a start
+    found = Relaxation(resources.least(added).seconds + path(silent), option_k)
     if sharded.menus or limits.forward_backward == "shared":
         return found
     saved = _crossing(menu, allowed_o, _saved(stage))
@@ -102,14 +96,14 @@ def least_of_both(
             rest = replace(silent, compute_k=silent.compute_k - hidden_k)
             if "sram" in stage.chip.resources:
                 rest = replace(rest, accessed_k=rest.accessed_k - hidden_k * stage.chip.sram_bandwidth)
-        return talk(bytes_o / stage.chip.dram_bandwidth)[0] + path(rest)
+        return resources.least(added, bytes_o / stage.chip.dram_bandwidth).seconds + path(rest)
 
     least_s = beyond(saved)
     for one in [] if joined else list(saved):
         fewer = [other for other in saved if other is not one]
         if (more_s := beyond(fewer)) > least_s:
             least_s, saved = more_s, fewer
-    return Apart(max(found.seconds, least_s), option_k)
+    return Relaxation(max(found.seconds, least_s), option_k)
 
 
 def _saved(stage: StageTables) -> Bools:

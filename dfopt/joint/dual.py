@@ -15,189 +15,212 @@ Suffixes: k kernel, o option, s side, q sum, r resource, c charge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.partitioning import IntraChipLimits, sides_among
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.joint.factors import Part, parts_of
 from dfopt.joint.menu import Menu
-from dfopt.terms.blocks import Blocks
-from dfopt.terms.chip import Chip
+from dfopt.joint.relaxation import Relaxation
 from dfopt.terms.elimination import Elimination, Factor, eliminated
-from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence
-from dfopt.terms.table import Domain, Table, amounts_left
 
-__all__ = ["Dual", "between", "least_by_side", "resource_dual", "stage_dual"]
+__all__ = ["Dual", "Resources", "between"]
 
 ROUNDS: Final = 5
 """Most eliminations for one dual: later ones add little."""
 CLOSE: Final = 1e-4
 """Share of the dual's value that better weights could add at most where it ends: far below what bounds leave open."""
+PRICES: Final = 8
+"""Prices of a byte that are tried: lines meet at the best one after a few."""
+GROWTH: Final = 8.0
+"""How many times more a byte costs while what is held is still too much."""
+SAME: Final = 1e-12
+"""Share by which sums of the same bytes may differ."""
 HIDDEN: Final = 1e-3
 """Weight of what is hidden where options are taken: it decides between those that are as good otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
-class Dual:
+class Dual(Relaxation):
     """A bound on the seconds of a stage, and options that are good by the same measure.
 
     Attributes
     ----------
     seconds : s
         No mapping of the stage takes less in one evaluation. Infinite where no options can be together.
+    option_k : int array, shape (kernels,)
+        An option of each kernel: what is hidden counts a little here, so that of options that are as good by the bound
+        those with less work are taken.
     elimination : Elimination
         With the best weights. Its marginals say what a stage takes at least with each option that is left.
-    options_k : int array, shape (kernels,)
-        Of all options of each kernel, the place of one: the best where what is largest anyway counts, and of those the
-        ones with less work, as what is hidden counts a little.
     """
 
-    seconds: float
+    option_k: Ints
     elimination: Elimination
-    options_k: Ints
 
 
-def least_by_side(incidence: Incidence, side_k: Ints) -> dict[int, float]:
-    """How often the blocks of each side pay an incidence at least, however the kernels are cut into blocks.
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """Seconds of each resource that the sides of a stage take at least, as factors over the options that are left.
 
-    Parameters
+    Attributes
     ----------
-    incidence
-        Of a charge. One that some blocks may go without is not in the result, such as ``Inside``.
-    side_k : int array, shape (kernels,)
-        Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
-
-    Returns
-    -------
-    dict of float by int
-        Least counts above 0, by side.
-
-    Examples
-    --------
-    A tensor of kernel 0 with readers in its own side and another one is stored in the first and read in the second:
-
-    >>> least_by_side(Crosses(0, (1, 2)), np.array([0, 0, 1]))
-    {0: 1.0, 1: 1.0}
+    left_ko : tuple of int array, by kernel
+        Options that are left, as numbers of the menu.
+    names : tuple of str
+        The resources, in the order of their places in ``sums``: :attr:`dfopt.terms.chip.Chip.resources`.
+    sums : tuple of tuple of int
+        Places of the resources that add up; the largest of these sums is the time: :attr:`dfopt.terms.chip.Rule.sums`.
     """
-    match incidence:
-        case Has(kernel):
-            payers = {int(side_k[kernel])}
-        case AnyOf(kernels):
-            payers = {int(side_k[kernel]) for kernel in kernels}
-        case Crosses(source, readers):
-            others = {int(side_k[reader]) for reader in readers} - {int(side_k[source])}
-            payers = {int(side_k[source]), *others} if others else set()
-        case Exactly(kernels, held):
-            inside = [int(side_k[kernel]) for kernel, here in zip(kernels, held, strict=True) if here]
-            outside = {int(side_k[kernel]) for kernel, here in zip(kernels, held, strict=True) if not here}
-            payers = {*inside} if len(inside) == 1 and not outside & {*inside} else set()
-        case _:
-            payers = set()
-    return {side: 1.0 for side in sorted(payers) if side >= 0}
+
+    left_ko: tuple[Ints, ...]
+    names: tuple[str, ...]
+    sums: tuple[tuple[int, ...], ...]
+    _parts: tuple[Part, ...]
+    _fixed: tuple[Factor, ...]  # infinite where options cannot be together
+
+    @classmethod
+    def of_stage(
+        cls,
+        menu: Menu,
+        allowed_o: Bools,
+        tables: StageTables,
+        limits: IntraChipLimits,
+        members: Ints,
+        holding_k: Bools | None = None,
+    ) -> Resources:
+        """Resources of a stage with the options of a menu that are left; arguments as of :func:`~.factors.parts_of`."""
+        parts, chip = parts_of(menu, allowed_o, tables, limits, members, holding_k), tables.chip
+        left_ko = tuple(of[allowed_o[of]] for of in menu.tables.of_kernel)
+        fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
+        return cls(left_ko, chip.resources, chip.rule.sums, tuple(part for part in parts if part.side >= 0), fixed)
+
+    def least(self, names: Collection[str], extra_o: Floats | None = None) -> Relaxation:
+        """The least sum of some resources over all sides: no stage takes less where these add up.
+
+        Parameters
+        ----------
+        names : collection of str
+            Some of :attr:`names`.
+        extra_o : float array, shape (options of the menu,), s, optional
+            Seconds that each option adds.
+        """
+        weighted = [(part.scope, part.amount) for part in self._parts if self.names[part.resource] in names]
+        found = eliminated([*self._fixed, *self._by_kernel(extra_o), *weighted], self._sizes)
+        return Relaxation(found.least, self._options(found))
+
+    def dual(self, extra_o: Floats | None = None) -> Dual:
+        """The dual of the stage.
+
+        Parameters
+        ----------
+        extra_o : float array, shape (options of the menu,), s, optional
+            Seconds that each option adds whatever hides behind what.
+        """
+        fixed = [*self._fixed, *self._by_kernel(extra_o)]
+        weight_sq, met = _largest(self._met(None)), list[Floats]()
+        best, best_sq = None, weight_sq
+        for _ in range(ROUNDS):
+            found = eliminated([*fixed, *_weighted(self._parts, weight_sq @ self._of_sums)], self._sizes)
+            if best is None or found.least > best.least:
+                best, best_sq = found, weight_sq
+            if not np.isfinite(found.least) or len(self.sums) == 1:
+                break
+            met_sq = self._met(found.options_k)
+            if met_sq.max(axis=1).sum() - (met_sq * weight_sq).sum() <= CLOSE * best.least:  # what is hidden is no more
+                break
+            met.append(met_sq)
+            weight_sq = _largest(met_sq) if len(met) == 1 else between(*met[-2:])
+        assert best is not None
+        if len(self.sums) > 1 and np.isfinite(best.least):
+            found = eliminated([*fixed, *_weighted(self._parts, (best_sq + HIDDEN) @ self._of_sums)], self._sizes)
+        return Dual(best.least, self._options(found), best)
+
+    def dual_within(self, held_o: Floats, room: float) -> Dual:
+        """The dual where options together may hold so much at most.
+
+        A byte has a price, p. For any price, T >= least of (T(z) + p held(z)) - p room. That is concave in p, and
+        what is held at a price says how steep: the next price is where the lines of the two nearest ones meet.
+
+        Parameters
+        ----------
+        held_o : float array, shape (options of the menu,), B
+            What each option holds.
+        room : B
+            Most that the options of all kernels may hold together.
+
+        Returns
+        -------
+        Dual
+            Infinite seconds where no options hold so little. Its options keep the limit if some that were met do.
+        """
+        whole, least = self.dual(), sum(float(held_o[left].min()) for left in self.left_ko)
+        held = float(held_o[whole.option_k].sum())
+        if held <= room or not np.isfinite(whole.seconds):
+            return whole
+        if least > room * (1 + SAME):
+            return replace(whole, seconds=np.inf)
+        best, option_k, price = whole, whole.option_k, whole.seconds / (held - least)
+        below, above = (0.0, whole.seconds, held - room), None
+        for _ in range(PRICES):
+            found = self.dual(price * held_o)
+            line = price, found.seconds - price * room, float(held_o[found.option_k].sum()) - room
+            best = max(best, replace(found, seconds=line[1]), key=lambda one: one.seconds)
+            if line[2] > 0:
+                below = line
+            else:
+                above, option_k = line, found.option_k
+            if above is None:
+                price *= GROWTH
+                continue
+            price = _meeting(below, above)
+            if not below[0] * (1 + CLOSE) < price < above[0] * (1 - CLOSE):
+                break
+        return replace(best, option_k=option_k)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """How many options of each kernel are left."""
+        return [len(left) for left in self.left_ko]
+
+    @cached_property
+    def _of_sums(self) -> Floats:
+        """Whether each sum has each resource, shape (sums, resources)."""
+        return np.array([[r in together for r in range(len(self.names))] for together in self.sums], dtype=float)
+
+    def _by_kernel(self, extra_o: Floats | None) -> list[Factor]:
+        if extra_o is None:
+            return []
+        return [((k,), extra_o[left]) for k, left in enumerate(self.left_ko) if extra_o[left].any()]
+
+    def _options(self, found: Elimination) -> Ints:
+        """The menu's options behind those that an elimination came to."""
+        places = zip(self.left_ko, found.options_k.tolist(), strict=True)
+        return np.array([left[place] for left, place in places], dtype=np.int64)
+
+    def _met(self, place_k: Ints | None) -> Floats:
+        """The sums of all sides under options, as places among those left; without any the least of each charge."""
+        count = 1 + max((part.side for part in self._parts), default=-1)
+        met_sr = np.zeros((count, len(self.names)))
+        for part in self._parts:
+            amount = part.amount.min() if place_k is None else part.amount[tuple(place_k[list(part.scope)])]
+            met_sr[part.side, part.resource] += amount
+        return np.asarray(met_sr @ self._of_sums.T)
 
 
-def stage_dual(
-    menu: Menu,
-    allowed_o: Bools,
-    tables: StageTables,
-    limits: IntraChipLimits,
-    members: Ints,
-    weighed_o: Floats | None = None,
-) -> Dual:
-    """The dual of a stage with the options of a menu that are left.
-
-    Parameters
-    ----------
-    menu : Menu
-        Figures of all options.
-    allowed_o : bool array
-        Options that are left.
-    tables, limits : StageTables, IntraChipLimits
-        The stage, every figure at its least over those options.
-    members : int array
-        Kernels of the stage.
-    weighed_o : float array, optional
-        Seconds of one evaluation that the gradient of every option is worth; what is beside the least counts too.
-    """
-    tiles = tables.sharded.tile_count
-    layer, table = menu.figures.layer.at(tiles), menu.of_blocks(tiles)
-    side_k = sides_among(tables, limits.forward_backward, members, len(layer.kernels))
-    compute_ko = None
-    if layer.by_cycles:
-        compute_ko = [
-            np.array([(used * s).min() for used, s in ways_o]) / tables.chip.tiles for ways_o in layer.menus_ko
-        ]
-    domain, extra_ko = menu.domain_of(allowed_o), None
-    if weighed_o is not None and weighed_o.any():
-        beside_o = menu.beyond(weighed_o, allowed_o)
-        inside = set(members.tolist())
-        extra_ko = [beside_o[of[allowed_o[of]]] * (k in inside) for k, of in enumerate(menu.tables.of_kernel)]
-    return resource_dual(table, domain, side_k, tables.chip, compute_ko, extra_ko)
+def _meeting(below: tuple[float, float, float], above: tuple[float, float, float]) -> float:
+    """Price at which two lines have the same value: each as a price, the value there and its slope."""
+    (low, at_low, up), (high, at_high, down) = below, above
+    return (at_high - at_low + up * low - down * high) / (up - down)
 
 
-def resource_dual(
-    table: Table,
-    domain: Domain,
-    side_k: Ints,
-    chip: Chip,
-    compute_ko: Sequence[Floats] | None = None,
-    extra_ko: Sequence[Floats] | None = None,
-) -> Dual:
-    """The dual of a stage with the options that are left.
-
-    Parameters
-    ----------
-    table : Table
-        Charges of the layer.
-    domain : Domain
-        Options that are left.
-    side_k : int array, shape (kernels,)
-        Side of each kernel of the stage, from 0; negative for all other kernels of the layer.
-    chip : Chip
-        Its rates, without :attr:`~dfopt.terms.chip.Chip.memory_rows`, and which resources hide behind each other.
-    compute_ko : sequence of float array, shape (options,), optional
-        By kernel, seconds of the whole chip at least for each option, where the table's amounts of ``compute_s`` do not
-        say it: under the cycle model.
-    extra_ko : sequence of float array, shape (options,), optional
-        By kernel, seconds that each option of the domain adds whatever hides.
-    """
-    sizes, sums = [len(options) for options in domain], chip.rule.sums
-    parts = list(_parts(table, domain, side_k, chip, compute_ko))
-    fixed: list[Factor] = [((k,), extra) for k, extra in enumerate(extra_ko or ()) if extra.any()]
-    fixed += [(part.scope, part.amount) for part in parts if part.side < 0]
-    parts = [part for part in parts if part.side >= 0]
-    of_sums = np.array([[r in together for r in range(len(chip.resources))] for together in sums], dtype=float)
-    least_sr = np.zeros((int(side_k.max(initial=-1)) + 1, len(chip.resources)))
-    for part in parts:
-        least_sr[part.side, part.resource] += part.amount.min()
-    first_sq, met = _largest(least_sr @ of_sums.T), list[Floats]()
-    best, weight_sq = None, first_sq
-    for _ in range(ROUNDS):
-        found = eliminated([*fixed, *_weighted(parts, weight_sq @ of_sums)], sizes)
-        if best is None or found.least > best.least:
-            best = found
-        if not np.isfinite(found.least) or len(sums) == 1:
-            break
-        met_sr = np.zeros_like(least_sr)
-        for part in parts:
-            met_sr[part.side, part.resource] += part.amount[tuple(found.options_k[list(part.scope)])]
-        met_sq = met_sr @ of_sums.T
-        if met_sq.max(axis=1).sum() - (met_sq * weight_sq).sum() <= CLOSE * best.least:  # nothing hides behind more
-            break
-        met.append(met_sq)
-        weight_sq = _largest(met_sq) if len(met) == 1 else between(*met[-2:])
-    assert best is not None
-    if len(sums) > 1 and np.isfinite(best.least):
-        found = eliminated([*fixed, *_weighted(parts, (first_sq + HIDDEN) @ of_sums)], sizes)
-    options = [left[option] for left, option in zip(domain, found.options_k.tolist(), strict=True)]
-    return Dual(best.least, best, np.array(options, dtype=np.int64))
-
-
-def _weighted(parts: Iterable[_Part], weight_sr: Floats) -> Iterator[Factor]:
+def _weighted(parts: Iterable[Part], weight_sr: Floats) -> Iterator[Factor]:
     """Amounts of the resources of all sides that have any weight."""
     for part in parts:
         if (weight := float(weight_sr[part.side, part.resource])) > 0:
@@ -239,60 +262,3 @@ def between(one_sq: Floats, other_sq: Floats) -> Floats:
     slope, change = float((low_sq * apart_sq).sum()), float(((high_sq - low_sq) * apart_sq).sum())
     part = min(max(-slope / change, 0.0), 1.0) if change > 0 else 0.5
     return low_sq + part * (high_sq - low_sq)
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Seconds of a resource that the blocks of a side take at least; side -1: what options cannot be together."""
-
-    side: int
-    resource: int
-    scope: tuple[int, ...]
-    amount: Floats
-
-
-def _parts(
-    table: Table, domain: Domain, side_k: Ints, chip: Chip, compute_ko: Sequence[Floats] | None
-) -> Iterator[_Part]:
-    """What charges say of each side, with the options that are left."""
-    unit_of = {
-        "compute_s": ("compute", 1.0),
-        "dram_bytes": ("memory", 1.0 / chip.dram_bandwidth),
-        "network_s": ("network", 1.0),
-        "sram_traffic_bytes": ("sram", 1.0 / chip.sram_bandwidth),
-    }
-    paid: dict[Incidence, dict[int, float]] = {}
-    for charge in table.charges:
-        if charge.resource == "legal":
-            yield _Part(-1, 0, charge.scope, amounts_left(charge, domain))
-            continue
-        name, unit = unit_of.get(charge.resource, ("", 0.0))
-        if not unit or (name == "compute" and compute_ko is not None):
-            continue
-        if charge.incidence not in paid:
-            paid[charge.incidence] = least_by_side(charge.incidence, side_k)
-        for side, times in paid[charge.incidence].items():
-            yield _Part(side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times))
-    for k, compute_o in enumerate(compute_ko or ()):
-        if side_k[k] >= 0:
-            yield _Part(int(side_k[k]), chip.resources.index("compute"), (k,), compute_o[list(domain[k])])
-    yield from _read_again(table, domain, side_k, chip)
-
-
-def _read_again(table: Table, domain: Domain, side_k: Ints, chip: Chip) -> Iterator[_Part]:
-    """What kernels that always run alone move again, for each further part that their weight is cut into."""
-    if not chip.cuts_weights:
-        return
-    least_c, memory = table.least(domain), chip.resources.index("memory")
-    blocks = Blocks(table, chip, np.eye(len(side_k), dtype=bool))
-    alone = np.bincount(side_k[side_k >= 0], minlength=1) == 1
-    heavy = {k for charge in table.charges if charge.resource == "stationary_bytes" for k in charge.scope}
-    for k in sorted(heavy):
-        if side_k[k] < 0 or not alone[side_k[k]]:
-            continue
-        least_oc = table.least_by_option(domain, least_c, k)
-        parts_ok = blocks.parts(least_oc)
-        again_o = blocks.moved_again(least_oc, parts_ok)[:, k] / chip.dram_bandwidth
-        yield _Part(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
-        if again_o.any():
-            yield _Part(int(side_k[k]), memory, (k,), again_o)

@@ -21,9 +21,9 @@ from dfopt.formulation.choices import Choices
 from dfopt.formulation.places import Listed, Structure, listed
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound
-from dfopt.joint.apart import Apart
 from dfopt.joint.holding import Holding, limit
 from dfopt.joint.menu import Menu
+from dfopt.joint.relaxation import Relaxation
 from dfopt.milp import Model, Termination, solve
 from dfopt.terms.chip import Chip
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
@@ -42,7 +42,7 @@ def least_listed(
     time_limit: float,
     deadline: float,
     holdings: Sequence[Holding] = (),
-) -> Apart:
+) -> Relaxation:
     """Seconds of one evaluation of a stage at least, whatever its schemes and blocks are.
 
     Parameters
@@ -68,7 +68,7 @@ def least_listed(
 
     Returns
     -------
-    Apart
+    Relaxation
         Seconds, 0 where blocks are not listed and infinite where nothing fits, and the options of the least, if they
         are of interest.
 
@@ -80,7 +80,7 @@ def least_listed(
     chip = menu.slower or stage.chip
     blocks = None if stage.sharded.menus else _blocks(menu, members, chip, limits, deadline)
     if blocks is None:
-        return Apart(0.0, None)
+        return Relaxation(0.0, None)
     layer, table = menu.priced(stage.sharded.tile_count)
     left_ko = [options[allowed_o[options]] for options in menu.tables.of_kernel]
     allowed = [np.flatnonzero(allowed_o[options]).tolist() for options in menu.tables.of_kernel]
@@ -102,11 +102,11 @@ def least_listed(
     if found.interrupted:
         raise KeyboardInterrupt
     if found.termination is Termination.INFEASIBLE:
-        return Apart(upper if inside_b.all() else 0.0, None)
+        return Relaxation(upper if inside_b.all() else 0.0, None)
     option_k = None
     if found.x is not None:
         option_k = np.array([left[o] for left, o in zip(left_ko, choices.taken(found.x), strict=True)])
-    return Apart(max(found.bound, 0.0) * unit_s, option_k)
+    return Relaxation(max(found.bound, 0.0) * unit_s, option_k)
 
 
 def _blocks(

@@ -219,22 +219,22 @@ class Families:
             family.take_up()
         return bool(new)
 
-    def squeezed(self, plan: Plan, *, apart: bool = False) -> tuple[float, list[tuple[Node, Ints]]]:
+    def squeezed(self, plan: Plan, *, listed: bool = False) -> tuple[float, list[tuple[Node, Ints]]]:
         """What is proven of a plan where its memory is short, and options that come to it for nodes of its family.
 
         Each layer keeps what its backward pass needs, of every microbatch under way. What room is left for that beside
-        the least of everything else limits the schemes. One MILP says what compute and communication take at least
-        under this limit: a valid bound, as it leaves out all other limits, and partitions. It is a step function of the
-        room, so plans with about the same share its answers. ``apart``: by each resource for itself, which shows more.
+        the least of everything else limits the schemes. Each resource by itself says what a layer takes at least under
+        this limit: a valid bound, as it leaves out all other limits, and partitions. What is shown of more room holds
+        for less, so plans with about the same share it. ``listed``: with blocks that are listed, which shows more.
         """
         family, found = self.of(plan), list[tuple[float, Node, Ints | None]]()
         if family is None or len(family.low_k) > 1:
             return self.bounds[plan], []
         room = self.plan_bounds.room(self.nodes.setting.under(plan)) * (1 + _SAME)
         for node in family.nodes:
-            if apart and self._ample(node, room):  # nothing more is shown than without a limit
+            if listed and self._ample(node, room):  # nothing more is shown than without a limit
                 return self.bounds[plan], []
-            kept = self._kept(family, node, room, apart)
+            kept = self._kept(family, node, room, listed)
             found.append((kept.seconds, node, kept.option_k))
         low_s = max(family.low_s, min((seconds for seconds, _, _ in found), default=0.0))
         if low_s > family.low_s:
@@ -250,15 +250,17 @@ class Families:
         menu = self.nodes.menu(node.ready.instance)
         return bool(-menu.least(-menu.by_option("saved_bytes"), node.allowed_o).sum() <= room)
 
-    def _kept(self, family: Family, node: Node, room: float, apart: bool) -> _Kept:
-        curve, shown = family.curve.setdefault((node, apart), []), self.nodes.shown
+    def _kept(self, family: Family, node: Node, room: float, listed: bool) -> _Kept:
+        curve, shown = family.curve.setdefault((node, listed), []), self.nodes.shown
         for one in curve:
             if one.bytes <= room <= one.room or (room <= one.room and np.isinf(one.seconds)):
                 return one
         menu = self.nodes.menu(node.ready.instance)
-        seconds, options_k = (shown.apart_within if apart else shown.within)(node, room)
-        held = room if options_k is None else min(float(menu.by_option("saved_bytes")[options_k].sum()), room)
-        curve.append(_Kept(room, held, seconds, options_k))
+        shows = (shown.listed_within if listed else shown.within)(node, room)
+        saved_o, held = menu.by_option("saved_bytes"), room
+        if shows.option_k is not None:
+            held = min(float(saved_o[shows.option_k].sum()), room)
+        curve.append(_Kept(room, held, shows.seconds, shows.option_k))
         return curve[-1]
 
     def prove(self, plan: Plan, goal: float) -> bool:

@@ -312,7 +312,7 @@ class JointSearch(KnownSearch):
 
     def _squeeze(self, plan: Plan, unit: Unit) -> float:
         """Show what it costs to fit a plan's memory; what comes to that is a mapping, if nothing else is short."""
-        low, starts = self.families.squeezed(plan, apart=self.squeezed[plan] > 0)
+        low, starts = self.families.squeezed(plan, listed=self.squeezed[plan] > 0)
         self.squeezed[plan] += 1
         for node, options_k in starts if self._looks(unit) and low < self._goal(unit) else []:
             self._as_there(plan, node, options_k)

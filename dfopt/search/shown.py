@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from dfopt.documents.axes import Dims
 from dfopt.documents.plan import Plan
-from dfopt.errors import Infeasible
 from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.additive import least_of_both
-from dfopt.joint.apart import Apart, optimize_apart
-from dfopt.joint.dual import stage_dual
+from dfopt.joint.dual import Resources
 from dfopt.joint.holding import Holding, holding
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.listed import least_listed
 from dfopt.joint.menu import Menu
+from dfopt.joint.relaxation import Relaxation
 from dfopt.physics.copies import exchanged
 from dfopt.physics.network import adds_up_at_once
 from dfopt.physics.overlap import hides_weights
-from dfopt.physics.pipeline import hides_all, step_time
+from dfopt.physics.pipeline import step_time
 from dfopt.physics.window import by_window
 from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.node import Node
 from dfopt.search.options import Options
 from dfopt.search.unrolled import schemes_of_one
 from dfopt.setting.instance import Instance
-from dfopt.sharding import interchip
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.step.optimizer import optimizer_seconds
 
@@ -50,104 +47,75 @@ class Shown:
 
     def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
         self.options, self.menu = options, menu
-        self.ahead: dict[tuple[Menu, bytes], float] = {}
+        self.ahead: dict[tuple[Menu, int, bytes], float] = {}
         self.alike: dict[Plan, Ints | None] = {}
 
-    def within(self, node: Node, room: float) -> tuple[float, Ints | None]:
-        """Seconds of the only stage at least by compute and communication, with limited room for what it keeps.
+    def within(self, node: Node, room: float) -> Relaxation:
+        """What the only stage takes at least where a layer keeps so many bytes at most for its backward pass.
 
-        A layer keeps so many bytes at most for its backward pass. Also the options that come to it. Infinite if none
-        keep so little.
+        Also options that keep so little; infinite if none do.
         """
-        instance, menu = node.ready.instance, self.menu(node.ready.instance)
-        tables, way = menu.tables, "max" if hides_all(instance.assumptions) else "sum"
-        if menu.figures.layer.by_cycles:  # a share of peak says nothing there
-            tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
-        left = self.options.left() * _PART
-        try:
-            return interchip.least_seconds(tables, node.allowed_o, left, way, menu.by_option("saved_bytes"), room)
-        except Infeasible:
-            if np.isfinite(room):
-                return np.inf, None
-            raise
+        [stage], saved_o = node.ready.stages, self.menu(node.ready.instance).by_option("saved_bytes")
+        dual = self._resources(node, stage).dual_within(saved_o, room)
+        return dual if np.isfinite(dual.seconds) else Relaxation(np.inf, None)
 
-    def apart_within(self, node: Node, room: float) -> tuple[float, Ints | None]:
-        """The same with what hides behind what: by each resource for itself, or with blocks that are listed.
-
-        0 if nothing is found.
-        """
+    def listed_within(self, node: Node, room: float) -> Relaxation:
+        """The same with blocks that are listed, where they can be."""
         [stage], menu = node.ready.stages, self.menu(node.ready.instance)
         assert stage.tables is not None and stage.limits is not None
+        found = self.within(node, room)
+        if found.option_k is None:
+            return found
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits
-        left, held = (
-            self.options.left() * _PART,
-            [Holding(menu.by_option("saved_bytes"), room)] if np.isfinite(room) else [],
-        )
-        found = optimize_apart(*given, time_limit=left, holdings=held)
-        if found.option_k is not None:
-            nothing_o, until = np.zeros(len(menu.tables.kernel_o)), time.perf_counter() + left
-            try:
-                closer = least_listed(*given, nothing_o, np.inf, left, until, held)
-            except OutOfTime:  # while the MILP was built: what is shown of each resource stands
-                return found.seconds, found.option_k
-            if closer.seconds > found.seconds:
-                found = closer
-        return found.seconds, found.option_k
+        held = [Holding(menu.by_option("saved_bytes"), room)] if np.isfinite(room) else []
+        nothing_o, left = np.zeros(len(menu.tables.kernel_o)), self.options.left() * _PART
+        try:
+            closer = least_listed(*given, nothing_o, np.inf, left, time.perf_counter() + left, held)
+        except OutOfTime:  # while the MILP was built: what is shown of each resource stands
+            return found
+        return closer if closer.seconds > found.seconds else found
 
     def forward(self, node: Node) -> float:
-        """Seconds of the only stage's forward pass at least by compute and communication.
-
-        Tensors that are converted where they are made are its own; those that every reader brings together again are
-        left out where the backward pass reads them too.
-        """
-        instance, menu = node.ready.instance, self.menu(node.ready.instance)
-        if not node.whole or instance.mapped_stages > 1 or node.ready.exchanges is None:
+        """Seconds at least of all partitions of the only stage that hold kernels of the forward pass; 0 if unknown."""
+        ready = node.ready
+        if not node.whole or ready.instance.mapped_stages > 1 or ready.exchanges is None:
             return 0.0
-        key = menu, node.allowed_o.tobytes()
+        [stage] = ready.stages
+        if stage.tables is None:
+            return 0.0
+        key = self.menu(ready.instance), stage.tables.sharded.tile_count, node.allowed_o.tobytes()
         if key not in self.ahead:
-            tables, forward_k = menu.tables, node.ready.sharded.forward_k
-            compute_o = 0.0 * tables.compute_o if menu.figures.layer.by_cycles else tables.compute_o
-            forward_o, back_t = forward_k[tables.kernel_o], ~forward_k[tables.dst_t]
-            again_t = np.isin(tables.bill_t, tables.bill_t[tables.again_t & back_t])
-            mine_t = (forward_k[tables.src_t] & ~again_t)[:, None, None]
-            tables = replace(
-                tables,
-                compute_o=compute_o * forward_o,
-                network_o=tables.network_o * forward_o,
-                conversion_tll=tables.conversion_tll * mine_t,
-            )
-            way = "max" if hides_all(instance.assumptions) else "sum"
-            left = self.options.left() * _PART
-            self.ahead[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
+            ahead_s = self._resources(node, stage, ready.sharded.forward_k).dual().seconds
+            self.ahead[key] = ahead_s if np.isfinite(ahead_s) else 0.0  # no options go together: said elsewhere
         return self.ahead[key]
 
-    def both(self, node: Node, stage: Stage, deadline: float) -> Apart:
+    def both(self, node: Node, stage: Stage, deadline: float) -> Relaxation:
         """Seconds of a stage at least where communication adds to what its partitions take."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         work, instance = stage.work, node.ready.instance
         if not node.whole or instance.mapped_stages > 1 or stage.lattice is None:
-            return Apart(0.0, None)
+            return Relaxation(0.0, None)
         if work.both is None:
             given = self.menu(instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
-            work.both = least_of_both(*given, self.options.left() * _PART, deadline)
+            work.both = least_of_both(*given, deadline)
         return work.both
 
-    def listed(self, node: Node, stage: Stage, upper: float, deadline: float) -> Apart:
+    def listed(self, node: Node, stage: Stage, upper: float, deadline: float) -> Relaxation:
         """What a stage takes at least, blocks and all, where its blocks can be listed: most often what it does take."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         given = self.menu(node.ready.instance), node.allowed_o, stage.members, stage.tables, stage.limits
+        weighed_o, known = weighed_gradients(node.ready, given[0], node.allowed_o), stage.work.listed
+        found = known.get(key := weighed_o.tobytes())
+        if found is None or (found.option_k is None and 0 < found.seconds < upper):  # no schemes, and more is asked for
+            known[key] = least_listed(*given, weighed_o, upper, self.options.left() * _PART, deadline)
+        return known[key]
 
-        def show(weighed_o: Floats) -> Apart:
-            return least_listed(*given, weighed_o, upper, self.options.left() * _PART, deadline)
-
-        return self._known(stage.work.listed, node, upper, show)
-
-    def fitting(self, node: Node, stage: Stage, deadline: float) -> Apart:
+    def fitting(self, node: Node, stage: Stage, deadline: float) -> Relaxation:
         """The same with schemes that fit the memories, if nothing waits there; 0 if blocks are not listed."""
         assert stage.tables is not None and stage.limits is not None
         instance, menu = node.ready.instance, self.menu(node.ready.instance)
         if not instance.graph.folded and instance.plan.stages > 1:  # a kernel may be in any stage
-            return Apart(0.0, None)
+            return Relaxation(0.0, None)
         weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, np.inf
         return least_listed(*given, self.options.left() * _PART, deadline, holding(instance, menu))
@@ -161,27 +129,24 @@ class Shown:
         option_k = self.alike.get(node.plan)
         return self.apart(node, stage).option_k if option_k is None else option_k
 
-    def apart(self, node: Node, stage: Stage) -> Apart:
+    def apart(self, node: Node, stage: Stage) -> Relaxation:
         """What a stage takes at least by each resource for itself, whatever its partitions; and options for that."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         menu, known = self.menu(node.ready.instance), stage.work.apart
         weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
         if (key := weighed_o.tobytes()) not in known:
-            dual = stage_dual(menu, node.allowed_o, stage.tables, stage.limits, stage.members, weighed_o)
-            options_k = np.searchsorted(menu.tables.place_o, dual.options_k + menu.figures.first_k)
-            known[key] = Apart(dual.seconds, options_k.astype(np.int64))
+            inside_o = np.isin(menu.tables.kernel_o, stage.members)  # the least of each kernel is charged elsewhere
+            beside_o = inside_o * menu.beyond(weighed_o, node.allowed_o)
+            known[key] = self._resources(node, stage).dual(beside_o)
         return known[key]
 
-    def _known(self, known: dict[bytes, Apart], node: Node, upper: float, show: Callable[[Floats], Apart]) -> Apart:
-        """What is known, by seconds of gradients; shown anew where no schemes were looked for and more is asked for."""
-        weighed_o = weighed_gradients(node.ready, self.menu(node.ready.instance), node.allowed_o)
-        found = known.get(key := weighed_o.tobytes())
-        if found is None or (found.option_k is None and 0 < found.seconds < upper):
-            known[key] = show(weighed_o)
-        return known[key]
+    def _resources(self, node: Node, stage: Stage, holding_k: Bools | None = None) -> Resources:
+        assert stage.tables is not None and stage.limits is not None
+        given = self.menu(node.ready.instance), node.allowed_o, stage.tables, stage.limits, stage.members
+        return Resources.of_stage(*given, holding_k)
 
 
-def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
+def meet(search: LayerSearch, apart: Relaxation, stage: Stage, most: float) -> None:
     """Take up what is shown of a stage where layouts have to meet, and its schemes."""
     search.low = max(search.low, min(apart.seconds, most))
     if apart.option_k is not None and search.answer is None and (key := apart.option_k.tobytes()) not in search.tried:

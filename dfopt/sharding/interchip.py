@@ -24,7 +24,6 @@ from dfopt.milp import Model, Solution, Termination, Terms, TracePoint, solve, u
 from dfopt.setting.instance import Setting
 from dfopt.sharding.layouts import conversions, must_meet, padded
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
-from dfopt.terms.sharded_graph import Bools
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
 
@@ -226,52 +225,6 @@ def optimize_interchip(
     assert first is not None and chosen is not None and chosen.x is not None
     sharding, stage = _decode(setting.graph, tables, formulation, chosen.x)
     return InterChipMapping(sharding, stage, first.in_units(scale), name, interrupted)
-
-
-def least_seconds(
-    tables: InterChipTables,
-    allowed_o: Bools,
-    time_limit: float | None = None,
-    stage_time: str = "sum",
-    kept_o: Floats | None = None,
-    room: float = np.inf,
-) -> tuple[float, Ints | None]:
-    """Seconds that compute and communication of one stage take at least, and the options that do.
-
-    Parameters
-    ----------
-    tables : InterChipTables
-        Options, and what they cost.
-    allowed_o : bool array
-        Those that are left.
-    time_limit : float, optional
-        Seconds.
-    stage_time : str
-        ``sum`` of both, or ``max``.
-    kept_o, room : float array and float, optional
-        Bytes that every option keeps, and that all kernels may keep together.
-
-    Raises
-    ------
-    Infeasible
-        If pinned shardings contradict each other, or no options keep so little.
-    """
-    sizes = tables.compute_o.sum(), tables.network_o.sum(), tables.conversion_tll.max(initial=0.0)
-    unit_s = max(*(float(one) for one in sizes), 1e-30)
-    formulation = _Formulation(tables, stage_time, unit_s)
-    formulation.model.bound(formulation.y_op[:, 0], upper=allowed_o.astype(float))
-    formulation.model.minimize([(columns, c) for columns, c in formulation.slowest if columns.size])
-    if kept_o is not None and np.isfinite(room):
-        unit = max(float(kept_o.max()), 1e-30)
-        formulation.model.rows("room", [(formulation.y_op[:, 0][None, :], kept_o[None, :] / unit)], upper=room / unit)
-    solution = solve(formulation.model, time_limit=time_limit)
-    if solution.interrupted:
-        raise KeyboardInterrupt
-    if solution.termination == Termination.INFEASIBLE:
-        _raise(solution, unit_s)
-    seconds = max(solution.bound, 0.0) * unit_s if np.isfinite(solution.bound) else 0.0
-    taken = None if solution.x is None else solution.x[formulation.y_op[:, 0]] > 0.5
-    return seconds, None if taken is None else np.array([mine[taken[mine]][0] for mine in tables.of_kernel])
 
 
 def _told(progress: Callable[[TracePoint], None], first: Solution | None, scale: float, point: TracePoint) -> None:

@@ -14,7 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.joint.additive import least_of_both
-from dfopt.joint.dual import stage_dual
+from dfopt.joint.dual import Resources
 from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.search.nodes import Nodes, covers
@@ -43,7 +43,7 @@ def test_no_mapping_takes_less(world: World, overlap: str, rule: str) -> None:
         if stage.tables is None or stage.limits is None or stage.lattice is None:
             return
         given = nodes.menu(node.ready.instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
-        low = least_of_both(*given, time_limit=60, deadline=np.inf)
+        low = least_of_both(*given, deadline=np.inf)
         lows.append(node.ready.value_of([low.seconds]))
     assert min(lows) <= best.value * (1 + 1e-9)
 
@@ -60,7 +60,8 @@ def test_what_resources_show_is_of_the_schemes_that_are_left() -> None:
     whole_o = np.array([scheme == "none" for scheme in menu.tables.scheme_o])  # every chip does all of a kernel
     may_k = np.bincount(menu.tables.kernel_o, whole_o) > 0
     few_o = node.allowed_o & (whole_o | ~may_k[menu.tables.kernel_o])
-    assert stage_dual(menu, node.allowed_o, *given).seconds < stage_dual(menu, few_o, *given).seconds
+    every, few = (Resources.of_stage(menu, left_o, *given).dual().seconds for left_o in (node.allowed_o, few_o))
+    assert every < few
 
 
 def test_a_training_layer_is_bounded_within_one_percent() -> None:
@@ -73,6 +74,6 @@ def test_a_training_layer_is_bounded_within_one_percent() -> None:
         stage = node.ready.stages[0]
         assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
         given = nodes.menu(node.ready.instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
-        lows.append(node.ready.value_of([least_of_both(*given, time_limit=60, deadline=np.inf).seconds]))
+        lows.append(node.ready.value_of([least_of_both(*given, deadline=np.inf).seconds]))
     assert min(lows) == pytest.approx(4313.79, rel=0.01)  # a mapping takes 4313.79 s, and nothing less than a bound
     assert min(lows) <= 4313.795

@@ -21,10 +21,10 @@ from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import topological_orders
-from dfopt.joint.apart import Apart, optimize_apart
-from dfopt.joint.holding import Holding
+from dfopt.joint.dual import Resources
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
+from dfopt.joint.relaxation import Relaxation
 from dfopt.physics.pipeline import resolve
 from dfopt.search.candidate import Stage
 from dfopt.search.shown import meet
@@ -149,9 +149,9 @@ def test_better_schemes_for_a_bound_that_is_known_are_taken() -> None:
     worst, best = max(values, key=lambda one: values[one]), min(values, key=lambda one: values[one])
     assert values[worst] > values[best] * 1.01
     stage = Stage(case.members, tables, case.limits, None, None, 0.0, np.inf, None)
-    meet(search, Apart(values[best], np.array(worst)), stage, np.inf)
+    meet(search, Relaxation(values[best], np.array(worst)), stage, np.inf)
     assert search.answer is None
-    meet(search, Apart(values[best] * (1 - 1e-15), np.array(best)), stage, np.inf)
+    meet(search, Relaxation(values[best] * (1 - 1e-15), np.array(best)), stage, np.inf)
     assert search.answer is not None and search.answer[0] == values[best]
 
 
@@ -162,13 +162,9 @@ def test_schemes_that_no_memory_holds_take_for_ever() -> None:
     every_o = np.ones_like(case.menu.shares_tiles)
     chip = chip_of(case.menu.instance.system, case.menu.instance.assumptions)
     tables = stage_tables(restrict(case.menu.stage(every_o, case.tiles), case.members), chip)
-    ones_o = every_o.astype(float)
-    found = [
-        optimize_apart(case.menu, every_o, case.members, tables, case.limits, holdings=[Holding(ones_o, room)])
-        for room in (2.0, 1.5)
-    ]
-    assert 0 < found[0].seconds < np.inf and found[0].option_k is not None
-    assert found[1] == Apart(np.inf, None)
+    resources = Resources.of_stage(case.menu, every_o, tables, case.limits, case.members)
+    assert 0 < resources.dual_within(every_o.astype(float), 2.0).seconds < np.inf
+    assert resources.dual_within(every_o.astype(float), 1.5).seconds == np.inf
 
 
 def of_two(graph: Graph, assumptions: Assumptions, *, sram: float, link: float) -> Case:
@@ -193,13 +189,6 @@ def find(case: Case, above: float) -> None:
         return
     weighed_o = case.per_byte * case.menu.by_option("gradient_k")
     search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), weighed_o)
-    # what has to meet, or to be handed on alike by kernels outside of the stage, is a row there and branched on here
-    if not case.menu.tables.partial_kk and not case.menu.tables.alike_kk:
-        apart = optimize_apart(case.menu, allowed_o, case.members, tables, case.limits, weighed_o)
-        assert apart.seconds <= best * (1 + 1e-9)
-        assert apart.option_k is not None and case.menu.tables.kernel_o[apart.option_k].tolist() == sorted(
-            set(case.menu.tables.kernel_o)
-        )
     upper = best * above
     search.root(upper, None, 0.0, np.inf)
     while search.answer is None and search.low < upper * (1 - 1e-12):

@@ -1,0 +1,245 @@
+"""Seconds of each resource that a stage takes at least, as factors: amounts that the options of a few kernels decide.
+
+A charge of the table is paid by blocks. Which blocks there are is open here. Kernels of two *sides* share no block
+(:func:`dfopt.fusion.partitioning.sides`), so what the kernels of a side pay at least, however they are cut into blocks,
+adds up over sides.
+
+Suffixes: k kernel, o option, r resource, c charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.partitioning import IntraChipLimits, sides_among
+from dfopt.joint.menu import Menu
+from dfopt.terms.blocks import Blocks
+from dfopt.terms.charges import Charge
+from dfopt.terms.chip import Chip
+from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence
+from dfopt.terms.layer import Layer
+from dfopt.terms.table import Domain, Table, amounts_left
+
+__all__ = ["Part", "least_by_side", "least_of_sets", "parts_of"]
+
+MOST_APART: Final = 8
+"""Of more kernels that pay by which of them share a block, only the block of the first one is charged: 3^8 sums."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A factor: seconds of a resource that the blocks of a side take at least.
+
+    Attributes
+    ----------
+    side : int
+        From 0; -1 for what is infinite where options cannot be together, whatever the blocks are.
+    resource : int
+        Place among :attr:`dfopt.terms.chip.Chip.resources`.
+    scope : tuple of int
+        Kernels whose options decide the seconds.
+    amount : float array, s
+        An axis for each kernel of the scope, over its options that are left.
+    """
+
+    side: int
+    resource: int
+    scope: tuple[int, ...]
+    amount: Floats
+
+
+def least_by_side(incidence: Incidence, side_k: Ints, holding_k: Bools | None = None) -> dict[int, float]:
+    """How often the blocks of each side pay an incidence at least, however the kernels are cut into blocks.
+
+    Parameters
+    ----------
+    incidence
+        Of a charge. One that blocks may go without has no count, such as ``Inside``; neither has ``Exactly``, where
+        what blocks pay depends on how kernels are cut into blocks: :func:`least_of_sets`.
+    side_k : int array, shape (kernels,)
+        Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
+    holding_k : bool array, shape (kernels,), optional
+        Count only blocks that hold one of these kernels, such as those of the forward pass.
+
+    Returns
+    -------
+    dict of float by int
+        Least counts above 0, by side.
+
+    Examples
+    --------
+    A tensor of kernel 0 with readers in its own side and another one is stored in the first and read in the second:
+
+    >>> least_by_side(Crosses(0, (1, 2)), np.array([0, 0, 1]))
+    {0: 1.0, 1: 1.0}
+    >>> least_by_side(Crosses(0, (1, 2)), np.array([0, 0, 1]), np.array([True, True, False]))
+    {0: 1.0}
+    """
+    sides = [int(side) for side in side_k]
+    mine = range(len(sides)) if holding_k is None else set(np.flatnonzero(holding_k).tolist())
+    match incidence:
+        case Has(kernel):
+            payers = [kernel]
+        case AnyOf(kernels):
+            payers = [*kernels]
+        case Crosses(source, readers):
+            others = [reader for reader in readers if sides[reader] != sides[source]]
+            payers = [source, *others] if others else []
+        case _:
+            payers = []
+    return {side: 1.0 for side in sorted({sides[kernel] for kernel in payers if kernel in mine}) if side >= 0}
+
+
+def least_of_sets(amount_of: Mapping[frozenset[int], Floats], kernels: Collection[int]) -> Floats | None:
+    """What blocks pay at least for some kernels, if a block pays by which of them it holds.
+
+    Parameters
+    ----------
+    amount_of : mapping from set of int to float array
+        What a block pays that holds exactly these of the kernels, by options; all arrays of one shape. Nothing for a
+        set that is not here.
+    kernels : collection of int
+        All of these are in blocks together with each other or apart.
+
+    Returns
+    -------
+    float array or None
+        The least over all ways to cut the kernels into blocks, for each vector of options by itself. None: nothing.
+
+    Examples
+    --------
+    >>> least_of_sets({frozenset({0}): np.array([1.0]), frozenset({1}): np.array([2.0]),
+    ...                frozenset({0, 1}): np.array([2.5])}, (0, 1))
+    array([2.5])
+    """
+    known: dict[tuple[int, ...], Floats | None] = {(): None}
+
+    def least(kernels: tuple[int, ...]) -> Floats | None:
+        if kernels not in known:
+            first, *rest = kernels
+            paid = list[list[Floats | None]]()
+            for size in range(len(kernels)):
+                for some in combinations(rest, size):
+                    others = tuple(k for k in rest if k not in some) if len(rest) < MOST_APART else ()
+                    paid.append([amount_of.get(frozenset((first, *some))), least(others)])
+            sums = [[each for each in terms if each is not None] for terms in paid]
+            known[kernels] = np.min([np.sum(terms, axis=0) for terms in sums], axis=0) if all(sums) else None
+        return known[kernels]
+
+    return least(tuple(sorted(kernels)))
+
+
+def parts_of(
+    menu: Menu,
+    allowed_o: Bools,
+    tables: StageTables,
+    limits: IntraChipLimits,
+    members: Ints,
+    holding_k: Bools | None = None,
+) -> list[Part]:
+    """All factors of a stage with the options of a menu that are left.
+
+    Parameters
+    ----------
+    menu : Menu
+        Figures of all options.
+    allowed_o : bool array
+        Options that are left, at least one of every kernel.
+    tables, limits : StageTables, IntraChipLimits
+        The stage, every figure at its least over those options.
+    members : int array
+        Kernels of the stage.
+    holding_k : bool array, shape (kernels of the layer,), optional
+        Count only blocks that hold one of these kernels, such as those of the forward pass.
+    """
+    tiles, chip = tables.sharded.tile_count, tables.chip
+    layer, table, domain = menu.figures.layer.at(tiles), menu.of_blocks(tiles), menu.domain_of(allowed_o)
+    side_k = sides_among(tables, limits.forward_backward, members, len(layer.kernels))
+    mine_k = (side_k >= 0) & (True if holding_k is None else holding_k)
+    parts = list(_charged(table, domain, side_k, mine_k, chip, layer.by_cycles))
+    if layer.by_cycles:
+        parts += _of_cycles(layer, domain, side_k, mine_k, chip)
+    return [*parts, *_read_again(table, domain, side_k, mine_k, chip)]
+
+
+def _charged(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip, by_cycles: bool) -> Iterator[Part]:
+    """What charges say of each side, with the options that are left."""
+    unit_of = {
+        "compute_s": ("compute", 1.0),
+        "dram_bytes": ("memory", 1.0 / chip.dram_bandwidth),
+        "network_s": ("network", 1.0),
+        "sram_traffic_bytes": ("sram", 1.0 / chip.sram_bandwidth),
+    }
+    paid: dict[Incidence, dict[int, float]] = {}
+    by_sets: dict[tuple[str, tuple[int, ...]], list[Charge]] = {}
+    for charge in table.charges:
+        if charge.resource == "legal":
+            yield Part(-1, 0, charge.scope, amounts_left(charge, domain))
+            continue
+        name, unit = unit_of.get(charge.resource, ("", 0.0))
+        if not unit or (name == "compute" and by_cycles):  # that is not in the table
+            continue
+        if isinstance(charge.incidence, Exactly):
+            by_sets.setdefault((name, charge.incidence.kernels), []).append(charge)
+            continue
+        if charge.incidence not in paid:
+            paid[charge.incidence] = least_by_side(charge.incidence, side_k, mine_k)
+        for side, times in paid[charge.incidence].items():
+            yield Part(side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times))
+    for (name, kernels), charges in by_sets.items():
+        unit = next(unit for each, unit in unit_of.values() if each == name)
+        scope, amount_of = _amounts_of_sets(charges, domain, mine_k)
+        for side in np.unique(side_k[list(kernels)]).tolist():
+            least = least_of_sets(amount_of, [k for k in kernels if side_k[k] == side])
+            if side >= 0 and least is not None:
+                yield Part(side, chip.resources.index(name), scope, least * unit)
+
+
+def _amounts_of_sets(
+    charges: Sequence[Charge], domain: Domain, mine_k: Bools
+) -> tuple[tuple[int, ...], dict[frozenset[int], Floats]]:
+    """What a block pays by which of a few kernels it holds, and the scope of these amounts."""
+    scope = tuple(sorted({k for charge in charges for k in charge.scope}))
+    amount_of: dict[frozenset[int], Floats] = {}
+    for charge in charges:
+        assert isinstance(charge.incidence, Exactly)
+        held = frozenset(k for k, here in zip(charge.incidence.kernels, charge.incidence.held, strict=True) if here)
+        shape = [len(domain[k]) if k in charge.scope else 1 for k in scope]
+        amount = amounts_left(charge, domain).reshape(shape) if any(mine_k[k] for k in held) else np.zeros(1)
+        whole = np.broadcast_to(amount, [len(domain[k]) for k in scope])
+        amount_of[held] = amount_of[held] + whole if held in amount_of else whole
+    return scope, amount_of
+
+
+def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip) -> Iterator[Part]:
+    """Compute seconds of the whole chip under the cycle model, at least."""
+    for k in np.flatnonzero(mine_k).tolist():
+        ways_o = (layer.menus_ko[k][o] for o in domain[k])
+        seconds_o = np.array([(used * s).min() for used, s in ways_o]) / chip.tiles
+        yield Part(int(side_k[k]), chip.resources.index("compute"), (k,), seconds_o)
+
+
+def _read_again(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip) -> Iterator[Part]:
+    """What kernels that always run alone move again, for each further part that their weight is cut into."""
+    if not chip.cuts_weights:
+        return
+    least_c, memory = table.least(domain), chip.resources.index("memory")
+    blocks = Blocks(table, chip, np.eye(len(side_k), dtype=bool))
+    alone = np.bincount(side_k[side_k >= 0], minlength=1) == 1
+    heavy = {k for charge in table.charges if charge.resource == "stationary_bytes" for k in charge.scope}
+    for k in sorted(heavy):
+        if not mine_k[k] or not alone[side_k[k]]:
+            continue
+        least_oc = table.least_by_option(domain, least_c, k)
+        parts_ok = blocks.parts(least_oc)
+        again_o = blocks.moved_again(least_oc, parts_ok)[:, k] / chip.dram_bandwidth
+        yield Part(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
+        if again_o.any():
+            yield Part(int(side_k[k]), memory, (k,), again_o)
