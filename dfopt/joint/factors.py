@@ -20,7 +20,7 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits, sides_among
 from dfopt.joint.menu import Menu
-from dfopt.terms.blocks import Blocks
+from dfopt.terms.blocks import IN_PARTS, Blocks
 from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence
@@ -230,16 +230,20 @@ def _read_again(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip:
     """What kernels that always run alone move again, for each further part that their weight is cut into."""
     if not chip.cuts_weights:
         return
-    least_c, memory = table.least(domain), chip.resources.index("memory")
-    blocks = Blocks(table, chip, np.eye(len(side_k), dtype=bool))
+    few = Table(table.sizes_k, tuple(charge for charge in table.charges if charge.resource in IN_PARTS))
+    heavy = {k for charge in few.charges if charge.resource == "stationary_bytes" for k in charge.scope}
     alone = np.bincount(side_k[side_k >= 0], minlength=1) == 1
-    heavy = {k for charge in table.charges if charge.resource == "stationary_bytes" for k in charge.scope}
-    for k in sorted(heavy):
-        if not mine_k[k] or not alone[side_k[k]]:
-            continue
-        least_oc = table.least_by_option(domain, least_c, k)
-        parts_ok = blocks.parts(least_oc)
-        again_o = blocks.moved_again(least_oc, parts_ok)[:, k] / chip.dram_bandwidth
-        yield Part(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
-        if again_o.any():
-            yield Part(int(side_k[k]), memory, (k,), again_o)
+    mine = [k for k in sorted(heavy) if mine_k[k] and alone[side_k[k]]]
+    if not mine:
+        return
+    least_c, memory = few.least(domain), chip.resources.index("memory")
+    blocks = Blocks(few, chip, np.eye(len(side_k), dtype=bool))
+    least_vc = np.concatenate([few.least_by_option(domain, least_c, k) for k in mine])
+    parts_vk = blocks.parts(least_vc)
+    again_vk = blocks.moved_again(least_vc, parts_vk) / chip.dram_bandwidth
+    ends = np.cumsum([len(domain[k]) for k in mine])[:-1]
+    for k, parts_ok, again_ok in zip(mine, np.split(parts_vk, ends), np.split(again_vk, ends), strict=True):
+        if np.isinf(parts_ok[:, k]).any():
+            yield Part(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
+        if again_ok[:, k].any():
+            yield Part(int(side_k[k]), memory, (k,), again_ok[:, k])

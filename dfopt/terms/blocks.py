@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -19,11 +20,15 @@ from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Table
 
-__all__ = ["FITS", "BlockPrices", "Blocks", "keeps_chip", "parts_of"]
+__all__ = ["FITS", "IN_PARTS", "BlockPrices", "Blocks", "keeps_chip", "parts_of"]
 
 FITS = 1e-9
 """Share of the SRAM by which a block may exceed it: sums of bytes are rounded."""
 _ROUNDED = 1e-12
+
+
+IN_PARTS: Final = frozenset({"stationary_bytes", "buffer_bytes", "cut_buffer_bytes", "reread_bytes"})
+"""Resources that say into how many parts a weight is cut, and what each further part moves again."""
 
 
 def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:

@@ -200,14 +200,14 @@ def own_communications(layer: Layer) -> Iterator[Charge]:
     Yields
     ------
     Charge
-        For every kernel an amount of ``network_s`` and one of ``hidden_s``, both in s of one evaluation: constants that
-        its block pays once. With two-batch overlap the seconds are in ``hidden_s`` and ``network_s`` is 0; without it,
-        the other way round. Both are 0 for a kernel that states no communication.
+        For a kernel that states communications their seconds in one evaluation, a constant that its block pays once:
+        of ``hidden_s`` with two-batch overlap, else of ``network_s``. Nothing is yielded for other kernels.
     """
     shown, hidden = layer.instance.own_communication_s, layer.instance.hidden_s
     for k in range(len(layer.kernels)):
         for resource, seconds in (("network_s", shown[k]), ("hidden_s", hidden[k])):
-            yield Charge(resource, Has(k), (), np.array(seconds))
+            if seconds:
+                yield Charge(resource, Has(k), (), np.array(seconds))
 
 
 OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the graph", own_communications)
