@@ -72,7 +72,7 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
     overlap : str
         Value of the assumption. ``perfect``: all resources overlap, and the slowest counts. ``none``: the seconds of
         all add up. ``compute_memory``: the seconds of ``network`` are added to those of the slowest of the others.
-        ``auto`` has to be resolved before.
+        ``auto`` has to be resolved before: it, and any unknown value, is taken for ``compute_memory`` without an error.
     resources : tuple of str
         Names of the resources, as in :attr:`Chip.resources`. ``network`` is among them.
 
@@ -84,7 +84,7 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
     Raises
     ------
     ValueError
-        If ``network`` is needed and is not among the resources.
+        If ``overlap`` is neither ``perfect`` nor ``none``, and ``network`` is not among the resources.
 
     Examples
     --------
@@ -109,7 +109,8 @@ class Chip:
     Attributes
     ----------
     dram_bandwidth : B/s
-        Rate of the fastest off-chip memory; with :attr:`memory_rows` the most that any block sustains of it.
+        Rate of the fastest off-chip memory. With :attr:`memory_rows`: its nominal bandwidth times the largest share of
+        these rows.
     sram : B
         Capacity of its SRAM.
     tiles : no unit
@@ -129,9 +130,10 @@ class Chip:
     sram_bandwidth : B/s
         Rate at which SRAM is read and written. Infinite where the system states none: SRAM traffic takes no time then.
     memory_rows : tuple of EfficiencyRow
-        Shares of the DRAM bandwidth that blocks sustain, by the bytes that a block moves in one evaluation. Empty: all
-        blocks sustain ``dram_bandwidth``. With rows, more bytes may take less time. Then the time of the fewest bytes
-        is no lower bound on the time of a block, and :attr:`bounding` must be used for bounds.
+        Shares of the nominal bandwidth that blocks sustain, by the bytes that a block moves in one evaluation. As
+        ``dram_bandwidth`` has the largest share already, a block sustains ``dram_bandwidth * share / largest share``.
+        Empty: all blocks sustain ``dram_bandwidth``. With rows, more bytes may take less time. Then the time of the
+        fewest bytes is no lower bound on the time of a block, and :attr:`bounding` must be used for bounds.
     """
 
     dram_bandwidth: float

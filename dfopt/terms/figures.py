@@ -242,9 +242,10 @@ class Figures:
 
     @property
     def weight_o(self) -> Floats:
-        """Bytes of the kernel's weight that one chip has, for every option: float array, shape (options,).
+        """Bytes of the kernel's weight on one chip, before ZeRO shares weights out: float array, shape (options,).
 
-        Of routed experts all count. A backward kernel has the weight of its forward kernel again. 0 without a weight.
+        There is an entry for every option: the shard of one tensor-parallel chip, in the data type of the weight. Of
+        routed experts all count. A backward kernel has the weight of its forward kernel again. 0 without a weight.
         """
         return self._alone["weight"]
 

@@ -1,8 +1,8 @@
 """What accounting rules read: the kernels of a layer on one chip, the schemes of each, and who reads what.
 
 A layer is what one chip does in one evaluation: a setting under the part of a plan that decides it
-(:attr:`dfopt.setting.instance.Instance.shared`), with its streamed axis cut into some number of tiles. Kernels are
-given by their numbers in the graph. Whole bytes are those of a tensor before any sharding.
+(:attr:`dfopt.setting.instance.Instance.shared`), with its streamed axis in some number of tiles. Kernels are numbered
+as in the graph. Whole bytes are those of a tensor before any sharding.
 
 Suffixes: k kernel, o option of a kernel (a sharding scheme), l layout (in ``latency_l`` a latency).
 """
@@ -41,9 +41,9 @@ class Reader:
     """A kernel that takes a tensor as one of its operands.
 
     ``kernel``: its index in the graph. ``operand``: 1 or 2. ``depth``: number of tiles of the tensor that wait in SRAM
-    where one block (on-chip partition) has its source and this kernel. ``late``: whether this kernel of a later pass
-    needs a layout conversion of its own, as sequence parallelism saves the tensor as its source leaves it
-    (:func:`dfopt.terms.conversions.gathered_late`). Readers that are not late share one, for which the source pays.
+    where one block (on-chip partition) has its source and this kernel. ``late``: true if this kernel is of a later
+    pass and the tensor is converted again for it, as sequence parallelism saves the tensor in the layout that its
+    source leaves (:func:`dfopt.terms.conversions.gathered_late`). False: the conversion of the first pass serves it.
     """
 
     kernel: int
@@ -109,7 +109,7 @@ class Wanted:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Indices of kernels whose matrix products may hide the conversion: all these readers; empty with ``tolls``."""
+        """Indices of kernels whose products may hide the conversion: all in ``layouts_ko``, or none with ``tolls``."""
         return () if self.tolls else tuple(self.layouts_ko)
 
 
@@ -117,14 +117,8 @@ class Wanted:
 class Layer:
     """One layer as a chip runs it for one microbatch: kernels, their legal sharding schemes (*options*) and tensors.
 
-    That is one evaluation of the graph. What ``by_reads`` decorates is an attribute, not called.
-
-    Attributes
-    ----------
-    instance
-        Setting and plan; of the plan only what decides the work of a chip is read.
-    tiles : no unit
-        Tiles that the streamed axis is cut into.
+    That is one evaluation of the graph. What ``by_reads`` decorates is an attribute, not called. ``instance``: setting
+    and plan, of which only what decides the work of a chip is read. ``tiles``: how many the streamed axis is cut into.
     """
 
     instance: Instance
@@ -216,9 +210,10 @@ class Layer:
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Numbers of compute tiles that may run a kernel (cycle model only), with its seconds, by kernel and option.
+        """Numbers of compute tiles that may run a kernel by the cycle model, with its seconds, by kernel and option.
 
-        Pairs of arrays, shape (ways,): numbers of compute tiles, ascending; seconds of an evaluation, descending.
+        Pairs of arrays, shape (ways,): numbers of compute tiles, ascending; seconds of an evaluation, descending. Under
+        any ``compute_model``: AssertionError if the chip lacks lanes, stages or a frequency, which the cycle model has.
         """
         return tuple(
             tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
@@ -227,7 +222,7 @@ class Layer:
 
     @cached_property
     def latency_l(self) -> Floats:
-        """Compute seconds that a block may take in an evaluation, ascending, shape (levels,). Only if `by_cycles`."""
+        """Compute seconds a block may take in an evaluation, ascending: shape (levels,). Empty if not `by_cycles`."""
         if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
@@ -345,9 +340,10 @@ class Layer:
     def conversion_s(self, one: Wanted) -> Floats:
         """Seconds of one evaluation to bring a tensor from one layout into all of a set of layouts: shape (3, 8).
 
-        Axes: the layout that the source leaves, and the wanted set, where bit l stands for layout l. ``one``, of
-        :attr:`wanted`, has the tensor. Seconds that matrix products hide are left out. With sequence parallelism one
-        all-gather serves all readers if one of them needs an all-gather anyhow, or if it is faster than all they need.
+        First axis: layout that the source leaves, by its number in :data:`~dfopt.terms.conversions.LAYOUTS`. Second:
+        wanted set, a number whose bit l is 1 if layout l is in it. ``one``: entry of :attr:`wanted`, with the tensor.
+        Seconds that matrix products hide are left out. With sequence parallelism one all-gather serves all readers if
+        one of them needs an all-gather anyhow, or if it is faster than all they need.
         """
         each_s, gather_s = self.each_conversion_s(one)
         if not self.assumptions.splits_tokens:
@@ -356,7 +352,10 @@ class Layer:
         return least_s  # of none each takes none
 
     def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that one chip sends in the conversion of :meth:`conversion_s`: array of the same shape (3, 8)."""
+        """Bytes that one chip sends to bring a tensor from one layout into all of a set of layouts: shape (3, 8).
+
+        Argument, axes and choice of collectives are those of :meth:`conversion_s`.
+        """
         sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
         each_s, gather_s = self.each_conversion_s(one)
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
@@ -366,7 +365,8 @@ class Layer:
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
         """Seconds of one evaluation to convert a tensor in two ways: a collective per wanted layout, or one all-gather.
 
-        The former are an array with the axes of :meth:`conversion_s`, the latter one number. ``one``: of `wanted`.
+        First an array, shape (3, 8), with the axes of :meth:`conversion_s`; second a float, whatever the layouts are.
+        ``one``: entry of :attr:`wanted`, with the tensor.
         """
         fan, instance = one.fan, self.instance
         seconds = np.array(

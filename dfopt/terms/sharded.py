@@ -174,7 +174,10 @@ class LayerOptions:
 
     @by_reads
     def whole_t(self) -> Floats:
-        """Bytes of every tensor before any sharding: float array, shape (tensors,), in the order of the graph."""
+        """Bytes of every tensor in one evaluation (one microbatch), before tensor-parallel chips share it out.
+
+        Float array, shape (tensors,), in the order of the graph's tensors.
+        """
         graph = self.figures.layer.graph
         return np.array([graph.bytes_of(tensor) for tensor in graph.tensors], dtype=float)
 

@@ -69,14 +69,11 @@ class Table:
 
     @classmethod
     def of(cls, layer: Layer, terms: Iterable[Term]) -> Table:
-        """The table with all charges that some accounting rules make for a layer, merged where that is allowed.
+        """The table of all charges that some accounting rules make for a layer on one chip, partly added up.
 
-        Parameters
-        ----------
-        layer
-            The layer, with its kernels and their options.
-        terms
-            The rules. Those of the whole model are :data:`dfopt.terms.rules.TERMS`.
+        Charges of one resource and one incidence are added up (:func:`dfopt.terms.charges.merged`): always if they have
+        the same scope, else if their sum has at most 4096 amounts. Charges that are 0 everywhere are left out.
+        ``layer``: has the kernels and their options. ``terms``: the rules, such as :data:`dfopt.terms.rules.TERMS`.
         """
         made = (charge for term in terms for charge in term.of(layer))
         return cls(tuple(map(len, layer.schemes_k)), merged(made, MERGED))
@@ -136,12 +133,13 @@ class Table:
         Parameters
         ----------
         options_vk : int array, shape (vectors, kernels)
-            Each row is a choice: by kernel the position of its option among all options of the kernel.
+            Each row is a choice: by kernel the position of its option, from 0, among all options of the kernel.
 
         Returns
         -------
         float array, shape (vectors, columns)
-            A charge has the columns that :attr:`columns_c` says, in the unit of its resource.
+            A charge has the columns that :attr:`columns_c` says, in the unit of its resource. Infinite where options
+            cannot be together (charges of the resource ``legal``).
         """
         amount_vc = np.empty((len(options_vk), self.width))
         for columns, charge in zip(self.columns_c, self.charges, strict=True):
@@ -206,12 +204,14 @@ class Table:
         count_bi : float array, shape (blocks, incidences)
             How often blocks pay charges of each of :attr:`incidences`: see :func:`dfopt.terms.incidence.counts`.
         resource
-            Name of a resource without levels, such as ``dram_bytes``.
+            Name of a resource without levels, such as ``dram_bytes``. If its sums are of the layer and not of blocks
+            (:attr:`~dfopt.terms.charges.Resource.of`), use :meth:`totals`. That is not checked.
 
         Returns
         -------
         float array, shape (vectors, blocks)
-            In the unit of the resource. Zeros for a resource without charges.
+            In the unit of the resource. Zeros for a resource without charges. NaN where a block pays an infinite amount
+            0 times; only ``legal`` has infinite amounts.
         """
         if resource not in self.of_resource:
             return np.zeros((len(amount_vc), len(count_bi)))

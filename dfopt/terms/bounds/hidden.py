@@ -23,14 +23,17 @@ class Stages:
     """Lower bounds on seconds of pipeline stages of many plans: work, and exchanges of data-parallel copies.
 
     Rows are the distinct stages of all plans. Columns are kinds of layer (distinct layers of the model), with the
-    figures of one layer of that kind. Copies exchange gradients and weights.
+    figures of one layer of that kind. Copies exchange gradients and weights. *Calculon's rule* is
+    :mod:`dfopt.physics.window`, under ``gradient_overlap: calculon`` and ``calculon_or_none``; under ``backward``
+    exchanges hide layer by layer.
 
     Attributes
     ----------
     stage_r : s, shape (stages,)
         Time of all layers of the stage for one microbatch, and of the messages that it waits for.
     reduce_rk : s, shape (stages, kinds)
-        Time of one reduction of the gradients of a layer. Under Calculon's rule all exchanges of a step.
+        Time of one reduction of the gradients of a layer. A step has one, or one for each microbatch with ZeRO level 2
+        or 3. Under Calculon's rule: time of all exchanges of a step, of gradients and weights.
     weights_rk : s, shape (stages, kinds)
         Time per step that no pass hides: the optimizer's step, and gathering of weights that no other figure has.
     gathers_rk : s, shape (stages, kinds)
@@ -53,9 +56,15 @@ def behind_layers(
     """Lower bound on the seconds per step that exchanges add beside the slowest stage, if hidden layer by layer.
 
     Data-parallel copies of each pipeline stage exchange gradients and weights while its passes run. The rule is that of
-    :class:`dfopt.physics.overlap.Reduced`: ``weights_s + n * (max(stage_s + last_s, ends_s) - slowest_s)``, with ``n``
-    reductions of gradients in a step. ``last_s`` is the exchange of the first layer of the stage, and ``ends_s`` is
-    when all exchanges of one reduction end.
+    :class:`dfopt.physics.overlap.Reduced`: ``weights_s + n * (max(stage_s + last_s, ends_s) - slowest_s)``, with these
+    figures of the stage:
+
+    - ``weights_s``: seconds per step that no pass hides, the sum of ``of.weights_rk`` over its layers. They include the
+      optimizer's step.
+    - ``n``: reductions of gradients in a step (`reductions_r`).
+    - ``stage_s``: seconds of its work for one microbatch (``of.stage_r``). ``slowest_s``: `slowest_r`.
+    - ``last_s``: seconds of the exchanges of its first layer, which the backward pass reaches last.
+    - ``ends_s``: seconds for one microbatch until all exchanges of one reduction end.
 
     Parameters
     ----------
@@ -74,8 +83,8 @@ def behind_layers(
     Returns
     -------
     float array, s, shape (stages,)
-        Seconds per step. Negative where a stage finishes all its exchanges before the slowest stage finishes its work:
-        such a stage adds nothing.
+        Seconds per step, with those of the optimizer's step. Negative where a stage finishes all of this before the
+        slowest stage finishes its work: such a stage adds nothing.
     """
     backward_rp, reduce_rp, forward_rp, gathers_rp = (
         np.take_along_axis(each, kind_rp, axis=1)
@@ -116,10 +125,19 @@ def in_windows(
 ) -> Floats:
     """Lower bound on the seconds per step that exchanges of data-parallel copies of each stage add, by Calculon's rule.
 
-    The rule (:mod:`dfopt.physics.window`) hides exchanges of all layers but the last behind the backward pass. The
-    result is the largest of up to four lines ``a + b * stage_s``: the exchange of the last layer, alone and with what
-    at least exceeds the backward pass of all chunks but the last, of the last chunk, or of both. The optimizer's step
-    is added. All layers are of one kind. Arrays have the shape (stages,).
+    The rule (:mod:`dfopt.physics.window`) hides exchanges of all layers but the last behind the backward pass. All
+    layers are of one kind. Arrays have the shape (stages,).
+
+    The result is the optimizer's step plus the largest of up to four linear functions ``a + b * stage_s``. ``stage_s``
+    is the time of the stage for one microbatch (``of.stage_r``). ``a``, in s, and ``b``, at most 0, follow from the
+    other arguments (:func:`dfopt.physics.window.least_lines`). Each function adds up some of three parts:
+
+    1. the exchange of the last layer, which nothing hides;
+    2. the least by which exchanges of the last chunk exceed the backward pass that may hide them;
+    3. the same of all other chunks.
+
+    The four functions have the parts 1; 1 and 2; 1 and 3; and all three. Those with part 3 count only if a stage has
+    several chunks. A function with ``rounds_r + b < 0`` is left out.
 
     Parameters
     ----------

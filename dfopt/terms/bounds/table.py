@@ -1,10 +1,7 @@
 """Many plans of one graph as arrays: how often their stages run each kind of layer, and what a step takes at least.
 
-Thousands of plans read the same figures: each is worked out once for all plans that it is the same for.
-
 Suffixes: i plan; g group of plans that differ only in how stages hold layers (chunks, layers, which are recomputed); s
-group of those that give a chip the same work; r distinct pipeline stage, those of all plans below one another; k kind
-of layer.
+group of those that give a chip the same work; r distinct pipeline stage, of all plans in a row; k kind of layer.
 """
 
 from __future__ import annotations
@@ -38,6 +35,8 @@ __all__ = ["PlanTable"]
 
 class PlanTable:
     """Lower bounds on step time and memory for many plans at once, under all of which chips see the same graph.
+
+    Make it with ``PlanTable(work, plans)``. *Kinds* are the distinct layers of the model, by number (axis k).
 
     Attributes
     ----------
@@ -143,7 +142,9 @@ class PlanTable:
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
         """Least seconds of the slowest pipeline stage of every plan for one microbatch: float array, shape (plans,).
 
-        With ``two_batch_overlap`` for two. `low_k`, s, shape (kinds,), `hop_i`, s, shape (plans,): see :meth:`seconds`.
+        With ``two_batch_overlap`` for two. `low_k`, s, shape (kinds,): another lower bound on a layer for a microbatch.
+        `hop_i`, s, shape (plans,): least time in which a chunk of layers with two neighbours sends to other stages for
+        a microbatch. A float is for all kinds or plans. Both are used as in :meth:`seconds`, with 0 as its `end_i`.
         """
         rows, first, which = self._rows(None)
         found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, 0.0), first)

@@ -91,8 +91,12 @@ class LeastWork:
     too, and counts where SRAM has a bandwidth. Communications are those that kernels list themselves. Collectives that
     a sharding needs count as 0, and so does DRAM traffic of tensors between partitions.
 
-    Methods take an instance of the same setting. An answer is kept for all plans that agree in what it depends on.
-    Seconds and bytes are those of one chip for one layer and one microbatch, unless a method says otherwise.
+    Make it with ``LeastWork(setting)``. Methods take an instance of the same setting: ``setting.under(plan)``. An
+    answer is kept for all plans that agree in what it depends on. Seconds and bytes are those of one chip for one layer
+    and one microbatch, unless a method says otherwise.
+
+    *Kinds* are the distinct layers of the model, by number. A *folded* graph has the kernels of each kind once, and
+    says how often the model repeats it. A graph that is not folded has one kind, 0, with all kernels.
 
     Attributes
     ----------
@@ -261,19 +265,24 @@ class LeastWork:
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
         """Least seconds of the exchanges of data-parallel copies of one layer, by kind, where passes may hide them.
 
+        Kinds are the distinct layers of the model, by number. *Calculon's rule* holds under ``gradient_overlap:
+        calculon`` and ``calculon_or_none`` for a graph that is folded and trains.
+
         Parameters
         ----------
         instance : Instance
-            Setting and plan. The caller has asked whether passes may hide exchanges
-            (:func:`dfopt.terms.step.overlap.hides_any`).
+            Setting and plan. The method does not ask whether passes may hide exchanges: call it only where
+            :func:`dfopt.terms.step.overlap.hides_any` is true. Elsewhere it returns figures as under
+            ``gradient_overlap: backward`` with nothing in the third array, though no pass hides them.
 
         Returns
         -------
         (float array, float array, float array), s, shape (kinds,) each
             Named ``reduce_s``, ``weights_s`` and ``gathers_s`` in :class:`dfopt.terms.step.overlap.Exchanges`. First,
-            one reduction of the gradients; by Calculon's rule all exchanges of a step. Second, seconds per step that no
-            pass hides: the optimizer's step, and gathering of updated weights. Third, gathering of weights per step
-            where a forward pass may hide it, else 0. No figure includes another one.
+            one reduction of the gradients, on average over those of a step; by Calculon's rule all exchanges of a step,
+            of weights too. Second, seconds per step that no pass hides: the optimizer's step, and gathering of updated
+            weights that no other figure has. Third, gathering of weights per step where a forward pass may hide it,
+            else 0. No figure includes another one.
         """
         return self.known("exchanged", instance, self._exchanged)
 
@@ -287,6 +296,9 @@ class LeastWork:
     def moved(self, instance: Instance) -> Floats:
         """Least seconds of work, memory traffic and moving of offloaded data of a layer for one microbatch, by kind.
 
+        Kinds are the distinct layers of the model, by number. Offloaded data, such as weights, lies in a slower memory,
+        and moves to or from the fastest one beside the work.
+
         Parameters
         ----------
         instance : Instance
@@ -295,10 +307,11 @@ class LeastWork:
         Returns
         -------
         float array, s, shape (kinds, 6)
-            Work of the forward and of the backward pass; of that, the seconds of the fastest memory in both; and the
-            seconds of moving beside both: the order of :class:`dfopt.physics.offload.Layer`. All 0, work too, where
-            nothing is moved, and where kernels of a graph that is not folded are spread over stages, as it is open
-            which of them a stage runs.
+            Columns 0 and 1: work of the forward and of the backward pass. 2 and 3: the part of that in which each pass
+            uses the fastest memory. 4 and 5: moving of offloaded data beside each pass. This is the order of
+            :class:`dfopt.physics.offload.Layer`. All are 0, work too, where nothing is moved. They are 0 as well if the
+            graph is not folded (all its kernels are drawn once) and the plan has several pipeline stages, as it is open
+            which kernels a stage runs.
         """
         if not moves(instance) or self.drawn_stages(instance) > 1:
             return np.zeros((len(self.kinds), len(offload.Layer._fields)))

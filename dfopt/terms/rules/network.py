@@ -156,7 +156,9 @@ def least_conversions(layer: Layer) -> Iterator[Charge]:
 
     A tensor that more readers want in more layouts takes no less to convert. So each bound counts only some of the
     readers: in their order, those with which the product of the numbers of options of source and readers is at most
-    :data:`~dfopt.terms.table.MERGED`. If blocks of readers pay, all readers have to fit, and so do the sets of them.
+    :data:`~dfopt.terms.table.MERGED`. Who pays is as in :func:`conversions`. If the block of the source pays, readers
+    that exceed this limit are left out. If each block that holds readers pays (``tolls`` of the entry), all readers
+    must be within this limit, and with n readers 2^n, one for each set of them, must be at most ``MERGED``, too.
 
     Parameters
     ----------
@@ -167,8 +169,8 @@ def least_conversions(layer: Layer) -> Iterator[Charge]:
     Yields
     ------
     Charge
-        An amount of ``network_s``, in s of one evaluation, paid as those of :func:`conversions` are. A tensor whose
-        readers pay and do not fit has none.
+        An amount of ``network_s``, in s of one evaluation, paid as those of :func:`conversions` are. A tensor for which
+        blocks with readers pay has none if it exceeds one of the limits. Nothing is yielded without tensor parallelism.
     """
     for one in layer.wanted:
         amounts, some = len(layer.schemes_k[one.fan.source]), dict[int, Ints]()

@@ -247,8 +247,9 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
 def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tuple[float, float]:
     """Least seconds in which one chunk of layers sends to other pipeline stages for one microbatch.
 
-    Messages to the next stage and to the one before are added up. A stage has ``interleave`` chunks of layers. The
-    graph is folded: its drawn layers stand for all layers of the model.
+    Messages to the next stage and to the one before are added up. In a *folded* graph the drawn layers stand for all
+    layers of the model, and a stage has ``interleave`` chunks of layers. Other graphs are allowed, too: each of their
+    stages counts as one chunk, and the result is that of the stage that sends longest.
 
     Parameters
     ----------
@@ -257,15 +258,16 @@ def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tupl
     sharded : ShardedGraph
         Kernels of the graph on one chip. Shares may be the least of several schemes: the result is then a lower bound.
     stage_k : int array, shape (kernels,)
-        Stage of the mapping of each kernel. Not read for a folded graph.
+        Pipeline stage of each kernel. Not read for a folded graph.
 
     Returns
     -------
     (float, float)
         Seconds of a chunk that has neighbours on both sides, and of the first or the last chunk of the pipeline. The
         second is lower only under ``point_to_point: per_neighbour``: a chunk at an end sends one way, and the faster
-        way counts. Both are 0 if the pipeline has one stage, or if messages are charged once per step
-        (:func:`sent_once`).
+        way counts. Both are 0 if the pipeline has one stage, and for a folded graph whose messages are charged once per
+        step (:func:`sent_once`). Under ``per_neighbour`` they are 0, too, for a graph that is not folded, as its layers
+        hand nothing on: a bound that says nothing.
     """
     if sent_once(instance) or both_ways_at_once(instance) or instance.plan.stages == 1:
         chunks = instance.plan.interleave if instance.graph.folded else 1

@@ -57,8 +57,7 @@ class State:
     shared_from, exists_from : int or None, int
         Lowest ZeRO levels at which data-parallel copies share the state out (None: never), and at which it exists.
     copied : bool
-        Whether all chips of the module-wise parallel axis hold the same bytes. ZeRO shares these out over that axis,
-        too.
+        Whether all chips of the module-wise parallel axis hold the same bytes. ZeRO shares these out over it, too.
     """
 
     name: str
@@ -81,22 +80,20 @@ def usable_bytes(setting: Setting) -> dict[str, float]:
 
 
 def usable_words(capacity: float, assumptions: Assumptions) -> str:
-    """``capacity`` (B, after the reserve) as text: of 72e9 ``72 GB (of 80 GB, 10 % is reserved)``, or ``72 GB``."""
+    """A capacity as text for messages: ``72 GB (of 80 GB, 10 % is reserved)``, or ``72 GB`` if no share is reserved.
+
+    ``capacity``: usable bytes. The share is the assumption ``memory_reserve``; None or 0: none. Infinite: ``inf GB``.
+    """
     return usable(capacity, assumptions.memory_reserve)
 
 
 def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float] = ()) -> tuple[State, ...]:
     """States that some kernels keep of one evaluation: those of :data:`dfopt.physics.states.KINDS` with any bytes.
 
-    Parameters
-    ----------
-    setting : Setting
-        Graph, machine and resolved assumptions.
-    kernels : sequence of Kernel
-        Kernels of one kind of layer, or of one stage. Only their tables and other resident data are read.
-    sizes : iterable of float, optional
-        All else: the sum over these kernels of each resource of :data:`dfopt.terms.rules.HELD`, in its order, for one
-        evaluation on one chip: bytes, or numbers of parameters. Entries left out at the end are 0.
+    They are in the order of ``KINDS``. ``setting``: graph, machine and resolved assumptions. ``kernels``: those of one
+    kind of layer, or of one stage; only their tables and other resident data are read. ``sizes``: all else, the sum
+    over these kernels of each resource of :data:`dfopt.terms.rules.HELD`, in its order, for one evaluation on one chip:
+    bytes, or numbers of parameters. Entries left out at the end are 0.
     """
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...], bool], float] = defaultdict(float)
@@ -144,9 +141,9 @@ def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
     """Bytes that one chip of a pipeline stage holds, by memory and name of the state: ``{memory: {name: bytes}}``.
 
-    ``instance``: setting and plan; ``stage``: one of its pipeline; ``states``: those of :func:`states_of`, by kind of
-    layer (of a graph drawn as a whole: by stage). The fastest memory also has copies of offloaded items
-    (:func:`buffers`) and buckets of gradients (:func:`reserved`). Tensors that wait between partitions are left out.
+    ``instance``: setting and plan; ``stage``: one of its pipeline; ``states``: by kind of layer (number as in
+    ``stage.runs``), what one layer keeps of one microbatch (:func:`states_of`). The fastest memory also has copies of
+    offloaded items (:func:`buffers`) and buckets of gradients (:func:`reserved`), but no tensors between partitions.
     """
     books = lying(instance, stage, states)
     for state, size in buffers(instance, stage, states).items():
@@ -157,10 +154,10 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
 
 
 def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """Bytes that one chip of a stage holds of each state, by the memory that stores it: ``{memory: {name: bytes}}``.
+    """Bytes that one chip of a stage holds of each state, by name of the memory: ``{memory: {name of state: bytes}}``.
 
-    All layers and all microbatches in flight count. Arguments are those of :func:`held`, which adds two things to the
-    fastest memory: copies of offloaded items for layers at work, and buckets of gradients.
+    All layers and microbatches in flight count. ``states``: by kind of layer (number as in ``stage.runs``), what one
+    layer keeps of one microbatch. Left out are copies of offloaded items and buckets of gradients (:func:`held`).
     """
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
@@ -169,7 +166,11 @@ def lying(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequenc
 
 
 def offloaded(instance: Instance) -> dict[Item, str]:
-    """Items that the plan of ``instance`` puts into a slower memory, with its name; empty unless the graph trains."""
+    """Items that a plan puts into a slower memory than the fastest one: ``{item: name of the slower memory}``.
+
+    Items are ``weights`` and ``experts`` (weights of routed experts), saved ``activations``, ``gradients`` and the
+    state of the ``optimizer``. ``instance``: setting and plan. Empty unless the graph trains.
+    """
     placement, chip = instance.plan.placement, instance.system.chip
     if placement is None or not instance.graph.trains:
         return {}
@@ -179,9 +180,8 @@ def offloaded(instance: Instance) -> dict[Item, str]:
 def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, dict[Item, float]]:
     """Bytes that one chip holds of each offloaded item of one layer and one microbatch: ``{number: {item: bytes}}``.
 
-    ``instance``: setting and plan; ``states``: by kind of layer (its number in the graph), what a chip holds for one
-    layer and one microbatch. Every kind has an entry, empty where nothing is offloaded. An *item*, such as the weights,
-    is *offloaded* if it lies in a slower memory (:func:`offloaded`).
+    ``instance``: setting and plan; ``states``: by kind of layer (its number), what one layer keeps of one microbatch.
+    Every kind has an entry. It is empty if all items, such as weights, lie in the fastest memory (:func:`offloaded`).
     """
     away = offloaded(instance)
     found: dict[int, dict[Item, float]] = {number: defaultdict(float) for number in states}
@@ -196,7 +196,7 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
     """Bytes of a chip's fastest memory for copies of offloaded items that layers at work need, by name of the state.
 
     Of each item they are at most twice what the stage's largest layer has of it for one microbatch. Empty if nothing is
-    offloaded (:func:`offloaded`). Arguments are those of :func:`held`.
+    offloaded (:func:`offloaded`). ``states``: by kind of layer, what one layer keeps of one microbatch.
     """
     if not (away := offloaded(instance)):
         return {}
@@ -238,9 +238,9 @@ def kept(
 ) -> Iterator[tuple[State, float]]:
     """Pairs of a state and the bytes of it that one chip of the stage holds, for all layers and microbatches in flight.
 
-    Arguments are those of :func:`held`. A state comes once for each entry of :attr:`PipelineStage.runs` (kind of layer,
-    how many) that keeps it. Of a state that only the layer at work has, the kind of layer with the most bytes counts:
-    the pairs of other kinds have 0 bytes.
+    ``states``: by kind of layer, what one layer keeps of one microbatch. A state comes once for each entry of
+    ``stage.runs`` (number of the kind, how many layers) that keeps it. Of a state that only the layer at work has, the
+    kind of layer with the most bytes counts: the pairs of other kinds have 0 bytes.
     """
     at_work, away = _largest(instance, stage, states), offloaded(instance)
     for number, times in stage.runs:
@@ -257,7 +257,11 @@ def kept(
 
 
 def chips_of(instance: Instance, state: State) -> int:
-    """Chips that hold one state together: product of ``split_over`` degrees, times ZeRO sharers unless over copies."""
+    """Number of chips that hold one state together, each an equal part: 1 if every chip holds all of it.
+
+    It is the product of the degrees of the plan in ``state.split_over``. That is multiplied by the number of chips that
+    ZeRO shares the state out over, unless ``split_over`` has ``copies``: it is spread over these already.
+    """
     degree: int = math.prod(getattr(instance.plan, name) for name in state.split_over)
     if "copies" in state.split_over:
         return degree
@@ -292,14 +296,12 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
     """Split states in two: those that count for every layer of a stage, and corrections for the layer at work.
 
     If all layers of a stage are of one kind, its chip holds :func:`lying` of the first, plus for each correction sign
-    times :func:`at_once` times ``bytes / chips_of(instance, state)``. Of offloaded items callers add no corrections.
+    times :func:`at_once` times ``bytes / chips_of(instance, state)``. Leave out the correction of a state whose item is
+    offloaded (:func:`offloaded`): every layer keeps its bytes in the slower memory, the one at work too.
 
-    Returns
-    -------
-    (list of State, list of (float, State))
-        First, states of every layer. Those of lifetime ``others`` (all layers but the one at work) are here with
-        lifetime ``step`` (all layers). Second, pairs of a sign and a state as given: 1 for ``layer`` and ``exchange``,
-        which only layers at work have, and -1 for ``others``, which the first counts for one layer too many.
+    First come states of every layer. Those of lifetime ``others`` (all layers but the one at work) are here with
+    lifetime ``step`` (all layers). Second come pairs of a sign and a state as given: 1 for ``layer`` and ``exchange``,
+    which only layers at work have, and -1 for ``others``, which the first counts for one layer too many.
     """
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
@@ -310,9 +312,10 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
 def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
     """Most bytes of saved activations, per layer and microbatch on one chip, with which a stage fits the memories.
 
-    The stage holds them for all its layers and microbatches in flight. Arguments are those of :func:`held`; all other
-    states take what ``states`` says, for layers of one kind. Infinite if no memory that holds them has a limit, or none
-    are saved. 0: no room.
+    The stage holds them for all its layers, which are of one kind (not checked), and all microbatches in flight.
+    ``states``: by kind of layer (number as in ``stage.runs``), what one layer keeps of one microbatch. Of these, saved
+    activations only say whether any are saved; all other states take their bytes. Infinite if no memory that holds
+    activations has a limit, or none are saved. 0: no room.
     """
     chip = instance.system.chip
     found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
@@ -329,14 +332,11 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
-    """Bytes left of every memory of a chip that has a limit, by name of the memory.
+    """Bytes left of every memory of a chip that has a limit, by name: usable ones (:func:`usable_bytes`) less books.
 
     ``books``: what one chip of a stage holds (:func:`held`). ``who_needs``: start of an error: ``stage 0 needs``.
-
-    Raises
-    ------
-    Infeasible
-        If the stage holds more bytes than a memory has. The message says both, and what would help.
+    Raises :class:`~dfopt.errors.Infeasible` if the stage holds more than the usable bytes of a memory (its capacity
+    less ``memory_reserve``). The message says both, and what would help.
     """
     found = {}
     for tier, capacity in usable_bytes(instance.setting).items():
@@ -356,17 +356,13 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
 
 
 def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, float]:
-    """Bytes per chip of the fastest memory left for tensors that wait between partitions, by kind of layer.
+    """Usable bytes per chip of the fastest memory left for tensors that wait between partitions, by kind of layer.
 
-    Arguments are those of :func:`held`. Keys are those of ``states`` (of a graph drawn as a whole: pipeline stages). A
-    kind that runs in several pipeline stages has what the fullest of these leaves, and may use all of that: its
-    partitions run before those of the next kind. Infinite where no limit applies, or where tensors that wait are
-    counted as a state (``training_memory: calculon``).
-
-    Raises
-    ------
-    Infeasible
-        If the states alone (weights, gradients and others) exceed a memory in some pipeline stage.
+    ``states``: by kind of layer, what one layer keeps of one microbatch. Keys are the same: numbers of kinds (of a
+    graph drawn as a whole: pipeline stages). A kind that runs in several pipeline stages has what the fullest of these
+    leaves, and may use all of that: its partitions run before those of the next kind. Infinite where no limit applies,
+    or where tensors that wait are counted as a state (``training_memory: calculon``). Raises
+    :class:`~dfopt.errors.Infeasible` if the states alone (:func:`held`) exceed a memory in some pipeline stage.
     """
     found, fastest = dict.fromkeys(states, math.inf), instance.system.chip.fastest_tier
     if not capacities(instance.system.chip):
@@ -393,7 +389,11 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
-    """States (:func:`states_of`) that the kernels of ``stage`` keep of one evaluation under their sharding schemes."""
+    """Weights, gradients and other states that some kernels keep in memory, under their sharding schemes.
+
+    ``stage``: kernels of one kind of layer, or of one pipeline stage, on one chip. A :class:`State` has a name and its
+    bytes of one evaluation (one layer, one microbatch), not 0. Order: that of :data:`dfopt.physics.states.KINDS`.
+    """
     graph = setting.graph
     index = graph.index()
     kernels = [graph.kernels[index[name]] for name in stage.names]
