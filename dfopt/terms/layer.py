@@ -109,7 +109,7 @@ class Wanted:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Indices of kernels whose products may hide the conversion: all in ``layouts_ko``, or none with ``tolls``."""
+        """Indices of kernels whose matrix multiplications may hide this conversion: the readers, or none of tolls."""
         return () if self.tolls else tuple(self.layouts_ko)
 
 
@@ -229,9 +229,9 @@ class Layer:
 
     @by_reads
     def fan_outs(self) -> tuple[FanOut, ...]:
-        """Outputs that kernels of this layer read, then those that the next layer reads (:attr:`carried`).
+        """Outputs that kernels of this layer read, then those that the next layer reads: those of :attr:`carried`.
 
-        ``fanout: shared``: all readers of one output, or of one part of it, share an entry. Else each tensor has one.
+        Under ``fanout: shared`` all readers of an output share an entry. Else each pair of source and reader has one.
         """
         graph, index = self.graph, self.graph.index()
         depth_t, operand_t = depths(graph, self.assumptions), ops.operands(graph)

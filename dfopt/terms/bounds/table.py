@@ -87,7 +87,7 @@ class PlanTable:
         return stages, runs_rk
 
     def of_shared(self, shared: Instance) -> Ints:
-        """Ascending places in :attr:`plans` of those that give a chip the work `shared`, a key of :attr:`shared`."""
+        """Places in :attr:`plans` of those with this key of :attr:`shared`, ascending; KeyError for any other key."""
         return np.flatnonzero(self.shared_g[self.group_i] == self.shared[shared])
 
     @cached_property

@@ -378,7 +378,7 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
     """Microbatches whose saved activations of kind of layer ``number`` a stage holds; 1 if the graph does not train.
 
     A fraction for interleaved stages, which hold only some chunks of a microbatch. A stage that stands for several
-    alike has the figure of the first of them. Of a graph drawn as a whole, every stage counts as the first.
+    alike has the figure of the first of them. In a graph that is not folded every stage counts as the first stage.
     """
     graph, schedule = instance.graph, instance.assumptions.schedule
     capped = not instance.assumptions.by_layer
@@ -389,10 +389,10 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
-    """Weights, gradients and other states that some kernels keep in memory, under their sharding schemes.
+    """Weights, gradients and other states that the kernels of ``stage`` keep on one chip, under their sharding schemes.
 
-    ``stage``: kernels of one kind of layer, or of one pipeline stage, on one chip. A :class:`State` has a name and its
-    bytes of one evaluation (one layer, one microbatch), not 0. Order: that of :data:`dfopt.physics.states.KINDS`.
+    ``stage`` has one layer of a kind; of a graph that is not folded, a pipeline stage. A :class:`State` has a name and
+    bytes for one microbatch; those of 0 bytes are left out. Order: that of :data:`dfopt.physics.states.KINDS`.
     """
     graph = setting.graph
     index = graph.index()

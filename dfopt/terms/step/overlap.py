@@ -185,7 +185,9 @@ def exchanged_by_kind(
     Returns
     -------
     (float array, float array, float array), s, shape (kinds,) each
-        ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`Exchanges`. None includes another one.
+        First, one reduction of the gradients of a layer. Second, seconds per step that no pass hides: the optimizer's
+        step, and gathering of weights. Third, gathering of weights per step where a forward pass may hide it, else 0.
+        These are fields of :class:`Exchanges`. No seconds are in two of the arrays.
     """
     windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
