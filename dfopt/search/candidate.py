@@ -258,7 +258,7 @@ def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
             inter = interchip.optimize_interchip(
                 instance.setting,
                 tables,
-                gap=asked.gap,
+                gap=0.0,  # a gap is left to fusion: what is optimal for a level has to be this sharding
                 time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
                 solver=asked.solver,
                 progress=reporter(options, plan, "interchip"),
