@@ -178,7 +178,7 @@ def _charged(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Ch
         "sram_traffic_bytes": ("sram", 1.0 / chip.sram_bandwidth),
     }
     paid: dict[Incidence, dict[int, float]] = {}
-    by_sets: dict[tuple[str, tuple[int, ...]], list[Charge]] = {}
+    by_sets: dict[tuple[str, float, tuple[int, ...]], list[Charge]] = {}
     for charge in table.charges:
         if charge.resource == "legal":
             yield Part(-1, 0, charge.scope, amounts_left(charge, domain))
@@ -187,14 +187,13 @@ def _charged(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Ch
         if not unit or (name == "compute" and by_cycles):  # that is not in the table
             continue
         if isinstance(charge.incidence, Exactly):
-            by_sets.setdefault((name, charge.incidence.kernels), []).append(charge)
+            by_sets.setdefault((name, unit, charge.incidence.kernels), []).append(charge)
             continue
         if charge.incidence not in paid:
             paid[charge.incidence] = least_by_side(charge.incidence, side_k, mine_k)
         for side, times in paid[charge.incidence].items():
             yield Part(side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times))
-    for (name, kernels), charges in by_sets.items():
-        unit = next(unit for each, unit in unit_of.values() if each == name)
+    for (name, unit, kernels), charges in by_sets.items():
         scope, amount_of = _amounts_of_sets(charges, domain, mine_k)
         for side in np.unique(side_k[list(kernels)]).tolist():
             least = least_of_sets(amount_of, [k for k in kernels if side_k[k] == side])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_layer_search import Case, cases
 
+from dfopt.arrays import Bools
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import restrict, stage_tables
 from dfopt.joint.dual import Resources, between
@@ -55,16 +56,23 @@ def test_no_cut_into_blocks_pays_less_by_what_they_hold(kernels: int, data: st.D
     assert np.min(paid, axis=0).tolist() == ([0.0, 0.0] if least is None else least.tolist())
 
 
+def resources_of(case: Case, allowed_o: Bools) -> Resources | None:
+    """What the resources of a case take at least; None if nothing fits whatever the options."""
+    menu, chip = case.menu, chip_of(case.menu.instance.system, case.menu.instance.assumptions, bounding=True)
+    try:
+        tables = stage_tables(restrict(menu.stage(allowed_o, case.tiles), case.members), chip)
+    except Infeasible:
+        return None
+    return Resources.of_stage(menu, allowed_o, tables, case.limits, case.members)
+
+
 @given(cases())
 def test_no_choice_takes_less_than_the_dual_or_its_marginals(case: Case) -> None:
     menu = case.menu
     allowed_o = menu.undominated(np.ones_like(menu.shares_tiles))
-    chip = chip_of(menu.instance.system, menu.instance.assumptions, bounding=True)
-    try:
-        tables = stage_tables(restrict(menu.stage(allowed_o, case.tiles), case.members), chip)
-    except Infeasible:  # nothing fits whatever the options
+    if (resources := resources_of(case, allowed_o)) is None:
         return
-    dual = Resources.of_stage(menu, allowed_o, tables, case.limits, case.members).dual()
+    dual = resources.dual()
     domain = menu.domain_of(allowed_o)
     marginals_ko = dual.elimination.marginals_ko
     legal = [charge for charge in menu.priced(case.tiles)[1].charges if charge.resource == "legal"]
@@ -83,15 +91,12 @@ def test_no_choice_takes_less_than_the_dual_or_its_marginals(case: Case) -> None
 def test_no_choice_that_holds_so_little_takes_less(case: Case, data: st.DataObject) -> None:
     menu = case.menu
     allowed_o = menu.undominated(np.ones_like(menu.shares_tiles))
-    chip = chip_of(menu.instance.system, menu.instance.assumptions, bounding=True)
-    try:
-        tables = stage_tables(restrict(menu.stage(allowed_o, case.tiles), case.members), chip)
-    except Infeasible:  # nothing fits whatever the options
+    if (resources := resources_of(case, allowed_o)) is None:
         return
     held_o = np.array([data.draw(st.integers(0, 9)) for _ in allowed_o], dtype=float)
     room = float(data.draw(st.integers(0, 12)))
     legal = [charge for charge in menu.priced(case.tiles)[1].charges if charge.resource == "legal"]
-    dual = Resources.of_stage(menu, allowed_o, tables, case.limits, case.members).dual_within(held_o, room)
+    dual = resources.dual_within(held_o, room)
     some = False
     for options in itertools.product(*(of[allowed_o[of]] for of in menu.tables.of_kernel)):
         places = menu.tables.place_o[[*options]] - menu.figures.first_k
