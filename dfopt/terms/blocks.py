@@ -262,9 +262,10 @@ class Blocks:
         return parts_of(self.chip, *self._whole_and_cut(amount_vc))
 
     def moved_again(self, amount_vc: Floats, parts_vk: Floats) -> Floats:
-        """DRAM bytes that each kernel, alone in its block, moves for all parts of its weight after the first together.
+        """DRAM bytes that each kernel, alone in its block, moves again because its weight is cut into parts.
 
-        They are (parts - 1) times the bytes that it moves again for one further part (resource ``reread_bytes``).
+        They are (parts - 1) times the bytes that it moves again for one further part (resource ``reread_bytes``). A
+        *vector* is a choice of one option for each kernel.
 
         Parameters
         ----------

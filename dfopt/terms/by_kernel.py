@@ -58,8 +58,8 @@ def again_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     -------
     dict, B
         By name of the kernel, for every kernel of the graph. Bytes are of one evaluation (one microbatch), before any
-        sharding. Tensors of one fan-out group (:func:`fanout_groups`) count once. 0 for kernels of other passes, and
-        for a recomputed kernel whose output none of these passes reads.
+        sharding. Tensors of one fan-out group (:func:`fanout_groups`) count once. 0 for kernels that are not
+        recomputed, and for a recomputed kernel whose output neither the backward pass nor a weight update reads.
     """
     return _read_later(graph, assumptions, "recompute", ("backward", "update"))
 

@@ -58,7 +58,7 @@ class Rule(NamedTuple):
         """The rule in another form: sets of resources, where time is the largest of the sums of seconds of each set.
 
         A tuple of sets, each a tuple of positions in :attr:`Chip.resources`. There is one for each resource of
-        ``hidden``, or a single one if nothing is hidden.
+        ``hidden``: that resource and all of ``added``. If nothing is hidden, ``added`` is the only set.
         """
         return tuple((one, *self.added) for one in self.hidden) or (self.added,)
 
@@ -152,8 +152,8 @@ class Chip:
     def bounding(self) -> Chip:
         """The same chip without :attr:`memory_rows`, for lower bounds on times.
 
-        All blocks sustain ``dram_bandwidth`` on it. So no block takes longer than on this chip, and more bytes never
-        take less time.
+        On the returned chip all blocks sustain ``dram_bandwidth``. So no block takes longer there than on the original,
+        and more bytes never take less time.
         """
         return replace(self, memory_rows=())
 
@@ -225,8 +225,8 @@ def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) ->
     Returns
     -------
     Chip
-        Its DRAM is the fastest memory of the chip. Bytes of a slower memory have to be counted as more bytes of the
-        fastest one.
+        Its DRAM is the fastest memory of the chip. Callers count a byte of a slower memory as several bytes of it:
+        bandwidth of the fastest over bandwidth of the slower one.
     """
     # nothing lies elsewhere where there are such rows: `setting.plans` leaves no such plan
     rows = [row for row in memory_rows(system.chip, assumptions) if row.memory in (None, system.chip.fastest_tier)]

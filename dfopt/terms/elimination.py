@@ -73,11 +73,12 @@ class Elimination:
 
     @cached_property
     def marginals_ko(self) -> tuple[Floats, ...]:
-        """For each option of each kernel, the least sum of all vectors that have this option (*min-marginals*).
+        """For each option of each kernel, the least sum that a vector with this option has (its *min-marginal*).
 
-        By kernel float arrays, shape (options of the kernel,), in the unit of the factors. If the elimination is not
-        exact, they are lower bounds of these sums. No entry is below :attr:`least`. An option whose entry is above a
-        cutoff is in no vector whose sum is at most the cutoff. All are infinite if :attr:`least` is.
+        A vector is a choice of one option for each kernel, and its sum that of the factors. By kernel float arrays,
+        shape (options of the kernel,), in the unit of the factors. If the elimination is not exact, they are lower
+        bounds of these sums. No entry is below :attr:`least`. An option whose entry is above a cutoff is in no vector
+        whose sum is at most the cutoff. All are infinite if :attr:`least` is.
         """
         found = [np.full(size, self.least) for size in self._sizes_k]
         if not math.isfinite(self.least):

@@ -160,7 +160,7 @@ class Layer:
 
     @property
     def moves_tensors(self) -> bool:
-        """Whether only tensors between on-chip partitions pass through DRAM; else (``operand_traffic``) all do."""
+        """Whether tensors within an on-chip partition stay on the chip: under ``operand_traffic`` all are in DRAM."""
         return self.assumptions.operand_traffic is None
 
     @property

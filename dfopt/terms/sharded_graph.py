@@ -142,9 +142,10 @@ class ShardedGraph:
     def sram_traffic_k(self) -> Floats:
         """Bytes that each kernel reads from SRAM and writes there in one evaluation: float array, shape (kernels,).
 
-        They are those of one chip. They do not depend on which other kernels are in its partition: ``accessed_k`` plus
-        the tensors between kernels. A fan-out group (tensors that are stored once) is written once by its source and
-        read once by every kernel that takes it, on the chip or through DRAM.
+        They are those of one chip, the same whatever other kernels are in the partition: ``accessed_k`` (weights, KV
+        caches, inputs and outputs of the graph) plus the tensors between kernels. A fan-out group (tensors that are
+        stored once) is written once by its source and read once by every kernel that takes it, on the chip or through
+        DRAM.
         """
         n, width = len(self.names), int(self.group_t.max(initial=0)) + 1
         made, read = (np.unique(key, return_index=True)[1] for key in (self.group_t, self.dst_t * width + self.group_t))

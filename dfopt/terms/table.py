@@ -92,7 +92,7 @@ class Table:
 
     @property
     def width(self) -> int:
-        """Number of columns of arrays of amounts: those of all charges together (:attr:`columns_c`), 0 without any."""
+        """Number of columns of arrays of amounts: one for a charge, or for each of its levels. 0 without charges."""
         return self.columns_c[-1].stop if self.charges else 0
 
     @cached_property
@@ -219,9 +219,10 @@ class Table:
         return np.asarray(amount_vc[:, columns[:, 0]] @ count_bi[:, self.incidence_c[places]].T)
 
     def sums_at(self, amount_vc: Floats, count_bi: Floats, resource: str, level_vb: Ints) -> Floats:
-        """Total of a resource with levels that each block pays, at a given level of each block.
+        """Total of a resource that each block pays under each vector of options, at a given level of each block.
 
-        A level is a latency that a block may have. A charge has an amount for each, such as the compute tiles needed.
+        Resources of this kind have levels: latencies that a block may have. A charge has an amount for each of them,
+        such as the compute tiles that a kernel needs to have that latency. A vector has one option for each kernel.
 
         Parameters
         ----------
@@ -259,7 +260,7 @@ class Table:
         amount_vc : float array, shape (vectors, columns)
             Amounts of all charges: the result of :meth:`exact`, or that of :meth:`least` as the only row.
         resource
-            Name of a resource without levels, such as ``weights``. That its charges count once is not checked.
+            Name of a resource without levels (charges have one amount each). That they count once is not checked.
 
         Returns
         -------

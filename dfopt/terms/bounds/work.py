@@ -337,10 +337,11 @@ class LeastWork:
         -------
         (float array, float array), s, shape (kinds,) each
             First, sums over kernels of compute, memory, SRAM and network seconds, combined as the overlap assumption
-            says. Network seconds are communications that kernels list themselves, and their starts under ``execution:
-            kernel_by_kernel``. For a graph that is not folded, these are seconds of its heaviest pipeline stage: the
-            average of the stages, or the longest kernel if that is longer. Second, with ``two_batch_overlap`` the
-            communications that kernels list themselves, which the first then does not include; else 0.
+            says. Network seconds are communications that kernels list themselves, and under ``execution:
+            kernel_by_kernel`` the time to launch each kernel. For a graph that is not folded, the result bounds the
+            heaviest pipeline stage: it is the average of the stages, or the longest kernel if that is more. Second,
+            with ``two_batch_overlap`` the communications that kernels list themselves, which the first then does not
+            include; else 0.
         """
         return self.known("layers", instance, self._of_layers)
 

@@ -298,9 +298,9 @@ def tile_rows(layer: Layer) -> Iterator[Charge]:
     """Rule out options under which chips share the rows of a tile, if a tile may have too few rows for them.
 
     A tile is one of the equal parts that the streamed axis (tokens) of the layer is cut into
-    (:attr:`~dfopt.terms.layer.Layer.tiles`). Tiles have enough rows for any option if ``tiles <= ceil(rows / min(least,
-    rows))``. There ``rows`` is the length of the shortest streamed axis, and ``least`` the larger of the assumption
-    ``tile_rows`` (1 if it is None) and the number of tensor-parallel chips.
+    (:attr:`~dfopt.terms.layer.Layer.tiles`). The judge asks for ``tiles <= ceil(rows / min(least, rows))``: tiles of
+    ``least`` rows, of which the last may be shorter. There ``rows`` is the length of the shortest streamed axis, and
+    ``least`` the larger of the assumption ``tile_rows`` (1 if it is None) and the number of tensor-parallel chips.
 
     Parameters
     ----------

@@ -49,9 +49,9 @@ def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
     Returns
     -------
     list of Collective or None
-        One for each option of the kernel: an all-reduce or a reduce-scatter if the option splits the contraction. None
-        for all other options, for partial sums that the collective of another kernel adds up (``accumulates_into``),
-        and for every option without tensor parallelism.
+        One for each option of the kernel. If the option splits the contraction: a reduce-scatter where its scheme
+        leaves the summed output sharded, else an all-reduce. None for all other options, for partial sums that the
+        collective of another kernel adds up (``accumulates_into``), and for every option without tensor parallelism.
     """
     of, schemes = layer.kernels[kernel], layer.schemes_k[kernel]
     if layer.degree == 1:
@@ -154,11 +154,12 @@ CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conv
 def least_conversions(layer: Layer) -> Iterator[Charge]:
     """Lower bounds on the seconds of :func:`conversions`, with few amounts however many kernels read a tensor.
 
-    A tensor that more readers want in more layouts takes no less to convert. So each bound counts only some of the
-    readers: in their order, those with which the product of the numbers of options of source and readers is at most
-    :data:`~dfopt.terms.table.MERGED`. Who pays is as in :func:`conversions`. If the block of the source pays, readers
-    that exceed this limit are left out. If each block that holds readers pays (``tolls`` of the entry), all readers
-    must be within this limit, and with n readers 2^n, one for each set of them, must be at most ``MERGED``, too.
+    A tensor that more readers want in more layouts takes no less to convert, so a bound may leave readers out. Readers
+    are taken in their order. One that would bring the product of the numbers of options, of the source and of readers
+    taken so far, above :data:`~dfopt.terms.table.MERGED` is left out. Who pays is as in :func:`conversions`. If the
+    block of the source pays, the bound counts the readers that are taken. If each block that holds readers pays
+    (``tolls`` of the entry), there is a bound only if all n readers are taken and 2^n is at most ``MERGED``: it has an
+    amount for each set of readers.
 
     Parameters
     ----------
@@ -169,8 +170,8 @@ def least_conversions(layer: Layer) -> Iterator[Charge]:
     Yields
     ------
     Charge
-        An amount of ``network_s``, in s of one evaluation, paid as those of :func:`conversions` are. A tensor for which
-        blocks with readers pay has none if it exceeds one of the limits. Nothing is yielded without tensor parallelism.
+        An amount of ``network_s``, in s of one evaluation, paid as those of :func:`conversions` are. Nothing is yielded
+        without tensor parallelism.
     """
     for one in layer.wanted:
         amounts, some = len(layer.schemes_k[one.fan.source]), dict[int, Ints]()
@@ -190,8 +191,9 @@ LEAST_CONVERSIONS = Term("layout conversions, at least", "DFModel, section IV.B,
 def own_communications(layer: Layer) -> Iterator[Charge]:
     """Seconds of communications that kernels of the graph state themselves, such as an all-to-all of routed experts.
 
-    Another one is what a kernel sends to other data-parallel copies. With two-batch overlap, which the plan turns on
-    (``two_batch_overlap``), these seconds hide behind the work of another microbatch.
+    A kernel states a collective, its bytes and the chips that take part, such as all data-parallel copies. The seconds
+    are those of that collective on the network (:attr:`dfopt.setting.instance.Instance.own_communication_s`). With
+    two-batch overlap, which the plan turns on (``two_batch_overlap``), they hide behind the work of another microbatch.
 
     Parameters
     ----------

@@ -213,8 +213,8 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
     """Cost of the tensors that one layer sends to the next pipeline stage and to the one before, for one microbatch.
 
     The graph is folded: its drawn layers stand for all layers of the model. Tensors of forward kernels that a layer
-    hands on go to the next stage, all others (their gradients) go back. Of several kinds of layer the highest cost on
-    counts, and the highest cost back, which may be of another kind.
+    hands on go to the next stage, all others (their gradients) go back. Costs of tensors that go the same way are added
+    up. If there are several kinds of layer, each way has the highest sum of any kind: it may be another kind each way.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
     Returns
     -------
     (float, float)
-        Cost on and cost back, in the unit of `hop`. 0 where the layers send nothing that way.
+        Cost to the next stage and cost to the one before, in the unit of `hop`. 0 where layers send nothing that way.
     """
     graph, index = instance.graph, instance.graph.index()
     found = {way: [0.0] for way in (True, False)}

@@ -195,8 +195,8 @@ def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> dict[str, float]:
     """Bytes of a chip's fastest memory for copies of offloaded items that layers at work need, by name of the state.
 
-    Of each item they are at most twice what the stage's largest layer has of it for one microbatch. Empty if nothing is
-    offloaded (:func:`offloaded`). ``states``: by kind of layer, what one layer keeps of one microbatch.
+    Empty if no item is. Of each item twice what the stage's largest layer has for one microbatch, at most all that the
+    stage has (:func:`dfopt.physics.offload.buffered`). ``states``: what a layer of each kind keeps of one microbatch.
     """
     if not (away := offloaded(instance)):
         return {}

@@ -29,8 +29,8 @@ def moves(instance: Instance) -> bool:
     """Whether slower memories of a chip move any offloaded data while its layers compute.
 
     Weights, activations, gradients or optimizer state are *offloaded* if the plan puts them into a slower memory in
-    training. False where the optimizer state alone is offloaded, except under ``offload: calculon``: the optimizer's
-    step moves that state.
+    training. Where the optimizer state alone is offloaded, the result is False, as the optimizer's step moves that
+    state and not the layers. Under ``offload: calculon`` the layers move it too, and the result is True.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ def stage_s(
     Returns
     -------
     float, s
-        Each pass of a layer takes the longer of its work, and of its moving and its use of the fastest memory together
-        (:meth:`dfopt.physics.offload.Layer.with_moving`).
+        The sum over all layers of `runs`. Each pass of a layer takes the larger of two times: its work; and its moving
+        plus its own use of the fastest memory (:meth:`dfopt.physics.offload.Layer.with_moving`).
     """
     found, hop_s = 0.0, hop_beside_s(instance, sent_s)
     for number, times in runs:

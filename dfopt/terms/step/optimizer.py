@@ -40,8 +40,9 @@ def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> F
     Returns
     -------
     float array, s, shape (entries,)
-        Seconds for the share of the parameters that one chip updates under ZeRO. Non-decreasing in `weight_o`. Includes
-        the resident tables of the kernel, unless the graph states bytes of their optimizer state. 0 where the optimizer
+        Seconds for the share of the parameters that one chip updates under ZeRO. Non-decreasing in `weight_o`. A
+        kernel's resident tables (such as embeddings, which memory holds whole and the kernel reads in part) count too,
+        unless the graph states the bytes of their optimizer state: then they take no time here. 0 where the optimizer
         takes no time (``optimizer_step`` is None), where gradients are not kept (``gradients: dfmodel``, or the graph
         does not train), and for backward kernels that read weights which forward kernels hold.
     """

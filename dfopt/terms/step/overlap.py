@@ -255,9 +255,10 @@ def roofline_passes(
     Returns
     -------
     Passes
-        For one layer and one microbatch. ``backward_s`` is 0 unless ``forward_backward`` is ``separate``: else all
-        partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and ``compute_s`` are sums
-        over kernels of the backward pass and weight updates, without recomputation.
+        Seconds of one layer for one microbatch; each field has a float for each kind, in the order of `parts`.
+        ``forward_s`` and ``backward_s`` are the two passes. ``backward_s`` is 0 unless ``forward_backward`` is
+        ``separate``: else all partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and
+        ``compute_s`` are sums over kernels of the backward pass and weight updates, without recomputation.
 
     Raises
     ------
