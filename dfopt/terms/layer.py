@@ -109,7 +109,7 @@ class Wanted:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Indices of kernels whose matrix multiplications may hide this conversion: the readers, or none of tolls."""
+        """Indices of kernels whose matrix multiplications may hide this conversion: the readers; none if ``tolls``."""
         return () if self.tolls else tuple(self.layouts_ko)
 
 
@@ -316,8 +316,8 @@ class Layer:
     def wanted(self) -> tuple[Wanted, ...]:
         """Layouts over tensor-parallel chips that readers need every output in, in the order of :attr:`fan_outs`.
 
-        An output has an entry for its readers that are not late (:class:`Reader`), then one for its late readers. An
-        entry without readers is left out. Empty without tensor parallelism.
+        An output has an entry for its usual readers, then one for those of a later pass with a conversion of their own
+        (*late*, :class:`Reader`). An entry without readers is left out. Empty without tensor parallelism.
         """
         if self.degree == 1:
             return ()

@@ -64,7 +64,8 @@ def behind_layers(
     - ``n``: reductions of gradients in a step (`reductions_r`).
     - ``stage_s``: seconds of its work for one microbatch (``of.stage_r``). ``slowest_s``: `slowest_r`.
     - ``last_s``: seconds of the exchanges of its first layer, which the backward pass reaches last.
-    - ``ends_s``: seconds for one microbatch until all exchanges of one reduction end.
+    - ``ends_s``: seconds from the start of the stage's work for one microbatch until the last exchange of one reduction
+      ends, with `hops_r`.
 
     Parameters
     ----------
@@ -74,7 +75,8 @@ def behind_layers(
         Layers of a stage in the order in which it runs them: at each place so many (`times_rp`) of one kind
         (`kind_rp`). A place behind the last layer has 0.
     hops_r : float array, s, shape (stages,)
-        Seconds that a stage waits for one microbatch beside the work of its layers, such as for messages.
+        Seconds that a stage waits for one microbatch beside the work of its layers, such as for messages. They count in
+        ``ends_s``.
     reductions_r : float array, no unit, shape (stages,)
         How often in a step copies add up gradients.
     slowest_r : float array, s, shape (stages,)

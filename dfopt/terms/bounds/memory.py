@@ -104,7 +104,8 @@ def held_at_least(
     Returns
     -------
     Held
-        Bytes by stage and state, with the rows r of `stages`.
+        Least bytes of each state (``bytes_rc``, B, shape (stages, states)), and the memory that it lies in
+        (``tier_rc``). Rows r are those of `stages`.
     """
     columns, once_skc, shared_g = _once(work, instances)
     chip = work.setting.system.chip

@@ -99,7 +99,7 @@ class PlanTable:
 
     @cached_property
     def used_i(self) -> Floats:
-        """Least share of its fullest memory that a chip needs, by plan: shape (plans,); above 1 no mapping fits."""
+        """Lower bound on the filled share of a plan's fullest memory, of any stage: shape (plans,). Above 1: no fit."""
         setting = self.work.setting
         used_r = self.held.used(setting.system.chip, setting.assumptions.memory_reserve)
         return np.maximum.reduceat(used_r, self.first_i)

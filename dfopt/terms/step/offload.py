@@ -92,9 +92,9 @@ def hop_beside_s(instance: Instance, sent_s: float) -> float:
     Returns
     -------
     float, s
-        One message of one chunk in one direction. That much moving does not show beside each pass of this layer. The
-        time of the message itself counts elsewhere. 0 unless Calculon's rules count (``offload: calculon``), there are
-        several pipeline stages, and these wait for messages.
+        One message of one chunk in one direction. In each pass up to so many seconds of moving are hidden beside the
+        last layer of the chunk. The time of the message itself counts elsewhere. 0 unless Calculon's rules count
+        (``offload: calculon``), there are several pipeline stages, and these wait for messages.
     """
     assumptions, plan = instance.assumptions, instance.plan
     if assumptions.offload != "calculon" or plan.stages == 1 or hides_hops(instance):
@@ -193,9 +193,9 @@ def least_layers(
 
     Returns
     -------
-    mapping of int to Layer
-        By kind, for one layer and one microbatch, in seconds: work, use of the fastest memory and moving of offloaded
-        data in each pass. Empty where nothing is moved (:func:`moves`).
+    mapping of int to dfopt.physics.offload.Layer
+        By kind, for one layer and one microbatch, least seconds of each pass: of its work, of that work's use of the
+        fastest memory, and of moving offloaded data. Empty where nothing is moved (:func:`moves`).
     """
     assumptions = instance.assumptions
     mixed, unseen = assumptions.forward_backward != "separate", assumptions.offload == "calculon"

@@ -77,7 +77,8 @@ class Exchanges(NamedTuple):
         Per step: gathering of updated weights, if the first forward pass of the next step may hide it. Else 0, and
         `weights_s` or `reduce_s` has the gathering.
     windows : Windows or None
-        Figures for Calculon's rule. None: exchanges hide layer by layer (:mod:`dfopt.physics.overlap`).
+        Figures for Calculon's rule of what passes hide (:mod:`dfopt.physics.window`). None: exchanges hide layer by
+        layer (:mod:`dfopt.physics.overlap`).
     """
 
     reduce_s: tuple[float, ...]
