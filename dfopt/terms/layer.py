@@ -197,7 +197,7 @@ class Layer:
 
     @by_reads
     def produced_ko(self) -> tuple[Ints, ...]:
-        """Layout of each kernel's output: 0 whole, 1 split by features, 2 by tokens; int arrays, shape (options,)."""
+        """Layout of the output under each option, by kernel: 0 whole, 1 by features, 2 by tokens; shape (options,)."""
         return tuple(
             np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
             for schemes in self.schemes_k
@@ -222,7 +222,7 @@ class Layer:
 
     @cached_property
     def latency_l(self) -> Floats:
-        """Compute seconds a block may take in an evaluation, ascending: shape (levels,). Empty if not `by_cycles`."""
+        """All values that compute seconds of a block can have, ascending: shape (levels,). Empty if not `by_cycles`."""
         if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
@@ -282,8 +282,8 @@ class Layer:
     def beside(self) -> Beside:
         """Bytes that kernels keep in one evaluation beside the tensors of the graph, such as dropout masks.
 
-        Some stay until the backward pass of the microbatch, others only while the layer runs. Two dicts of the object
-        have whole bytes by name of kernel, its ``on_chip`` those of one chip. It is false if no kernel keeps any.
+        Some stay until the backward pass of the microbatch, others only while the layer runs. Dicts ``kept`` and
+        ``working`` have the bytes of whole tensors, ``on_chip`` those of one chip. False if no kernel keeps any.
         """
         return beside_of(self.graph, self.assumptions)
 
@@ -365,8 +365,8 @@ class Layer:
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
         """Seconds of one evaluation to convert a tensor in two ways: a collective per wanted layout, or one all-gather.
 
-        First an array, shape (3, 8), with the axes of :meth:`conversion_s`; second a float, whatever the layouts are.
-        ``one``: entry of :attr:`wanted`, with the tensor.
+        First an array, shape (3, 8): layout of the source, wanted set (:meth:`conversion_s`). Second a float, the same
+        for all layouts. ``one``: entry of :attr:`wanted`, a tensor and readers of it.
         """
         fan, instance = one.fan, self.instance
         seconds = np.array(

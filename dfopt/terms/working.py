@@ -73,8 +73,8 @@ class Beside:
         -------
         (float, float), B
             Bytes that are kept until the backward pass of the microbatch, and bytes that are kept only while the layer
-            runs, both in one evaluation. Both are 0 for a kernel that keeps nothing. The first may be negative, where
-            saved tensors count more bytes than are kept.
+            runs, both in one evaluation. Both are 0 for a kernel that keeps nothing. The first is a correction of the
+            bytes of saved tensors, and so may be negative.
         """
         kept, working = self.kept.get(kernel.name, 0.0), self.working.get(kernel.name, 0.0)
         rules = self.assumptions.sharding_rules

@@ -25,7 +25,7 @@ class Stages:
     Rows are the distinct stages of all plans. Columns are kinds of layer (distinct layers of the model), with the
     figures of one layer of that kind. Copies exchange gradients and weights. *Calculon's rule* is
     :mod:`dfopt.physics.window`, under ``gradient_overlap: calculon`` and ``calculon_or_none``; under ``backward``
-    exchanges hide layer by layer.
+    exchanges of a layer run while the backward pass computes the layers behind it.
 
     Attributes
     ----------
@@ -35,7 +35,8 @@ class Stages:
         Time of one reduction of the gradients of a layer. A step has one, or one for each microbatch with ZeRO level 2
         or 3. Under Calculon's rule: time of all exchanges of a step, of gradients and weights.
     weights_rk : s, shape (stages, kinds)
-        Time per step that no pass hides: the optimizer's step, and gathering of weights that no other figure has.
+        Time per step that no pass hides: the optimizer's step, and gathering of weights that is in neither
+        `gathers_rk` nor `reduce_rk`.
     gathers_rk : s, shape (stages, kinds)
         Time per step to gather updated weights, if the first forward pass may hide it; else 0.
     forward_rk, backward_rk : s, shape (stages, kinds)

@@ -304,8 +304,8 @@ def per_step_hops(instance: Instance) -> float:
 def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
     """Seconds per step in which the slowest pipeline stage exchanges gradients and weights and runs the optimizer.
 
-    It is the largest sum over a stage's layers of seconds of exchanges and of the optimizer's step. Nothing of this is
-    hidden. Data-parallel copies exchange gradients and, by their ZeRO level, weights
+    It is the largest sum over a stage's layers of seconds of exchanges and of the optimizer's step, none of them
+    hidden behind compute. Data-parallel copies exchange gradients and, by their ZeRO level, weights
     (:func:`dfopt.physics.copies.exchanges`).
 
     Parameters

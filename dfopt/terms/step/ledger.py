@@ -295,13 +295,13 @@ def _largest(
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
     """Split states in two: those that count for every layer of a stage, and corrections for the layer at work.
 
-    If all layers of a stage are of one kind, its chip holds :func:`lying` of the first, plus for each correction sign
-    times :func:`at_once` times ``bytes / chips_of(instance, state)``. Leave out the correction of a state whose item is
-    offloaded (:func:`offloaded`): every layer keeps its bytes in the slower memory, the one at work too.
-
     First come states of every layer. Those of lifetime ``others`` (all layers but the one at work) are here with
     lifetime ``step`` (all layers). Second come pairs of a sign and a state as given: 1 for ``layer`` and ``exchange``,
     which only layers at work have, and -1 for ``others``, which the first counts for one layer too many.
+
+    If all layers of a stage are of one kind, its chip holds the bytes of the first (:func:`lying`), plus for each pair
+    ``sign * at_once(...) * bytes / chips_of(instance, state)``. Leave out pairs of offloaded items (:func:`offloaded`):
+    every layer keeps their bytes in the slower memory, the one at work too.
     """
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
