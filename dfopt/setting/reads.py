@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field, fields, replace
+from functools import cache
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast, overload
 
 from dfopt.documents.plan import Plan
@@ -58,7 +59,7 @@ class ByReads:
 
     def __init__(self) -> None:
         self.worked_out = 0
-        self._root: list[Any] = [_OPEN]  # [not known], [answer], or [what is read, {value: node}]
+        self._root: list[Any] = [_OPEN]  # [not known], [answer], or [what is read, {value: node}, last value, its node]
 
     def answer(self, plan: Asked, work: Callable[[Asked], Any]) -> Any:
         """The answer for a plan, worked out once for all plans that look the same to it.
@@ -71,10 +72,12 @@ class ByReads:
             Works the answer out of a plan, and of nothing else that differs from call to call.
         """
         node = self._root
-        while len(node) == 2:
+        while len(node) != 1:
             read = node[0]
             value = getattr(plan, read) if type(read) is str else _called(plan, *read)
-            node = node[1].setdefault(value, [_OPEN])
+            if value is not node[2]:  # most values are those of the last time: no need to hash them
+                node[2:] = value, node[1].setdefault(value, [_OPEN])
+            node = node[3]
         if node[0] is _OPEN:
             self.worked_out += 1
             recorder = Recorder(plan)
@@ -82,8 +85,8 @@ class ByReads:
             node = self._root
             for read, value in recorder.reads.items():
                 if node[0] is _OPEN:
-                    node[:] = [read, {}]
-                assert len(node) == 2 and node[0] == read, "what is read depends on more than what was read before"
+                    node[:] = [read, {}, _OPEN, None]
+                assert len(node) != 1 and node[0] == read, "what is read depends on more than what was read before"
                 node = node[1].setdefault(value, [_OPEN])
             node[:] = [found]
         return node[0]
@@ -107,6 +110,12 @@ Owner = TypeVar("Owner", bound=_OfPlan)
 Answer = TypeVar("Answer")
 
 
+@cache
+def _others(of: type[Any]) -> tuple[str, ...]:
+    """Names of the fields of a dataclass of an instance, but for the instance itself."""
+    return tuple(field.name for field in fields(of) if field.name != "instance")
+
+
 def under(owner: Owner, plan: Plan) -> Owner:
     """The same dataclass of an instance under another plan, with nothing that was worked out."""
     return replace(owner, instance=replace(owner.instance, plan=plan))
@@ -128,7 +137,7 @@ class by_reads(Generic[Owner, Answer]):
     def __get__(self, owner: Owner | None, of: type[Owner]) -> Self | Answer:
         if owner is None:
             return self
-        others = (getattr(owner, field.name) for field in fields(owner) if field.name != "instance")
+        others = (getattr(owner, name) for name in _others(of))
         question = owner.instance.setting.reads[self.work, *others]
         found: Answer = question.answer(owner.instance.plan, lambda plan: self.work(under(owner, plan)))
         owner.__dict__[self.work.__name__] = found  # from now on without asking: this class has no __set__
