@@ -161,7 +161,7 @@ class Chip:
         """Seconds in which blocks move their bytes to and from DRAM, each block at the rate that it sustains.
 
         They are bytes / ``dram_bandwidth``. With :attr:`memory_rows` the rate of a block is lower: times the share of
-        the first row that applies to its bytes, divided by the largest share of any row.
+        the first row that states no more ``bytes`` than it moves, divided by the largest share of any row.
 
         Parameters
         ----------

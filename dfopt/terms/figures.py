@@ -217,8 +217,8 @@ class Figures:
 
         Amounts are those of one chip. They do not depend on which other kernels are in the same block (on-chip
         partition). Tensors between kernels and conversions of layouts are no part of them, as several kernels decide
-        those. The rules are those of :data:`dfopt.terms.rules.OF_KERNELS` and :data:`dfopt.terms.rules.SENT`, with the
-        streamed axis in one tile.
+        those. The rules are those of :data:`dfopt.terms.rules.OF_KERNELS` and :data:`dfopt.terms.rules.SENT`. Tensors
+        are not cut into tiles: all rows of the streamed axis (tokens) count at once.
 
         Parameters
         ----------

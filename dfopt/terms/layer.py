@@ -160,7 +160,7 @@ class Layer:
 
     @property
     def moves_tensors(self) -> bool:
-        """Whether tensors within an on-chip partition stay on the chip: under ``operand_traffic`` all are in DRAM."""
+        """True if tensors between kernels of a partition stay on the chip; if not, all are read and written in DRAM."""
         return self.assumptions.operand_traffic is None
 
     @property

@@ -73,7 +73,7 @@ class LayerOptions:
 
     @cached_property
     def conversions(self) -> Conversions:
-        """Conversions of layouts that options can ask for, in seconds and bytes of one chip and one microbatch."""
+        """Layout conversions that options of a source and its readers may need: seconds and bytes of one microbatch."""
         return Conversions(self.figures)
 
     def least(self, allowed_o: Bools, tiles: int) -> ShardedGraph:

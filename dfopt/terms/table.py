@@ -182,7 +182,7 @@ class Table:
 
         Returns
         -------
-        float array, shape (options of the kernel in the domain, columns)
+        float array, shape (options of the kernel in the domain, columns), in the units of the charges
             Each row is the result of :meth:`least` for the domain in which only this option is left to the kernel.
         """
         least_oc = np.repeat(least_c[None], len(domain[kernel]), axis=0)

@@ -43,9 +43,9 @@ class PlanTable:
     work, plans, assumptions : LeastWork, tuple of Plan, Assumptions
         Least work of the kernels of that graph, the plans (axis i, at least one), and the assumptions of the setting.
     instances, group_i : list of Instance, int array, shape (plans,)
-        One instance for each group g, and the group of each plan. Within a group only layers of stages differ.
-    shared, shared_g : dict, int array, shape (groups g,)
-        Number s of each distinct work of a chip (:attr:`dfopt.setting.instance.Instance.shared`), and s by group g.
+        One instance for each group g, and the group of each plan. Plans of a group differ in layers of stages only.
+    shared, shared_g : dict of Instance to int, int array, shape (groups g,)
+        Number s of every distinct :attr:`~dfopt.setting.instance.Instance.shared` of the instances; s of each group.
     stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)
         Distinct stages of all plans in a row (axis r), the plan of each, and the place of each plan's first stage.
     runs_rk : float array, shape (stages, kinds)

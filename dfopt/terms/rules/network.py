@@ -63,9 +63,9 @@ def collectives(layer: Layer) -> Iterator[Charge]:
     """Seconds of the collectives in which tensor-parallel chips add up the partial sums of kernels' outputs.
 
     A scheme that splits a contraction leaves partial sums (Shoeybi et al., 2019, section 3). The seconds are those of
-    the collective of :func:`inherent` on the whole output (:func:`~dfopt.terms.communication.between_shards_s`). What
-    the product of the kernel hides does not count (``tensor_overlap``). What the chip itself does for the collective
-    counts (``collective_work``).
+    the collective of :func:`inherent` on the whole output (:func:`~dfopt.terms.communication.between_shards_s`). Those
+    that run beside the kernel's matrix product do not count (``tensor_overlap``), and the chip's own work for the
+    collective does (``collective_work``).
 
     Parameters
     ----------

@@ -164,7 +164,8 @@ OPERANDS = Term.of_kernel("operands", "operand_traffic of the assumptions", oper
 def carried(layer: Layer) -> Iterator[Charge]:
     """DRAM and SRAM bytes of the tensors that a layer hands to the next one, which always pass through DRAM.
 
-    A partition starts and ends in DRAM (DFModel, section V.A). A *tile* is a part of a tensor along its streamed axis.
+    A partition starts and ends in DRAM (DFModel, section V.A). A *tile* is one of the equal
+    parts that tensors are cut into along their streamed axis (tokens), ``layer.tiles`` in number.
 
     Parameters
     ----------

@@ -391,8 +391,8 @@ def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     """Weights, gradients and other states that the kernels of ``stage`` keep on one chip, under their sharding schemes.
 
-    ``stage`` has one layer of a kind; of a graph that is not folded, a pipeline stage. A :class:`State` has a name and
-    bytes for one microbatch; those of 0 bytes are left out. Order: that of :data:`dfopt.physics.states.KINDS`.
+    ``stage``: one layer of a kind, or all kernels of a pipeline stage if the graph draws every layer (not *folded*). A
+    :class:`State` has a name and bytes for one microbatch, above 0. In the order of :data:`dfopt.physics.states.KINDS`.
     """
     graph = setting.graph
     index = graph.index()
