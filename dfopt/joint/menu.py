@@ -194,7 +194,10 @@ class Menu:
         # resources are those of one tile; any other number of tiles is between that and the most
         figures.append(self.buffer_o(ops.streamed_rows(self.instance.graph)))
         figures_oz = np.stack(figures, axis=1)
-        bound = {*tables.src_t.tolist(), *(k for pair in tables.partial_kk for k in pair)}
+        graph, index = self.instance.graph, self.instance.graph.index()
+        # of what is handed on to another stage a smaller share can take longer: chips that hold it whole send parts
+        sources = {index[tensor.src] for tensor in (*graph.tensors, *graph.carried)}
+        bound = sources | {k for pair in tables.partial_kk for k in pair}
         produced_kl = np.zeros((tables.kernels, len(LAYOUTS)), dtype=bool)
         produced_kl[tables.kernel_o, tables.produced_o] = True
         # [t, l]: whether a reader gets layout l for nothing, whatever the source does

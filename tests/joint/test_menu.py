@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
+import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from strategies import World, shardings, share, worlds
 
+from dfopt import optimize
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.sections import Section
+from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
 from dfopt.joint.menu import Menu
@@ -105,3 +108,27 @@ def test_no_block_is_cheaper_under_any_sharding(case, data) -> None:
     for name in ("compute", "memory", "network", "time", "dram_bytes"):
         a, b = getattr(one, name)[legal], getattr(least, name)[legal]
         assert (b <= a * (1 + 1e-9) + 1e-12).all(), name
+
+
+@pytest.mark.parametrize("boundary", ["free", "dram"])
+def test_what_is_handed_on_is_sent_faster_whole_where_parts_of_it_are_gathered(boundary: str) -> None:
+    """Where an all-reduce takes longer than both its halves, Calculon's rule takes that off a message in parts."""
+    kernel, on = Kernel(name="a", op="elementwise", m=8, n=12), Tensor(src="a", dst="a")
+    repeated = (Section(layers=("layer",), repeat=4),)
+    graph = Graph(name="g", kernels=(kernel,), carried=(on,), sections=repeated, batch=4)
+    slow = {"all_reduce": CollectiveFactor(scale=3.0)}
+    dims = (
+        NetworkDim(name="x", topology="ring", size=3, link_bandwidth=20.0, factors=slow),
+        NetworkDim(name="y", topology="ring", size=2, link_bandwidth=20.0),
+    )
+    chip = Chip(name="c", tiles=2, peak=3e3, sram=Sram(capacity=1e9), dram=Dram(bandwidth=4e3), execution="dataflow")
+    system = System(name="s", chip=chip, network=dims)
+    rules = Assumptions(layer_boundary=boundary, point_to_point_parts="calculon", sequence_parallelism="allow")
+
+    def seconds(**pinned: object) -> float:
+        asked = {"tp": 3, "pp": 2, "tp_dims": ("x",), "pp_dims": ("y",), "interleave": 1, "sensitivity": False}
+        return optimize(graph, system, assumptions=rules, **asked, **pinned).value
+
+    of_each = {scheme: seconds(pin_sharding={"a": scheme}) for scheme in ("none", "m", "n")}
+    assert min(of_each, key=of_each.__getitem__) == "none"
+    assert seconds() == pytest.approx(of_each["none"], rel=1e-9)
