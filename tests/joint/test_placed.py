@@ -40,10 +40,10 @@ def tiered(draw: st.DrawFn, world: World, tiers: tuple[int, ...] = (2, 2, 3)) ->
     return world.system.model_copy(update={"chip": chip})
 
 
-def every_plan(graph: Graph, system: System, world: World) -> Iterator[Plan]:
+def every_plan(graph: Graph, system: System, world: World, request: Request) -> Iterator[Plan]:
     """The plans of the same machine with one memory, with every item anywhere."""
     alone = system.chip.model_copy(update={"dram": system.chip.fastest, "memories": None})
-    plans, _ = asked_plans(graph, system.model_copy(update={"chip": alone}), Request(mp=1), world.assumptions)
+    plans, _ = asked_plans(graph, system.model_copy(update={"chip": alone}), request, world.assumptions)
     for plan, places in itertools.product(plans, itertools.product(system.chip.tiers, repeat=len(SERVED))):
         elsewhere = {
             item: name for item, name in zip(SERVED, places, strict=True) if name != next(iter(system.chip.tiers))
@@ -66,9 +66,10 @@ def cases(draw: st.DrawFn, **fixed: object) -> tuple[World, System]:
 
 def check(world: World, system: System, **asked: object) -> None:
     """A search is brute force over every placement: value, proof and check; infeasible where none fits."""
-    every = list(every_plan(world.graph, system, world))
+    request = Request(mp=1, **asked)
+    every = list(every_plan(world.graph, system, world, request))
     assume(len(every) <= 81 * 5)
-    best = joint_optimum(world.graph, system, world.assumptions, Request(mp=1, **asked), every)
+    best = joint_optimum(world.graph, system, world.assumptions, request, every)
     if best is None:
         event("nothing fits")
         with pytest.raises(Infeasible):
@@ -153,7 +154,7 @@ def test_what_is_put_somewhere_stays_there_and_the_rest_is_chosen(
     fixed = {data.draw(st.sampled_from(items_of(world.graph))): data.draw(st.sampled_from(list(system.chip.tiers)))}
     every = [
         plan
-        for plan in every_plan(world.graph, system, world)
+        for plan in every_plan(world.graph, system, world, Request(mp=1))
         if all(plan.tier_of(item, system.chip) == name for item, name in fixed.items())
     ]
     assume(every)
