@@ -241,9 +241,10 @@ def _mapped(instance: Instance, options: Options, form: PlanModel, x: Floats, ti
     kernels = tuple(KernelMapping(name=name, sharding=z, stage=stage, partition=0) for (name, z), stage in rest)
     drawn = {"graph": instance.graph.name, "system": instance.system.name, "plan": instance.plan}
     ready = prepare_mapping(instance.setting, Mapping(kernels=kernels, tile_count=tiles, **drawn), options)
-    if instance.assumptions.forward_backward != "halves" or not chip_of(instance.system, instance.assumptions).fused:
-        for stage in np.unique(stage_k):
-            partition_k[stage_k == stage] = compress(partition_k[stage_k == stage])
+    fused = chip_of(instance.system, instance.assumptions).fused
+    for of in ready.stages:
+        if of.limits is not None and not (fused and of.limits.forward_backward == "halves"):  # there empty ones count
+            partition_k[of.members] = compress(partition_k[of.members])
     return ready, partition_k
 
 

@@ -409,3 +409,21 @@ def test_the_kernels_of_a_library_have_matrices() -> None:
     ((name, model),) = models(found[1])
     assert name == "joint"
     assert found[1].plans[0].solves[0].rows == model.arrays().A.shape[0]
+
+
+def test_kinds_of_layers_without_a_backward_pass_have_no_halves() -> None:
+    """Partitions of every kind are counted from 0: none is empty where none may be."""
+    kernels = tuple(
+        Kernel(name=name, op="gemm", m=8, k=8, n=8, layer=layer) for name, layer in (("a", "x"), ("b", "y"))
+    )
+    sections = tuple(Section(layers=(layer,), repeat=2) for layer in "xy")
+    chip = Chip(name="c", tiles=2, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e4), execution="dataflow")
+    system = System(name="s", chip=chip)
+    graph = Graph(name="g", kernels=kernels, sections=sections, batch=2)
+    chosen = WHOLE.with_(execution="library", forward_backward="halves", empty_partitions="forbid")
+    found = [
+        df.optimize(graph, system, assumptions=chosen, p_max=1, formulation=formulation)
+        for formulation in ("auto", "assignment")
+    ]
+    assert [one.status for one in found] == ["optimal", "optimal"]
+    assert found[0].value == pytest.approx(found[1].value, rel=1e-9)
