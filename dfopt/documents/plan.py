@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -188,8 +189,7 @@ class Plan(Document, OnAxes):
     @cached_property
     def apart_from_stages(self) -> Hashable:
         """All that it says but how its stages hold layers: thousands of plans may differ in that only."""
-        fields = (self.__dict__[name] for name in _BUT_STAGES)
-        return (*fields, *sorted(self.__pydantic_extra__.items()))
+        return (*_BUT_STAGES(self.__dict__), *sorted(self.__pydantic_extra__.items()))
 
     @property
     def apart_from_layers(self) -> Hashable:
@@ -348,4 +348,4 @@ NOTATION: Final = {
 }  # fmt: skip
 """How words of a label begin, behind those of the axes, and the field that each shows."""
 _OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave", "recomputed")
-_BUT_STAGES = tuple(name for name in Plan.model_fields if name not in _OF_STAGES)
+_BUT_STAGES = itemgetter(*(name for name in Plan.model_fields if name not in _OF_STAGES))

@@ -10,6 +10,7 @@ import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
+from dfopt.documents.uncollected import uncollected
 from dfopt.search.branching import Search
 from dfopt.setting.plans import Rejected
 
@@ -20,6 +21,7 @@ _NEAREST = 40  # records that stay, of the plans with the least bounds
 _EXCLUDED = "pruned_by_bound"
 
 
+@uncollected()
 def in_few_words(searches: Sequence[Search], records: Sequence[Sequence[PlanRecord]]) -> dict[str, Any]:
     """What a result has of the records of searches: all of them, or few and all others together.
 

@@ -86,7 +86,7 @@ class Table:
     @cached_property
     def columns_c(self) -> tuple[slice, ...]:
         """By charge, the slice of its columns in arrays of amounts: one, or one for each level of its resource."""
-        widths = [int(np.prod(charge.amount.shape[len(charge.scope) :], dtype=int)) for charge in self.charges]
+        widths = [(*one.amount.shape[len(one.scope) :], 1)[0] for one in self.charges]  # levels come last
         ends = itertools.accumulate(widths)
         return tuple(slice(end - width, end) for end, width in zip(ends, widths, strict=True))
 
