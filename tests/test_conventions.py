@@ -47,9 +47,8 @@ SPACE: dict[str, set[str]] = {
     "forward_backward": {
         "formulation/places", "fusion/assignment", "fusion/generation", "fusion/intrachip", "fusion/lattice",
         "fusion/moves", "fusion/one_block", "fusion/partitioning", "fusion/pieces", "fusion/shortfalls",
-        "heat/blocks", "joint/additive", "joint/factors", "joint/listed", "search/budgets",
-        "search/candidate", "search/dump", "search/fusing", "search/matrices", "search/passes", "search/solved",
-        "search/space", "search/verify",
+        "heat/blocks", "joint/additive", "joint/factors", "joint/listed", "search/candidate", "search/dump",
+        "search/fusing", "search/passes", "search/space", "search/verify",
     },
     "gradient_overlap": {"search/assembling"},
     "parameter_overlap": set(),

@@ -30,6 +30,13 @@ def blocks_of(partition_k: Ints) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(partition_k[order])) + 1)
 
 
+def numbered(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> Ints:
+    """Partitions of a stage without gaps; as they are where an empty one between two halves has a meaning."""
+    if limits.forward_backward == "halves" and tables.chip.fused:
+        return partition_k
+    return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
+
+
 def runs_alone(tables: StageTables) -> Bools:
     """Kernels that share a partition with no other one."""
     return (tables.parts_k > 1) | (not tables.chip.fused)

@@ -197,11 +197,12 @@ class Search:
 
     def _bound_all(self, legal: list[Plan], check_time: Callable[[], None] = lambda: None) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
-        self.tables = self.plan_bounds.tables(legal, check_time)
-        for table in self.tables:
-            check_time()
-            self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
-            self.used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+        with uncollected():
+            self.tables = self.plan_bounds.tables(legal, check_time)
+            for table in self.tables:
+                check_time()
+                self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
+                self.used.update(zip(table.plans, table.used_i.tolist(), strict=True))
         self._keep_time(_RECORD_S * len(legal))
 
     def _keep_time(self, seconds: float) -> None:

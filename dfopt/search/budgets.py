@@ -20,6 +20,7 @@ from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
 from dfopt.fusion.blocks import price_blocks
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import numbered
 from dfopt.milp import Termination, solve, unanswered
 from dfopt.search.candidate import Stage
 from dfopt.search.options import Options
@@ -206,10 +207,8 @@ def fit(
         if found_s <= upper or time.perf_counter() >= options.deadline:
             break
         rounds = [min(found_s * (1 + 1e-9), most)]  # blocks of all that is no slower: the next answer is the last
-    part = columns.decode(solution.x)
-    assert stage.limits is not None
-    if stage.limits.forward_backward != "halves":  # there an empty partition in the middle has a meaning
-        part = np.unique(part, return_inverse=True)[1].astype(np.int64)
+    assert stage.tables is not None and stage.limits is not None
+    part = numbered(stage.tables, stage.limits, columns.decode(solution.x))
     low = min(solution.bound, upper, found_s)
     return Fitted(part, found_s, low, tuple(row.unit for row in rows), len(columns.seconds))
 

@@ -107,7 +107,7 @@ class JointSearch(KnownSearch):
 
     def _steps(self, legal: list[Plan], check_time: Callable[[], None] = lambda: None) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
-        with interruptible(), uncollected():
+        with interruptible():
             self._bound_all(legal, check_time)
         self.nodes = Nodes(self.setting, self.options, self.every or self.several, self.at_once, self.hints)
         self.families = Families(self.nodes, self.plan_bounds, self.bounds, self.tables)

@@ -17,7 +17,7 @@ from dfopt.errors import Infeasible
 from dfopt.formulation.plan_model import Large, PlanModel, Unstated, plan_model
 from dfopt.fusion.blocks import restrict, stage_tables
 from dfopt.fusion.clock import OutOfTime
-from dfopt.fusion.partitioning import IntraChipLimits, most_alive
+from dfopt.fusion.partitioning import IntraChipLimits, most_alive, numbered
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
@@ -26,7 +26,7 @@ from dfopt.search.fusing import limits_of
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import Memo
-from dfopt.search.solved import Pruned, Solved, by_levels, compress, scored
+from dfopt.search.solved import Pruned, Solved, by_levels, scored
 from dfopt.setting.instance import Instance
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
@@ -241,10 +241,9 @@ def _mapped(instance: Instance, options: Options, form: PlanModel, x: Floats, ti
     kernels = tuple(KernelMapping(name=name, sharding=z, stage=stage, partition=0) for (name, z), stage in rest)
     drawn = {"graph": instance.graph.name, "system": instance.system.name, "plan": instance.plan}
     ready = prepare_mapping(instance.setting, Mapping(kernels=kernels, tile_count=tiles, **drawn), options)
-    fused = chip_of(instance.system, instance.assumptions).fused
-    for of in ready.stages:
-        if of.limits is not None and not (fused and of.limits.forward_backward == "halves"):  # there empty ones count
-            partition_k[of.members] = compress(partition_k[of.members])
+    for stage in ready.stages:
+        if stage.tables is not None and stage.limits is not None:
+            partition_k[stage.members] = numbered(stage.tables, stage.limits, partition_k[stage.members])
     return ready, partition_k
 
 

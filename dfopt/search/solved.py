@@ -16,6 +16,7 @@ from dfopt.documents.plan_records import SolveRecord, different
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
 from dfopt.fusion import intrachip
+from dfopt.fusion.partitioning import numbered
 from dfopt.judge import evaluate
 from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared, prepare, with_starts
@@ -70,7 +71,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
     Infeasible, NoSolution, ScoreMismatch
         See :mod:`dfopt.errors`.
     """
-    assumptions, plan, formulation = ready.assumptions, ready.plan, options.request.formulation
+    plan, formulation = ready.plan, options.request.formulation
     records = [ready.record]
     floor = ready.floor()
     if floor >= incumbent * (1 - 1e-12):
@@ -98,8 +99,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
             record = record_of("intrachip", number, form, proof.solution, None, proof.seconds, note, proof.certificate)
             records.append(record)
             return Pruned(incumbent, tuple(records))
-        keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
-        partition_k[stage.members] = found.partition_k if keep else compress(found.partition_k)
+        partition_k[stage.members] = numbered(stage.work.tables, stage.limits, found.partition_k)
         times[number], lows[number] = found.objective, max(found.bound, stage.floor)
         shown = found.formulation, found.solution, found.objective, found.bound, found.note, found.certificate
         records.append(record_of("intrachip", number, *shown))
@@ -189,8 +189,3 @@ def scored(
 def judged(score: Score, metric: str) -> float:
     """The judge's figure for a metric: the field of a score that has its name, with its unit."""
     return float({"step_time": score.step_time_s}[metric])
-
-
-def compress(partition_k: Ints) -> Ints:
-    """Partitions renumbered without gaps."""
-    return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)

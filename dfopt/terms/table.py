@@ -86,7 +86,7 @@ class Table:
     @cached_property
     def columns_c(self) -> tuple[slice, ...]:
         """By charge, the slice of its columns in arrays of amounts: one, or one for each level of its resource."""
-        widths = [(*one.amount.shape[len(one.scope) :], 1)[0] for one in self.charges]  # levels come last
+        widths = [charge.amount[(0,) * len(charge.scope)].size for charge in self.charges]  # under any options
         ends = itertools.accumulate(widths)
         return tuple(slice(end - width, end) for end, width in zip(ends, widths, strict=True))
 
