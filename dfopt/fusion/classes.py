@@ -3,7 +3,8 @@
 Colour refinement: kernels start with the colour of their own figures and take up, round by round, the
 colours of their neighbours until nothing splits any more. All kernels of a class then have the same prices and
 the same number of tensors of each kind to and from every other class, so rows of a model may be added
-up over a class. Kernels that a symmetry of the graph exchanges always share a class.
+up over a class. Kernels that a symmetry of the graph exchanges share a class, unless a toll tells them apart: it
+names the kernels that pay it.
 """
 
 from __future__ import annotations
