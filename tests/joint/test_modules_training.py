@@ -19,6 +19,7 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.modules import MENU, Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.documents.sections import repeated
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.judge.members import issues, seen_by_a_chip
@@ -99,6 +100,25 @@ def test_no_training_step_is_better_than_what_is_found(
 def test_no_training_step_is_better_than_what_is_found_nightly(
     graph: Graph, chosen: df.Assumptions, data: st.DataObject
 ) -> None:
+    check_no_step_better(graph, chosen, data)
+
+
+@pytest.mark.nightly
+@share(0.25)
+@given(
+    steps(most=2),
+    assumptions(
+        execution="kernel_by_kernel", overlap=["none", "compute_memory"], gradients="exact", empty_partitions="allow",
+        gradient_overlap=["calculon", "calculon_or_none"], point_to_point_overlap="exposed",
+        sharding_objective="joint", tile_rows=1,
+    ),
+    st.data(),
+)  # fmt: skip
+def test_no_training_step_is_better_where_calculon_hides_nightly(
+    graph: Graph, chosen: df.Assumptions, data: st.DataObject
+) -> None:
+    """Chips of the second axis add up gradients in plans of one copy, too: there nothing is hidden."""
+    assume(graph.folded)
     check_no_step_better(graph, chosen, data)
 
 
@@ -184,6 +204,19 @@ def test_gradients_are_added_up_over_both_axes_by_hand(scheme: str, bytes_: floa
     moved = 2 * (1 - 1 / chips) * bytes_
     assert result.score.gradient_reduction_s == pytest.approx(moved / 100.0)
     assert result.status == "optimal"
+
+
+@pytest.mark.parametrize("way", ["calculon", "calculon_or_none"])
+def test_calculon_hides_no_gradients_where_there_are_no_copies(way: str) -> None:
+    """Chips of the second axis add them up in full, as if nothing could be hidden."""
+    layers = mlp().model_copy(update={"sections": repeated(4)})
+    chosen = df.Assumptions(execution="kernel_by_kernel", sharding_objective="joint")
+    asked: dict[str, Any] = {"modules": {"dense": "n"}, "mp": 2, "tp": 1, "pp": 1, "dp": 1}
+    shown, counted = (
+        df.optimize(layers, machine(2), assumptions=chosen.with_(gradient_overlap=one), **asked) for one in (None, way)
+    )
+    assert shown.score.gradient_reduction_s == pytest.approx(4 * 2 * 2.0 * 16 * 4 / 100.0)  # a half, and back
+    assert counted.status == "optimal" and counted.value == pytest.approx(shown.value, rel=1e-12)
 
 
 def test_experts_are_added_up_over_copies_only() -> None:

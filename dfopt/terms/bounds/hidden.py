@@ -159,7 +159,8 @@ def in_windows(
     hop_r : s
         Messages of one chunk of layers for one microbatch, on and back together.
     alone_r : bool
-        Whether the plan has one data-parallel copy. Then the optimizer's step alone adds to the step.
+        Whether the plan has one data-parallel copy. Then exchanges of chips of the second axis are charged in full,
+        none hidden.
     optional : bool
         Whether exchanges are charged in full, none hidden, where this takes less time (``gradient_overlap:
         calculon_or_none``).
@@ -184,7 +185,8 @@ def in_windows(
         line_r = size_r * once_r + at_r - slope_r * chunks_r * hop_r + slope_r * of.stage_r
         counts_r = (rounds_r + slope_r >= 0) & ((chunks_r > 1) | (over == 0))  # see dfopt.physics.window.Shown
         shows_r = np.maximum(shows_r, np.where(counts_r, line_r, -np.inf))
+    after_r = size_r * (exchange_r + once_r)
     if optional:
-        shows_r = np.minimum(shows_r, size_r * (exchange_r + once_r))
-    found: Floats = np.where(alone_r, size_r * once_r, np.where(size_r > 0, shows_r, 0.0))
+        shows_r = np.minimum(shows_r, after_r)
+    found: Floats = np.where(alone_r, after_r, np.where(size_r > 0, shows_r, 0.0))
     return found
