@@ -146,8 +146,8 @@ class BlockPrices:
 class Blocks:
     """Blocks (sets of kernels that run together on a chip), with the costs and limits that give their time and bytes.
 
-    How often each block pays each charge of the table depends on its kernels only. So it is worked out once for all
-    choices of sharding schemes.
+    A charge is a cost item of the table: an amount of one resource, such as DRAM bytes. How often a block pays it
+    depends on the kernels of the block only. So it is worked out once for all choices of sharding schemes.
 
     Attributes
     ----------
@@ -169,18 +169,21 @@ class Blocks:
 
     @cached_property
     def count_bi(self) -> Floats:
-        """Number of times that each block pays charges of each incidence: float array, shape (blocks, incidences).
+        """Number of times that each block pays the cost items of the table, by rule.
 
-        The axes are in the order of :attr:`member_bk` and of :attr:`dfopt.terms.table.Table.incidences`.
+        Float array, shape (blocks, incidences), at least 0. An *incidence* is a rule that says how often a block pays
+        a cost item, from the kernels that it holds (:class:`~dfopt.terms.incidence.Incidence`). The axes are in the
+        order of :attr:`member_bk` and of :attr:`dfopt.terms.table.Table.incidences`.
         """
         return counts(self.table.incidences, self.member_bk)
 
     @cached_property
     def count_ki(self) -> Floats:
-        """Number of times that each kernel, alone in a block, pays charges of each incidence.
+        """Number of times that each kernel, alone in a block, pays the cost items of the table, by rule.
 
-        Float array, shape (kernels, incidences). The second axis is in the order of
-        :attr:`dfopt.terms.table.Table.incidences`.
+        Float array, shape (kernels, incidences), at least 0. An *incidence* is a rule that says how often a block pays
+        a cost item, from the kernels that it holds (:class:`~dfopt.terms.incidence.Incidence`). The second axis is in
+        the order of :attr:`dfopt.terms.table.Table.incidences`.
         """
         return counts(self.table.incidences, np.eye(self.member_bk.shape[1], dtype=bool))
 

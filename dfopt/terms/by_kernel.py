@@ -139,6 +139,10 @@ def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
 def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
     """Share of an input or output of the graph that one chip reads or writes for a kernel, above 0 and at most 1.
 
+    If the sharding scheme splits the operand, it is ``ceil(length / shards) / length`` of the split axis: the share of
+    the chip that has most. The ``dfmodel`` rules split heads along their features, too: the axis is that much longer.
+    Scheme ``even`` gives ``1 / shards``.
+
     Parameters
     ----------
     kernel
@@ -158,7 +162,7 @@ def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules
     Returns
     -------
     float, no unit
-        1 if every tensor-parallel chip needs all of the input, or has all of the output.
+        1 if every tensor-parallel chip needs all of the input, or has all of the output, and if `shards` is 1.
     """
     if not operand:
         return ops.output_share(kernel, scheme, shards, rules)

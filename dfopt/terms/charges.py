@@ -162,6 +162,11 @@ class Term:
         tuple of Charge
             As the rule makes them: not merged (:func:`merged`), and with those that are zero. Empty where the rule does
             not apply.
+
+        Raises
+        ------
+        SystemSpecError, AssertionError
+            If the rule raises it, as its own function says: for example if the chip lacks a rate for a data type.
         """
         question = layer.instance.setting.reads[self.name, layer.tiles]
         found: tuple[Charge, ...] = question.answer(
@@ -189,7 +194,9 @@ def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
     Raises
     ------
     AssertionError
-        If a rule is of another kind: its ``amounts`` is None.
+        If a rule is of another kind: its ``amounts`` is None. Also if a rule raises it, as its own function says.
+    SystemSpecError
+        If a rule raises it, for example if the chip lacks a rate for a data type.
     """
     found: dict[str, Floats] = {}
     for term in terms:

@@ -160,8 +160,9 @@ class Chip:
     def dram_seconds(self, moved: Floats) -> Floats:
         """Seconds in which blocks move their bytes to and from DRAM, each block at the rate that it sustains.
 
-        They are bytes / ``dram_bandwidth``. With :attr:`memory_rows` the rate of a block is lower: times the share of
-        the first row that states no more ``bytes`` than it moves, divided by the largest share of any row.
+        They are ``moved / rate``. Without :attr:`memory_rows` the rate is ``dram_bandwidth``. With rows it is
+        ``dram_bandwidth * share / largest share of any row``. A block has the share of the first row whose ``bytes``
+        are no more than it moves; a row without ``bytes`` fits every block.
 
         Parameters
         ----------

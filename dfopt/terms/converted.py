@@ -140,7 +140,7 @@ class Conversions:
         return sent_k
 
     def tolls(self, allowed_o: Bools) -> tuple[Floats, Floats, Bools]:
-        """Seconds and bytes that every block pays once per evaluation if it holds any of certain kernels, as *tolls*.
+        """Seconds, bytes and payers of *tolls*: what a block pays once per evaluation if it holds any of some kernels.
 
         A block is a set of kernels that run together on a chip. If it reads a saved tensor in a later pass, it pays for
         the layout conversion of the most expensive of its readers. This is written as a sum: the readers of a tensor
@@ -159,8 +159,9 @@ class Conversions:
         Returns
         -------
         (float array, float array, bool array)
-            Seconds of each toll, shape (tolls,). Bytes that one chip sends for it, shape (tolls,). Whether a block that
-            holds a kernel pays the toll, shape (tolls, kernels). Without tolls all have a first axis of length 0.
+            Seconds of each toll, shape (tolls,). Bytes that one chip sends for it, shape (tolls,). Payers, shape
+            (tolls, kernels): true if a block with this kernel pays the toll, which it does once for all its kernels.
+            Without tolls all have a first axis of length 0.
         """
         count = len(self.figures.layer.kernels)
         found: list[tuple[float, float, Bools]] = []

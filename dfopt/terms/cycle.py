@@ -70,13 +70,14 @@ def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: in
 
 
 def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, rules: ops.Rules) -> float:
-    """Seconds of a kernel's largest shard in one evaluation, if every unit of every compute tile is always busy.
+    """Seconds of a kernel's largest shard for one microbatch, if every unit of every compute tile is always busy.
 
     They are rows x columns x depth / (lanes x stages x compute tiles x frequency), with the rows and columns of the
     shard's output and the depth of its contraction. For an elementwise kernel they are rows x columns / (lanes x
     compute tiles x frequency), as it uses the lanes only. Both are scaled by the share of the work that a mask leaves.
-    Under the cycle model no number of compute tiles is faster. Data types are
-    not read: if the graph states them, the caller has to scale the result by the ratio of rates.
+    Under the cycle model no number of compute tiles is faster. Data types are not read: if the graph states them, the
+    caller has to multiply the result by (peak rate without types / rate of the kernel's type), see
+    :func:`dfopt.physics.dtypes.slowdown`.
 
     Parameters
     ----------
@@ -95,6 +96,7 @@ def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, chip: Chip, ru
     Returns
     -------
     float, s
+        Of one chip, a lower bound for every number of tiles of the streamed axis.
 
     Raises
     ------

@@ -41,8 +41,9 @@ class _Step:
 class Elimination:
     """Least value of a sum of terms over all choices of one option for each kernel, and a choice that has it.
 
-    The terms are *factors* (:data:`Factor`), each decided by the options of a few kernels. A vector of options has one
-    option for each kernel. Objects are made by :func:`eliminated`.
+    An option is one of a kernel's alternatives, such as a sharding scheme. The terms are *factors* (:data:`Factor`),
+    each decided by the options of a few kernels. A vector of options has one option for each kernel. Call
+    :func:`eliminated` to make an object.
 
     Attributes
     ----------
@@ -75,10 +76,10 @@ class Elimination:
     def marginals_ko(self) -> tuple[Floats, ...]:
         """For each option of each kernel, the least sum that a vector with this option has (its *min-marginal*).
 
-        A vector is a choice of one option for each kernel, and its sum that of the factors. By kernel float arrays,
-        shape (options of the kernel,), in the unit of the factors. If the elimination is not exact, they are lower
-        bounds of these sums. No entry is below :attr:`least`. An option whose entry is above a cutoff is in no vector
-        whose sum is at most the cutoff. All are infinite if :attr:`least` is.
+        A vector is a choice of one option for each kernel, and its sum that of the factors. The tuple has a float array
+        for each kernel, shape (options of the kernel,), in the unit of the factors. If :attr:`exact` is false, entries
+        are lower bounds on these sums. No entry is below :attr:`least`. An option whose entry is above a cutoff is in
+        no vector whose sum is at most the cutoff. All entries are infinite if :attr:`least` is.
         """
         found = [np.full(size, self.least) for size in self._sizes_k]
         if not math.isfinite(self.least):
@@ -102,8 +103,9 @@ class Elimination:
 def eliminated(factors: Sequence[Factor], sizes_k: Sequence[int], most: int = 1 << 16) -> Elimination:
     """The least sum of some terms over all choices of one option for each kernel, by bucket elimination.
 
-    It is the least over o of the sum of f(o of the kernels in the scope of f) over all factors f, where o has an option
-    for each kernel. One kernel after another is minimised out (R. Dechter, Artificial Intelligence 113, 1999).
+    An option is one of a kernel's alternatives, such as a sharding scheme. The result is the least over o of the sum of
+    f(o of the kernels in the scope of f) over all factors f, where o has an option for each kernel. One kernel after
+    another is minimised out (R. Dechter, Artificial Intelligence 113, 1999).
 
     Parameters
     ----------

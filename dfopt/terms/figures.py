@@ -88,13 +88,22 @@ class Figures:
     """Costs and sizes of each kernel of a layer on one chip, under each legal sharding scheme (*option*) of the kernel.
 
     Arrays with the suffix o have the shape (options,): an entry for each option of each kernel, in the order of kernels
-    and schemes. Bytes and seconds are those of one evaluation of the graph, which is one microbatch. What ``by_reads``
-    decorates is an attribute, read without a call.
+    and schemes. Bytes and seconds are those of one evaluation of the graph, which is one microbatch. Members without
+    arguments are attributes: read them without a call.
 
     Attributes
     ----------
     instance
-        Setting (graph, system and assumptions) and plan. Of the plan only what decides the work of a chip is read.
+        Setting (graph, system and assumptions) and plan. Of the plan only what decides the work of a chip is read, such
+        as the number of tensor-parallel chips.
+
+    Raises
+    ------
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel. Attributes
+        and methods raise it when they work out costs or sizes. The constructor does not.
+    AssertionError
+        At the same places, under ``compute_model: efficiency``, if the chip has no table of efficiencies.
     """
 
     instance: Instance
@@ -213,7 +222,7 @@ class Figures:
         return tuple(self._by_resource)
 
     def by_option(self, resource: str) -> Floats:
-        """Amount of one resource, such as DRAM bytes, that each option of each kernel takes in one evaluation.
+        """Amount of one resource, such as DRAM bytes, that each option of each kernel takes for one microbatch.
 
         Amounts are those of one chip. They do not depend on which other kernels are in the same block (on-chip
         partition). Tensors between kernels and conversions of layouts are no part of them, as several kernels decide
@@ -229,6 +238,11 @@ class Figures:
         -------
         float array, shape (options,), in the unit of the resource
             Zeros for a resource that no such rule adds to, and for an unknown name.
+
+        Raises
+        ------
+        SystemSpecError, AssertionError
+            As :class:`Figures` says.
         """
         return self._by_resource.get(resource, np.zeros(len(self.kernel_o)))
 
@@ -251,9 +265,9 @@ class Figures:
 
     @property
     def read_o(self) -> Floats:
-        """Bytes of weight that one chip reads in an evaluation, for every option: float array, shape (options,).
+        """Bytes of weight that one chip reads for one microbatch, under every option: float array, shape (options,).
 
-        Of routed experts only those count that some token of the evaluation chooses. These bytes are given even if
+        Of routed experts only those count that some token of the microbatch chooses. These bytes are given even if
         ``weights_from_dram: false`` charges no DRAM traffic for them.
         """
         return self._alone["read"]
@@ -270,31 +284,32 @@ class Figures:
 
     @property
     def added_o(self) -> Floats:
-        """Bytes of weight gradient on one chip that an evaluation accumulates into: float array, shape (options,).
+        """Bytes of weight gradient on one chip that one microbatch adds to: float array, shape (options,).
 
         There is an entry for every option. Bytes count once, even where the gradient is both read and written. Of
-        routed experts only those count that some token of the evaluation chooses. 0 under ``gradients: dfmodel``, and
+        routed experts only those count that some token of the microbatch chooses. 0 under ``gradients: dfmodel``, and
         for all ops but ``weight_update``.
         """
         return self._alone["added"]
 
     @property
     def accessed_o(self) -> Floats:
-        """Bytes that one chip reads from SRAM and writes there in an evaluation: float array, shape (options,).
+        """Bytes that one chip reads from SRAM and writes there for one microbatch: float array, shape (options,).
 
         There is an entry for every option. These are weights, weight gradients, data of the kernel such as caches, and
-        inputs and outputs of the graph. Tensors between kernels, and from layer to layer, are not among them. The bytes
-        are given even if the chip states no SRAM bandwidth.
+        inputs and outputs of the graph. A gradient that is both read and written counts twice. Tensors between kernels,
+        and from layer to layer, are not among them. The bytes are given even if the chip states no SRAM bandwidth.
         """
         return self._alone["accessed"]
 
     @property
     def at_rate_o(self) -> Floats:
-        """Seconds in which the whole chip computes the kernel's largest shard in an evaluation: shape (options,).
+        """Seconds of each kernel's largest shard on the whole chip, for one microbatch: float array, shape (options,).
 
-        A float array with an entry for every option. Seconds are FLOP over the rate that the chip sustains under
-        ``compute_model``. The cycle model has no such rate: there it is the peak rate of the kernel's type, or
-        ``compute_utilization`` of that if it is stated.
+        There is an entry for every option: FLOP of the shard over (peak rate in the data type of the kernel x share).
+        Under ``compute_model: fixed`` the share is ``compute_utilization``. Under ``efficiency`` it is that of the
+        chip's table for shards of that size. Under ``cycle`` it is ``compute_utilization`` if that is stated, else 1.
+        :class:`Figures` says which errors it raises.
         """
         return self._alone["at rate"]
 
@@ -309,7 +324,7 @@ class Figures:
 
     @cached_property
     def sent_o(self) -> Floats:
-        """Seconds of communication of the kernel in one evaluation, without gradients: float array, shape (options,).
+        """Seconds of communication of the kernel for one microbatch, without gradients: float array, shape (options,).
 
         There is an entry for every option. Three parts add up. A scheme that leaves partial sums needs a collective. A
         kernel may list communications of its own, which count unless two-batch overlap hides them. Under ``execution:
@@ -322,48 +337,49 @@ class Figures:
 
     @cached_property
     def network_o(self) -> Floats:
-        """Seconds of communication of the kernel in one evaluation, with gradients that it adds up: shape (options,).
+        """Seconds of communication that a kernel pays for one microbatch: float array, shape (options,).
 
-        A float array with an entry for every option. Seconds include the collective that adds up partial sums,
-        communications that the kernel lists itself (0 with two-batch overlap), and ``kernel_overhead`` under
-        ``execution: kernel_by_kernel``. All these are :attr:`sent_o`. Under ``gradients: dfmodel`` they also include
-        the all-reduce of the kernel's weight gradient: its seconds of a step, divided by the microbatches of the step.
-        Under ``gradients: exact`` they do not, as the reduction counts once per step, elsewhere. Conversions of layouts
-        are never included.
+        There is an entry for every option. Seconds include the collective that adds up partial sums, communications
+        that the kernel lists itself (0 with two-batch overlap), and ``kernel_overhead`` under ``execution:
+        kernel_by_kernel``. The sum of these is :attr:`sent_o`. Under ``gradients: dfmodel`` the all-reduce of the
+        kernel's weight gradient is added: its seconds per step, divided by the microbatches of a step. Under
+        ``gradients: exact`` no gradient is included. There the step pays for the reduction, and no kernel does
+        (:func:`dfopt.terms.step.hops.gradient_seconds`). Conversions of layouts (resharding) are never included.
         """
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 
     def buffer_o(self, tiles: int) -> Floats:
         """Bytes of SRAM on one chip that buffer the inputs and outputs of the graph which a kernel reads or writes.
 
-        There is an entry for every option. Bytes are those of two tiles of each such tensor. Tensors that pass between
-        kernels or layers are not among them.
+        There is an entry for every option: two tiles of each such tensor. A tile is a slice along the streamed axis,
+        mostly that of tokens, which the chip works through tile by tile. Tensors that pass between kernels or layers
+        are not among them.
 
         Parameters
         ----------
         tiles : int
-            Tiles that the streamed axis (mostly that of tokens) is cut into.
+            Tiles that the streamed axis is cut into.
 
         Returns
         -------
         float array, shape (options,), B
-            0 for a kernel without such inputs and outputs.
+            0 for a kernel without such inputs and outputs, and under ``layer_boundary: free``.
         """
         return self._charged(END_BUFFERS, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
-        """Minimum of a figure (a number for every option) over the options of each kernel that are left.
+        """Minimum of a figure (a number for every option) for each kernel, over its allowed options.
 
         Parameters
         ----------
         figure_o : float array, shape (options,)
             A figure of every option, such as :attr:`weight_o`.
         allowed_o : bool array, shape (options,)
-            Options that are left.
+            True for the options that the minimum is taken over.
 
         Returns
         -------
         float array, shape (kernels,)
-            In the unit of the figure. Infinite for a kernel without any option left.
+            In the unit of the figure. Infinite for a kernel without any allowed option.
         """
         return np.asarray(np.minimum.reduceat(np.where(allowed_o, figure_o, np.inf), self.first_k))

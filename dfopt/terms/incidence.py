@@ -26,7 +26,8 @@ class Incidence(ABC):
 
     A block is any set of kernels that one on-chip partition runs. Such a cost is a
     :class:`~dfopt.terms.charges.Charge`. Charges of equal incidences are always paid together. Each subclass is one
-    kind of rule, and depends on nothing but the kernels that a block holds.
+    kind of rule, and depends on nothing but the kernels that a block holds. Numbers of kernels are their places in the
+    graph, from 0.
     """
 
     __slots__ = ()
@@ -204,7 +205,7 @@ class Inside(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each block pays: tiles that wait in it for the deepest of the readers that it holds.
+        """Number of times that each block pays: most tiles that wait in it for any of the readers that it holds.
 
         Parameters
         ----------
@@ -216,8 +217,8 @@ class Inside(Incidence):
         Returns
         -------
         float array, shape (blocks, incidences)
-            By block and rule the largest of ``depths`` over the readers in the block. 0 for a block without the source,
-            or without any reader.
+            By block and rule the largest of ``depths`` (tiles that wait for each reader) over the readers in the block.
+            0 for a block without the kernel that makes the tensor, or without any reader.
         """
         deepest_bi = np.zeros((len(member_bk), len(incidences)))
         for reader in range(max(len(each.readers) for each in incidences)):
@@ -232,8 +233,8 @@ class Inside(Incidence):
 class Open(Incidence):
     """A rule that a set of kernels pays a cost once if it makes a given tensor and does not hold all readers of it.
 
-    The tensor waits in memory for the other readers. The bytes that wait while a block runs are the sum over two sets:
-    the set of all kernels that ran before, and the block.
+    The tensor waits in memory for the other readers. While a block runs, the bytes that wait are the sum of what two
+    sets pay: the set of all kernels that ran before the block, and the block itself.
 
     Attributes
     ----------
@@ -254,7 +255,7 @@ class Open(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each set of kernels pays: 1 if it holds the source but not all readers, else 0.
+        """Number of times that each set of kernels pays: 1 if it makes the tensor but lacks any of its readers, else 0.
 
         Here a block may be any set of kernels, such as all that ran before.
 
@@ -301,9 +302,10 @@ class Exactly(Incidence):
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each block pays: 1 if it holds, of ``kernels``, exactly those of ``held``, else 0.
+        """Number of times that each block pays: 1 if it holds all kernels that the rule asks for and none that it bars.
 
-        Other kernels than ``kernels`` do not matter.
+        A rule has a few kernels (``kernels``). It says of each whether a block must hold it or must not (``held``). All
+        other kernels do not matter. All other blocks pay 0 times.
 
         Parameters
         ----------

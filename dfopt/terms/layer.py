@@ -43,7 +43,7 @@ class Reader:
     ``kernel``: its index in the graph. ``operand``: 1 or 2. ``depth``: number of tiles of the tensor that wait in SRAM
     where one block (on-chip partition) has its source and this kernel. ``late``: true if this kernel is of a later
     pass and the tensor is converted again for it, as sequence parallelism saves the tensor in the layout that its
-    source leaves (:func:`dfopt.terms.conversions.gathered_late`). False: the conversion of the first pass serves it.
+    source leaves (:func:`dfopt.terms.conversions.gathered_late`). False: all such readers share the conversions.
     """
 
     kernel: int
@@ -54,21 +54,21 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """One output of a kernel with all its readers: it is stored once, and each block (on-chip partition) reads it once.
+    """One output of a kernel and the readers that share it: stored once, read once by each block (on-chip partition).
 
     Attributes
     ----------
     source : int
         Index in the graph of the kernel that makes it.
     readers : tuple of Reader
-        Every kernel and operand that takes it, in the order of the tensors.
+        Kernels and operands that take it, in the order of tensors. One if carried or under ``fanout: per_consumer``.
     whole, elements : B, no unit
         Bytes, and number of elements, of the output or of the part that is read, for one microbatch, before sharding.
     carried : bool
         Whether the next layer reads it, and not this one.
     saved, kept : bool
-        Saved: a forward kernel makes it and a kernel of a later pass reads it. Kept: it stays in memory until the
-        backward pass, as it is saved or, under ``fanout: shared``, as its source says that it keeps it.
+        Saved: a forward kernel makes it and a later pass reads it. Kept: it stays in memory until the backward pass, as
+        it is saved or, under ``fanout: shared``, its source states ``output_saved`` and no later pass reads it.
     """
 
     source: int
@@ -87,7 +87,7 @@ class FanOut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """Layouts over the tensor-parallel chips that readers need a tensor in: its late readers, or all its other readers.
+    """A tensor, and the layouts over tensor-parallel chips that some readers need it in: late readers, or all others.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class Layer:
 
     @property
     def keeps_saved(self) -> bool:
-        """Whether activations kept for the backward pass are counted as saved, and not as tensors between blocks."""
+        """Whether activations kept for backward count as saved, not as tensors between blocks: `counts_training`."""
         return counts_training(self.graph, self.assumptions)
 
     @by_reads
@@ -210,10 +210,10 @@ class Layer:
 
     @by_reads
     def menus_ko(self) -> tuple[tuple[tuple[Ints, Floats], ...], ...]:
-        """Numbers of compute tiles that may run a kernel by the cycle model, with its seconds, by kernel and option.
+        """Useful numbers of compute tiles for each kernel and option by the cycle model, and seconds with each number.
 
-        Pairs of arrays, shape (ways,): numbers of compute tiles, ascending; seconds of an evaluation, descending. Under
-        any ``compute_model``: AssertionError if the chip lacks lanes, stages or a frequency, which the cycle model has.
+        Pairs of arrays, shape (numbers,): compute tiles, ascending; seconds of one evaluation, descending. It raises
+        AssertionError if the chip lacks lanes, stages or frequency, SystemSpecError if it lacks a rate for a data type.
         """
         return tuple(
             tuple(compute_menu(self.instance, kernel, scheme, self.tiles) for scheme in schemes)
@@ -222,7 +222,7 @@ class Layer:
 
     @cached_property
     def latency_l(self) -> Floats:
-        """All values that compute seconds of a block can have, ascending: shape (levels,). Empty if not `by_cycles`."""
+        """Possible compute seconds of an on-chip partition, ascending: shape (levels,). Empty if not `by_cycles`."""
         if not self.by_cycles:
             return np.zeros(0)
         return np.unique(np.concatenate([seconds for menus in self.menus_ko for _, seconds in menus]))
@@ -231,7 +231,7 @@ class Layer:
     def fan_outs(self) -> tuple[FanOut, ...]:
         """Outputs that kernels of this layer read, then those that the next layer reads: those of :attr:`carried`.
 
-        Under ``fanout: shared`` all readers of an output share an entry. Else each pair of source and reader has one.
+        Under ``fanout: shared`` all readers of an output, or of the same part of it, share an entry. Else each has one.
         """
         graph, index = self.graph, self.graph.index()
         depth_t, operand_t = depths(graph, self.assumptions), ops.operands(graph)
@@ -282,14 +282,14 @@ class Layer:
     def beside(self) -> Beside:
         """Bytes that kernels keep in one evaluation beside the tensors of the graph, such as dropout masks.
 
-        Some stay until the backward pass of the microbatch, others only while the layer runs. Dicts ``kept`` and
-        ``working`` have the bytes of whole tensors, ``on_chip`` those of one chip. False if no kernel keeps any.
+        Two dicts have bytes before sharding, by the name of a kernel: ``kept`` until the backward pass, ``working``
+        only while the layer runs. Method ``on_chip``: bytes of one chip. False if no kernel can keep anything.
         """
         return beside_of(self.graph, self.assumptions)
 
     @by_reads
     def saved_k(self) -> tuple[tuple[float, ...], ...]:
-        """By kernel, whole bytes of each output that it saves for later passes. All empty unless the graph trains."""
+        """By kernel, bytes before sharding of outputs that it saves for later passes. Empty unless the graph trains."""
         saved: list[list[float]] = [[] for _ in self.kernels]
         for fan in self.fan_outs if self.graph.trains else ():  # elsewhere there is no other pass
             if fan.saved:
@@ -343,7 +343,7 @@ class Layer:
         First axis: layout that the source leaves, by its number in :data:`~dfopt.terms.conversions.LAYOUTS`. Second:
         wanted set, a number whose bit l is 1 if layout l is in it. ``one``: entry of :attr:`wanted`, with the tensor.
         Seconds that matrix products hide are left out. With sequence parallelism one all-gather serves all readers if
-        one of them needs an all-gather anyhow, or if it is faster than all they need.
+        one of them needs an all-gather anyhow, or if it is faster than a collective for each layout.
         """
         each_s, gather_s = self.each_conversion_s(one)
         if not self.assumptions.splits_tokens:
@@ -365,8 +365,8 @@ class Layer:
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
         """Seconds of one evaluation to convert a tensor in two ways: a collective per wanted layout, or one all-gather.
 
-        First an array, shape (3, 8): layout of the source, wanted set (:meth:`conversion_s`). Second a float, the same
-        for all layouts. ``one``: entry of :attr:`wanted`, a tensor and readers of it.
+        With collectives: an array, shape (3, 8), with the axes of :meth:`conversion_s`. With the all-gather: a float,
+        the same for all layouts. ``one``: entry of :attr:`wanted`, a tensor and the layouts that readers need.
         """
         fan, instance = one.fan, self.instance
         seconds = np.array(

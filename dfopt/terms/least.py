@@ -38,8 +38,9 @@ def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
     """Least seconds in which one chip computes each kernel in one evaluation, over all sharding schemes of the kernel.
 
     All compute tiles of the chip work on the kernel. Under ``compute_model: fixed`` the seconds are FLOP / (peak rate
-    of the kernel's data type x ``compute_utilization``). Under ``efficiency`` they follow from the chip's table of
-    shares. Under ``cycle`` every unit of every compute tile is busy (:func:`dfopt.terms.cycle.least_cycles_s`).
+    of the kernel's data type x ``compute_utilization``). Under ``efficiency`` they are FLOP of the largest shard /
+    (peak rate x share), with the share in the first row of the chip's table that fits the shard. Under ``cycle`` every
+    unit of every compute tile is busy (:func:`dfopt.terms.cycle.least_cycles_s`).
 
     Parameters
     ----------
@@ -72,7 +73,9 @@ def least_compute_k(layer: Layer, flop_k: Floats) -> Floats:
 def least_figures(layer: Layer) -> Floats:
     """Least FLOP, memory traffic and held bytes of every kernel on one chip in one evaluation (one microbatch).
 
-    Each figure is the least over all sharding schemes of the kernel, whatever scheme the other figures take.
+    Each figure is the least over all sharding schemes of the kernel, whatever scheme the other figures take. Memory
+    traffic also has parts that depend on schemes of other kernels: tensors that the layer hands to the next one, and in
+    SRAM all tensors between kernels. Each such tensor adds its least over the schemes of the kernel that makes it.
 
     Parameters
     ----------

@@ -95,8 +95,9 @@ def check(setting: Setting, request: Request) -> None:
         - If the machine has a number too large or too small to compute times with.
         - If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table of shares under
           ``efficiency``.
-        - If its table has rows of unit ``memory`` that count, together with ``execution: dataflow`` (unless
-          ``formulation: assignment`` is asked for) or with a stack of dies.
+        - If, under ``efficiency``, its table has rows of unit ``memory`` (shares of bandwidth by the bytes that a
+          partition moves), together with ``execution: dataflow`` (unless ``formulation: assignment`` is asked for) or
+          with a stack of dies.
         - If no data type of the chip holds the operands of some kernel.
     PlanError
         - If a pin names a kernel that the graph does not have, or a partition outside 0 to ``p_max`` - 1. If ``p_max``

@@ -94,6 +94,14 @@ class LayerOptions:
         ShardedGraph
             Exact with one option of each kernel. With more it is a bound: no block (on-chip partition) costs less under
             any of these options.
+
+        Raises
+        ------
+        SystemSpecError
+            If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
+        AssertionError
+            If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table under
+            ``efficiency``. Questions to the optimiser refuse that before.
         """
         return self.cut(self._untiled(allowed_o), allowed_o, tiles)
 
@@ -258,6 +266,9 @@ def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | Non
         If a kernel may not take the scheme given for it.
     SystemSpecError
         If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
+    AssertionError
+        If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table under ``efficiency``.
+        Questions to the optimiser refuse that before.
     """
     layer = LayerOptions.of(instance)
     if tiles is None:

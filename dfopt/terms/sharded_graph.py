@@ -29,8 +29,10 @@ class ShardedGraph:
 
     Arrays have the shape (kernels,) with the suffix k, (tensors,) with t and (tolls,) with x, unless another one is
     given. Bytes and seconds are those of one chip in one evaluation of the graph, which is one microbatch. A
-    *partition*, or block, is a set of kernels that the chip runs together: partitions are chosen from these figures. If
-    several options (sharding schemes) of a kernel are left, each figure is the least over them.
+    *partition*, or block, is a set of kernels that the chip runs together: partitions are chosen from these figures. A
+    *carried* tensor goes from one layer to the next. A *toll* is a cost that a partition pays once if it holds any of
+    some kernels. If several options (sharding schemes) of a kernel are left, figures are the least over them or lower
+    bounds on it.
 
     Attributes
     ----------
@@ -41,8 +43,8 @@ class ShardedGraph:
     compute_k : float, s
         Time in which the whole chip computes the kernel. 0 under the cycle model, where ``menus`` has the time instead.
     stationary_k : float, B
-        Bytes that stay in SRAM while the kernel's partition runs: its weight and its gradient accumulator, of routed
-        experts those of one.
+        Bytes that stay in SRAM while the kernel's partition runs: its weight and its gradient accumulator. Routed
+        experts run one after another, so those of one count.
     weight_k : float, B
         Bytes of the kernel's weight on the chip. All routed experts count.
     read_k : float, B
@@ -50,7 +52,8 @@ class ShardedGraph:
     mem_k : float, B
         Bytes that the kernel moves to and from DRAM whatever the partitions are: weight reads, gradients, carried
         tensors, inputs and outputs of the graph, KV caches. A byte in a slower memory counts as several, see
-        :mod:`dfopt.setting.placements`. Under ``operand_traffic`` tensors between kernels are included.
+        :mod:`dfopt.setting.placements`. If the assumption ``operand_traffic`` is given, no tensor stays on the chip and
+        those between kernels are included.
     accessed_k : float, B
         Bytes that the kernel reads from SRAM and writes there beside the tensors between kernels: weights, gradients,
         data of the kernel such as caches, carried tensors, inputs and outputs of the graph.
@@ -60,20 +63,21 @@ class ShardedGraph:
         Seconds of communication that the kernel pays, conversions of the layout of its output included. Under
         ``execution: kernel_by_kernel`` its start (``kernel_overhead``) is included, too. ``toll_x`` is not.
     src_t, dst_t : int
-        Kernels that make and that read the tensor, as places on the axis k. In a part of a layer an end elsewhere is
-        ``len(names)``.
+        Kernels that make and that read the tensor, as places on the axis k. If the object is of some kernels of a layer
+        only, ``len(names)`` stands for all others.
     b_t : float, B
         Bytes of the tensor that one chip holds under the scheme of its source.
     moved_t : float, B
-        Bytes of the tensor that each partition moves which stores or reads it: ``b_t``. 0 under ``operand_traffic``,
-        where ``mem_k`` of each kernel includes them.
+        Bytes that a partition moves to or from DRAM if it stores or reads the tensor there: ``b_t``. 0 if
+        ``operand_traffic`` is given, as ``mem_k`` includes them then.
     tile_t : float, B
         Bytes of one tile of the tensor.
     depth_t : float
-        Number of tiles of the tensor that are buffered in SRAM where one partition has both of its kernels.
+        Number of tiles of the tensor that are buffered in SRAM where one partition has both of its kernels
+        (:func:`dfopt.terms.by_kernel.depths`).
     group_t : int
-        Number of the fan-out group: tensors of one group are stored once. Under ``fanout: per_consumer`` every tensor
-        is a group of its own.
+        Number of the fan-out group: one output with all kernels that read it is stored once. Under ``fanout:
+        per_consumer`` every tensor is a group of its own.
     kept_t : bool
         Whether the tensor stays in DRAM until the backward pass, whatever the partitions are: the forward pass makes it
         and a later pass reads it, or its source states that the output is kept.
@@ -142,10 +146,10 @@ class ShardedGraph:
     def sram_traffic_k(self) -> Floats:
         """Bytes that each kernel reads from SRAM and writes there in one evaluation: float array, shape (kernels,).
 
-        They are those of one chip, the same whatever other kernels are in the partition: ``accessed_k`` (weights, KV
-        caches, inputs and outputs of the graph) plus the tensors between kernels. A fan-out group (tensors that are
-        stored once) is written once by its source and read once by every kernel that takes it, on the chip or through
-        DRAM.
+        An evaluation is one microbatch. Bytes are those of one chip, whatever other kernels are in the partition: the
+        field ``accessed_k`` (weights, gradients, KV caches, inputs and outputs of the layer) plus tensors between
+        kernels. The source writes an output once for all kernels that share it, and each of these reads it once, on the
+        chip or through DRAM. Under ``fanout: per_consumer`` no kernels share one.
         """
         n, width = len(self.names), int(self.group_t.max(initial=0)) + 1
         made, read = (np.unique(key, return_index=True)[1] for key in (self.group_t, self.dst_t * width + self.group_t))
@@ -179,15 +183,17 @@ def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[
     """Numbers of tiles worth cutting the streamed axis into, most tiles first.
 
     The streamed axis, mostly that of tokens, is the one that a chip works through tile by tile. Under the cycle model
-    a tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a candidate. Under other compute
-    models more tiles only save SRAM, so the smallest tiles are the only candidate.
+    a tile should fill the systolic array. Candidates are all distinct ``ceil(rows / size)``, for tiles of ``size`` rows
+    from the fewest to all. Under other compute models more tiles only save SRAM, so the smallest tiles are the only
+    candidate.
 
     Parameters
     ----------
     graph
-        The rows of its shortest streamed axis are cut into tiles.
+        The rows of its shortest streamed axis are cut into tiles. Without a streamed axis there is one row.
     assumptions
-        The compute model, and the rows of a tile if they are stated (``tile_rows``): then there is one candidate.
+        The compute model, and the rows of a tile if they are stated (``tile_rows``): then there is one candidate, with
+        ``least`` rows to a tile if that is more.
     least : int
         Fewest rows of a tile, such as :func:`least_rows` returns; if the axis has fewer rows, one tile has all of them.
 

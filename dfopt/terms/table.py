@@ -52,9 +52,9 @@ class Table:
     """All cost items (charges) of one layer on one chip in one evaluation (one microbatch).
 
     A *charge* is an amount of one resource, such as bytes of DRAM traffic. The options (sharding schemes) of a few
-    kernels, its *scope*, decide the amount. Its *incidence* says how often a block pays the amount, from the kernels
-    that the block holds. A *block* is a set of kernels that run together on the chip. Some resources have *levels*: an
-    amount for each latency that a block may have under the cycle model. A *domain* has, by kernel, the options left.
+    kernels, its *scope*, decide the amount. Its *incidence* says how often a *block* (kernels that run together on the
+    chip) pays the amount, from the kernels that it holds. Some resources have *levels*: an amount for each latency that
+    a block may have under the cycle model. A *domain* has, by kernel, the positions of the options left, ascending.
 
     Attributes
     ----------
@@ -73,14 +73,15 @@ class Table:
 
         Charges of one resource and one incidence are added up (:func:`dfopt.terms.charges.merged`): always if they have
         the same scope, else if their sum has at most 4096 amounts. Charges that are 0 everywhere are left out.
-        ``layer``: has the kernels and their options. ``terms``: the rules, such as :data:`dfopt.terms.rules.TERMS`.
+        ``layer``: has kernels and their options. ``terms``: rules, such as :data:`dfopt.terms.rules.TERMS`, which may
+        raise: AssertionError if the chip lacks figures that ``compute_model: cycle`` or ``efficiency`` needs.
         """
         made = (charge for term in terms for charge in term.of(layer))
         return cls(tuple(map(len, layer.schemes_k)), merged(made, MERGED))
 
     @cached_property
     def incidences(self) -> tuple[Incidence, ...]:
-        """The distinct rules by which blocks pay the charges, in the order of their first charges: the axis i."""
+        """Distinct rules by which blocks pay charges, by first use: the columns of ``count_bi`` in :meth:`sums`."""
         return tuple(dict.fromkeys(charge.incidence for charge in self.charges))
 
     @cached_property
@@ -221,8 +222,8 @@ class Table:
     def sums_at(self, amount_vc: Floats, count_bi: Floats, resource: str, level_vb: Ints) -> Floats:
         """Total of a resource that each block pays under each vector of options, at a given level of each block.
 
-        Resources of this kind have levels: latencies that a block may have. A charge has an amount for each of them,
-        such as the compute tiles that a kernel needs to have that latency. A vector has one option for each kernel.
+        It is the sum of amount x number of times (:meth:`sums`). A charge has an amount for each level (latency that a
+        block may have), such as compute tiles that a kernel needs for it. A vector has one option for each kernel.
 
         Parameters
         ----------
@@ -367,8 +368,6 @@ class Table:
     def vectors(self, domain: Domain) -> Ints:
         """All choices of one option for each kernel from the options that are left; the last kernel's changes fastest.
 
-        There are as many as the product of the numbers of options that are left, without any limit.
-
         Parameters
         ----------
         domain
@@ -377,7 +376,8 @@ class Table:
         Returns
         -------
         int array, shape (vectors, kernels)
-            Each row is a choice: by kernel the position of its option, as :meth:`exact` takes it.
+            Each row is a choice: by kernel the position of its option, as :meth:`exact` takes it. There are as many as
+            the product of the numbers of options that are left, without any limit.
 
         Examples
         --------

@@ -66,7 +66,9 @@ def behind_layers(
     - ``stage_s``: seconds of its work for one microbatch (``of.stage_r``). ``slowest_s``: `slowest_r`.
     - ``last_s``: seconds of the exchanges of its first layer, which the backward pass reaches last.
     - ``ends_s``: seconds from the start of the stage's work for one microbatch until the last exchange of one reduction
-      ends, with `hops_r`.
+      ends. It is the sum of `hops_r`, the forward pass and the backward pass. In the forward pass weights of the layers
+      are gathered one after another, and a layer starts when its own are there. In the backward pass gradients of the
+      layers are reduced one after another, each not before its layer is done.
 
     Parameters
     ----------
@@ -140,7 +142,8 @@ def in_windows(
     3. the same of all other chunks.
 
     The four functions have the parts 1; 1 and 2; 1 and 3; and all three. Those with part 3 count only if a stage has
-    several chunks. A function with ``rounds_r + b < 0`` is left out.
+    several chunks. A function with ``rounds_r + b < 0`` is left out: with it the time of the step would fall as
+    ``stage_s`` grows, so a lower bound on ``stage_s`` would give none on the step. The others remain a bound.
 
     Parameters
     ----------

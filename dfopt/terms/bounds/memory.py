@@ -87,6 +87,10 @@ def held_at_least(
 ) -> Held:
     """Lower bounds on the bytes that one chip of each pipeline stage holds, for the stages of many plans at once.
 
+    Bytes of a state are the sum over kinds of layer of ``count * bytes / chips``: how many times the stage holds it for
+    layers of the kind (such as for all layers and all microbatches in flight, or for the layer at work only: see
+    :class:`~dfopt.terms.step.ledger.State`), least bytes of one layer, and number of chips that share these out.
+
     Parameters
     ----------
     work : LeastWork
@@ -104,8 +108,13 @@ def held_at_least(
     Returns
     -------
     Held
-        Least bytes of each state (``bytes_rc``, B, shape (stages, states)), and the memory that it lies in
-        (``tier_rc``). Rows r are those of `stages`.
+        Least bytes of each state (``bytes_rc``, B, shape (stages, states)), the memory that it lies in (``tier_rc``),
+        and bytes of the fastest memory beside them (``beside_r``). Rows r are those of `stages`.
+
+    Raises
+    ------
+    ValueError
+        If `plans` and `stages` differ in length.
     """
     columns, once_skc, shared_g = _once(work, instances)
     chip = work.setting.system.chip

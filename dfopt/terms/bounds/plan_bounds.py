@@ -54,6 +54,11 @@ class PlanBounds:
             Plans of the setting. Each is in one table.
         check_time : callable
             Called without arguments before every plan and every table. An exception that it raises ends the work.
+
+        Raises
+        ------
+        Unsplit
+            If a module of the graph cannot take the scheme that a plan with ``modules`` gives it.
         """
         alike: dict[Setting, list[Plan]] = {}
         for plan in plans:
@@ -69,6 +74,8 @@ class PlanBounds:
     def seconds(self, instance: Instance) -> float:
         """Lower bound on the seconds per step of one plan, under every mapping, whether or not the plan fits memory.
 
+        A mapping is the sharding scheme and the on-chip partition of every kernel.
+
         Parameters
         ----------
         instance : Instance
@@ -79,10 +86,17 @@ class PlanBounds:
     def of_all(self, plans: Iterable[Plan]) -> dict[Plan, float]:
         """Lower bounds on the seconds per step of many plans, by plan. Each holds for every mapping under the plan.
 
+        A mapping is the sharding scheme and the on-chip partition of every kernel.
+
         Parameters
         ----------
         plans : iterable of Plan
             Plans of the setting. Whether they fit memory is not asked. No plans: an empty dict.
+
+        Raises
+        ------
+        Unsplit
+            If a module of the graph cannot take the scheme that a plan with ``modules`` gives it.
         """
         found: dict[Plan, float] = {}
         for table in self.tables(plans):
@@ -92,8 +106,8 @@ class PlanBounds:
     def interval(self, instance: Instance) -> float:
         """Lower bound on the seconds of a plan's slowest pipeline stage for one microbatch, under every mapping.
 
-        With ``two_batch_overlap`` they are those of two microbatches, which take turns. Messages between stages are not
-        included.
+        A mapping is the sharding scheme and the on-chip partition of every kernel. With ``two_batch_overlap`` the
+        seconds are those of two microbatches, which take turns. Messages between stages are not included.
 
         Parameters
         ----------
@@ -114,7 +128,8 @@ class PlanBounds:
             The plan in its setting: ``setting.under(plan)``.
         mean : bool
             Whether to take the mean over all chips. False: the chip that moves least, which for SRAM may be in another
-            pipeline stage than for DRAM. A graph that is not folded has the mean in either case.
+            pipeline stage than for DRAM. A graph that is not *folded* (it draws the whole model, not each distinct
+            layer once) has the mean in either case.
 
         Returns
         -------
@@ -169,8 +184,9 @@ class PlanBounds:
 
         A :class:`~dfopt.terms.step.ledger.State` is data that stays in a memory, such as weights or saved activations.
         Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
-        is not folded, the only kind, 0, has the average of the plan's pipeline stages. Pass them to functions of
-        :mod:`dfopt.terms.step.ledger` together with the stages of :meth:`stages`.
+        is not *folded* (it draws the whole model, not each distinct layer once), the only kind, 0, has the average of
+        the plan's pipeline stages. Pass the result to functions of :mod:`dfopt.terms.step.ledger`, such as
+        :func:`~dfopt.terms.step.ledger.held`, together with the stages of :meth:`stages`.
 
         Parameters
         ----------
@@ -191,7 +207,8 @@ class PlanBounds:
         ----------
         instance : Instance
             The plan in its setting: ``setting.under(plan)``. The graph must have one kind of layer. If it is not
-            folded, all kernels of the average pipeline stage count as one layer.
+            *folded* (it draws the whole model, not each distinct layer once), all kernels of the average pipeline
+            stage count as one layer.
 
         Returns
         -------
@@ -202,10 +219,11 @@ class PlanBounds:
         return min(room_to_save(instance, stage, self.least_states(instance)) for stage in self.stages(instance))
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages of a plan that bounds are about.
+        """Distinct pipeline stages of a plan for which bounds are computed, in the order of the pipeline.
 
-        For a graph that is not folded (it draws the whole model, not one layer that repeats), one stage stands for all:
-        it runs the average of the kernels, and the heaviest stage runs that or more.
+        An entry is one stage, or stands for several that are alike. For a graph that is not *folded* (it draws the
+        whole model, not each distinct layer once) the tuple has one entry, which stands for all stages. Bounds give it
+        the average of the kernels' work and bytes: the heaviest stage has that or more.
 
         Parameters
         ----------

@@ -36,7 +36,8 @@ __all__ = ["PlanTable"]
 class PlanTable:
     """Lower bounds on step time and memory for many plans at once, under all of which chips see the same graph.
 
-    Make it with ``PlanTable(work, plans)``. *Kinds* are the distinct layers of the model, by number (axis k).
+    Make it with ``PlanTable(work, plans)``. *Kinds* are the distinct layers of the model, by number (axis k). Bounds
+    hold for every *mapping*: sharding schemes and on-chip partitions of all kernels.
 
     Attributes
     ----------
@@ -92,14 +93,14 @@ class PlanTable:
 
     @cached_property
     def held(self) -> Held:
-        """Least bytes of each state, such as weights, that a chip of each stage holds: rows r of :attr:`stages`."""
+        """Lower bounds on bytes of each state, such as weights, on a chip of each stage: rows as in :attr:`stages`."""
         plans = [self.plans[i] for i in self.plan_r.tolist()]
         groups = self.group_i[self.plan_r]
         return held_at_least(self.work, self.instances, groups, plans, self.stages, self.runs_rk)
 
     @cached_property
     def used_i(self) -> Floats:
-        """Lower bound on the filled share of a plan's fullest memory, of any stage: shape (plans,). Above 1: no fit."""
+        """Least share in use of a plan's fullest memory, over stages: shape (plans,). Above 1: no fit. 0: no limit."""
         setting = self.work.setting
         used_r = self.held.used(setting.system.chip, setting.assumptions.memory_reserve)
         return np.maximum.reduceat(used_r, self.first_i)
@@ -142,9 +143,8 @@ class PlanTable:
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
         """Least seconds of the slowest pipeline stage of every plan for one microbatch: float array, shape (plans,).
 
-        With ``two_batch_overlap`` for two. `low_k`, s, shape (kinds,): another lower bound on a layer for a microbatch.
-        `hop_i`, s, shape (plans,): least time in which a chunk of layers with two neighbours sends to other stages for
-        a microbatch. A float is for all kinds or plans. Both are used as in :meth:`seconds`, with 0 as its `end_i`.
+        With ``two_batch_overlap`` for two, which take turns. `low_k`, s, shape (kinds,), and `hop_i`, s, shape
+        (plans,), are those of :meth:`seconds`, with 0 as its `end_i`. A float is for all kinds or plans.
         """
         rows, first, which = self._rows(None)
         found: Floats = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, 0.0), first)

@@ -51,11 +51,13 @@ class Least:
     gradient_k : B, shape (kernels,)
         Bytes of the weight gradient of each kernel on one chip, in the type in which data-parallel copies add it up.
     states : sequence of State
-        Weights, gradients, saved activations and other states that all kernels of the layer together keep in memory.
+        Weights, gradients, saved activations and other data that all kernels of the layer together keep in memory. Each
+        :class:`~dfopt.terms.step.ledger.State` has the bytes of one of these, in B.
     compute_k : s, shape (kernels,)
         Time in which the whole chip computes each kernel.
     memory_k, sram_k : s, shape (kernels,)
-        Time of the traffic of the fastest memory, and of SRAM. `sram_k` is 0 where SRAM has no bandwidth.
+        Time of the traffic of the off-chip memories, and of SRAM. A byte in a slower off-chip memory takes the longer
+        time of that memory. `sram_k` is 0 where SRAM has no bandwidth.
     weight_k : B, shape (kernels,)
         Bytes of the weights of each kernel on one chip.
     """
@@ -206,15 +208,22 @@ class LeastWork:
         }
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages of a plan that bounds are about.
+        """Pipeline stages of a plan for which bounds are worked out, each standing for all stages that are alike.
 
-        For a graph that is not folded, one stage stands for all: it runs the average of the kernels, and the heaviest
-        stage runs that or more. So a bound for this stage is one for the heaviest.
+        For a folded graph these are all distinct stages. For any other graph it is open which kernels a stage runs, so
+        the first stage alone is returned and stands for all. A bound takes it to have the average of the kernels
+        (:meth:`drawn_stages`). The heaviest stage has that or more, so the bound holds for it too.
 
         Parameters
         ----------
         instance : Instance
             Setting and plan.
+
+        Returns
+        -------
+        tuple of PipelineStage
+            ``runs`` of a :class:`~dfopt.setting.stages.PipelineStage` has a pair for each kind of layer that the stage
+            runs: the kind, and how many layers of it for one microbatch. Not folded: ``((0, 1),)``.
         """
         return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
 
@@ -245,10 +254,8 @@ class LeastWork:
         """Least seconds of the forward and of the backward pass of one layer for one microbatch, by kind of layer.
 
         They hold for all sharding schemes and partitions. A pass takes the sums of its kernels' seconds of compute,
-        memory, network and SRAM (:meth:`parts`), combined as the overlap assumption says. Recomputation and weight
-        updates count with the backward pass. ``backward_s`` is 0 unless ``forward_backward`` is ``separate``: else all
-        partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and ``compute_s`` are sums
-        over kernels of the backward pass and weight updates, without recomputation.
+        memory, network and SRAM (:meth:`parts`), combined as the assumption ``overlap`` says
+        (:func:`dfopt.terms.chip.rule_of`). Recomputation and weight updates count with the backward pass.
 
         Parameters
         ----------
@@ -258,31 +265,35 @@ class LeastWork:
         Returns
         -------
         Passes
-            The fields above have seconds, one for each kind, and so has ``forward_s``.
+            Each field but ``exact``, which is false, has a float for each kind, in s. ``forward_s`` and ``backward_s``
+            are the two passes. ``backward_s`` is 0 unless the assumption ``forward_backward`` is ``separate``: else all
+            partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and ``compute_s`` are
+            sums over kernels of the backward pass and weight updates, without recomputation.
         """
         return self.known("passes", instance, lambda one: roofline_passes(self.parts(one), one.assumptions))
 
     def exchanged(self, instance: Instance) -> tuple[Floats, Floats, Floats]:
-        """Least seconds of the exchanges of data-parallel copies of one layer, by kind, where passes may hide them.
+        """Least seconds in which data-parallel copies exchange gradients and weights of one layer, by kind of layer.
 
-        Kinds are the distinct layers of the model, by number. *Calculon's rule* holds under ``gradient_overlap:
-        calculon`` and ``calculon_or_none`` for a graph that is folded and trains.
+        The figures are for plans whose passes may hide these exchanges. *Calculon's rule* says how much is hidden under
+        ``gradient_overlap: calculon`` and ``calculon_or_none`` (:mod:`dfopt.physics.window`), and under ``backward``
+        exchanges hide layer by layer (:mod:`dfopt.physics.overlap`). *Gathering* weights is the all-gather of updated
+        weights that the copies share out (ZeRO).
 
         Parameters
         ----------
         instance : Instance
-            Setting and plan. The method does not ask whether passes may hide exchanges: call it only where
-            :func:`dfopt.terms.step.overlap.hides_any` is true. Elsewhere it returns figures as under
-            ``gradient_overlap: backward`` with nothing in the third array, though no pass hides them.
+            Setting and plan. Call the method only where :func:`dfopt.terms.step.overlap.hides_any` is true. It does not
+            check this, and elsewhere its result must not be used: there no pass hides an exchange.
 
         Returns
         -------
         (float array, float array, float array), s, shape (kinds,) each
-            Named ``reduce_s``, ``weights_s`` and ``gathers_s`` in :class:`dfopt.terms.step.overlap.Exchanges`. First,
-            one reduction of the gradients, on average over those of a step; by Calculon's rule all exchanges of a step,
-            of weights too. Second, seconds per step that no pass hides: the optimizer's step, and gathering of updated
-            weights that no other figure has. Third, gathering of weights per step where a forward pass may hide it,
-            else 0. No figure includes another one.
+            The fields ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`dfopt.terms.step.overlap.Exchanges`, in
+            this order. No seconds are in two of them. ``reduce_s``: one reduction of the gradients, on average over the
+            reductions of a step; with Calculon's rule all exchanges of a step, gathering of weights too. ``weights_s``:
+            seconds per step that no pass hides, which are the optimizer's step and all other gathering of weights.
+            ``gathers_s``: seconds per step of the gathering that a forward pass may hide; 0 where none may.
         """
         return self.known("exchanged", instance, self._exchanged)
 
@@ -297,7 +308,7 @@ class LeastWork:
         """Least seconds of work, memory traffic and moving of offloaded data of a layer for one microbatch, by kind.
 
         Kinds are the distinct layers of the model, by number. Offloaded data, such as weights, lies in a slower memory,
-        and moves to or from the fastest one beside the work.
+        and moves to or from the fastest one while the layer computes.
 
         Parameters
         ----------
@@ -308,10 +319,11 @@ class LeastWork:
         -------
         float array, s, shape (kinds, 6)
             Columns 0 and 1: work of the forward and of the backward pass. 2 and 3: the part of that in which each pass
-            uses the fastest memory. 4 and 5: moving of offloaded data beside each pass. This is the order of
-            :class:`dfopt.physics.offload.Layer`. All are 0, work too, where nothing is moved. They are 0 as well if the
-            graph is not folded (all its kernels are drawn once) and the plan has several pipeline stages, as it is open
-            which kernels a stage runs.
+            uses the fastest memory. 4 and 5: moving of offloaded data during each pass. This is the order of
+            :class:`dfopt.physics.offload.Layer`. Columns 1 and 3 are 0 unless ``forward_backward`` is ``separate``
+            (:meth:`passes`). All are 0, work too, where nothing is moved. They are 0 as well if the graph is not folded
+            (all its kernels are drawn once) and the plan has several pipeline stages, as it is open which kernels a
+            stage runs.
         """
         if not moves(instance) or self.drawn_stages(instance) > 1:
             return np.zeros((len(self.kinds), len(offload.Layer._fields)))
@@ -326,7 +338,9 @@ class LeastWork:
         return instance.own_communication_s if self._talks else np.zeros(len(self.kind_k))
 
     def layers(self, instance: Instance) -> tuple[Floats, Floats]:
-        """Least seconds of one layer for one microbatch, and of communications that another microbatch hides.
+        """Least seconds of one layer for one microbatch, and of communications that another microbatch hides, by kind.
+
+        The kernels of all passes of the layer count together. Kinds are the distinct layers of the model, by number.
 
         Parameters
         ----------
@@ -336,12 +350,12 @@ class LeastWork:
         Returns
         -------
         (float array, float array), s, shape (kinds,) each
-            First, sums over kernels of compute, memory, SRAM and network seconds, combined as the overlap assumption
-            says. Network seconds are communications that kernels list themselves, and under ``execution:
-            kernel_by_kernel`` the time to launch each kernel. For a graph that is not folded, the result bounds the
-            heaviest pipeline stage: it is the average of the stages, or the longest kernel if that is more. Second,
-            with ``two_batch_overlap`` the communications that kernels list themselves, which the first then does not
-            include; else 0.
+            First, sums over kernels of compute, memory, SRAM and network seconds, combined as the assumption
+            ``overlap`` says (:func:`dfopt.terms.chip.rule_of`). Network seconds are communications that kernels list
+            themselves, and under ``execution: kernel_by_kernel`` the time to launch each kernel. For a graph that is
+            not folded, the result bounds the heaviest pipeline stage: it is the average of the stages, or the longest
+            kernel if that is more. Second, with ``two_batch_overlap`` the communications that kernels list themselves,
+            which the first then does not include; else 0.
         """
         return self.known("layers", instance, self._of_layers)
 

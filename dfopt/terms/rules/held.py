@@ -295,12 +295,13 @@ HANDED_ON = Term("layers hand on alike", "layers of several kinds follow one ano
 
 
 def tile_rows(layer: Layer) -> Iterator[Charge]:
-    """Rule out options under which chips share the rows of a tile, if a tile may have too few rows for them.
+    """Rule out options under which tensor-parallel chips share the rows of a tile, if tiles have too few rows for that.
 
-    A tile is one of the equal parts that the streamed axis (tokens) of the layer is cut into
-    (:attr:`~dfopt.terms.layer.Layer.tiles`). The judge asks for ``tiles <= ceil(rows / min(least, rows))``: tiles of
-    ``least`` rows, of which the last may be shorter. There ``rows`` is the length of the shortest streamed axis, and
-    ``least`` the larger of the assumption ``tile_rows`` (1 if it is None) and the number of tensor-parallel chips.
+    The streamed axis of the layer (mostly tokens, the *rows*) is cut into ``tiles`` equal parts, the *tiles*
+    (:attr:`~dfopt.terms.layer.Layer.tiles`). Chips that share the rows of a tile need at least a row each. Tiles have
+    enough rows if ``tiles <= ceil(rows / min(least, rows))``: as many as there are with ``least`` rows in each but the
+    last, which may have fewer. ``rows`` is the length of the shortest streamed axis in the graph. ``least`` is the
+    larger of the assumption ``tile_rows`` (1 if it is None) and the number of tensor-parallel chips.
 
     Parameters
     ----------

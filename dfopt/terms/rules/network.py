@@ -93,9 +93,9 @@ def conversions(layer: Layer) -> Iterator[Charge]:
     """Seconds of the collectives that bring every tensor into the layouts that its readers need (resharding).
 
     The block that makes the tensor pays, once for all readers (DFModel, section IV.B, figure 6). With sequence
-    parallelism the tensors that the forward pass saves keep their layout in memory. Then every block of the backward
-    pass that reads such a tensor converts it again and pays for that (Korthikanti et al., 2022, section 4.2.2). Under
-    any value of the assumption ``backward_gathers`` but None, the block of its source pays instead.
+    parallelism the tensors that the forward pass saves keep their layout in memory. Then every block with a kernel of a
+    later pass that reads such a tensor converts it again and pays for that (Korthikanti et al., 2022, section 4.2.2).
+    Under any value of the assumption ``backward_gathers`` but None, the block of its source pays instead.
 
     Parameters
     ----------
@@ -152,14 +152,17 @@ CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conv
 
 
 def least_conversions(layer: Layer) -> Iterator[Charge]:
-    """Lower bounds on the seconds of :func:`conversions`, with few amounts however many kernels read a tensor.
+    """Lower bounds on the seconds of :func:`conversions`, which leave out readers where arrays would be too large.
 
-    A tensor that more readers want in more layouts takes no less to convert, so a bound may leave readers out. Readers
-    are taken in their order. One that would bring the product of the numbers of options, of the source and of readers
-    taken so far, above :data:`~dfopt.terms.table.MERGED` is left out. Who pays is as in :func:`conversions`. If the
-    block of the source pays, the bound counts the readers that are taken. If each block that holds readers pays
-    (``tolls`` of the entry), there is a bound only if all n readers are taken and 2^n is at most ``MERGED``: it has an
-    amount for each set of readers.
+    A charge of :func:`conversions` has an amount for each combination of options of the source and all readers of a
+    tensor. A tensor that fewer readers want takes no longer to convert, so a bound may leave readers out. For each
+    entry of :attr:`~dfopt.terms.layer.Layer.wanted` (a tensor with some of its readers), readers are taken in the order
+    of ``layouts_ko``. A reader with which the number of amounts would be above :data:`~dfopt.terms.table.MERGED` is
+    left out, and the next one is tried.
+
+    Who pays is as in :func:`conversions`. If the block of the source pays, the bound counts the readers that are taken.
+    If each block that holds readers pays (``tolls`` of the entry), the bound has a charge for each non-empty set of
+    them. It then needs all n readers, and 2^n at most ``MERGED``: else the entry counts as 0, and nothing is yielded.
 
     Parameters
     ----------

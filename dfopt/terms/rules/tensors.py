@@ -48,12 +48,13 @@ def tensors(layer: Layer) -> Iterator[Charge]:
     Yields
     ------
     Charge
-        For every fan-out (one output of a kernel with all its readers) but those that the next layer reads. The option
-        of its source decides each amount, in B on one chip in one evaluation.
+        For every fan-out but those that the next layer reads. A fan-out is one output of a kernel with all its readers
+        under ``fanout: shared``, else with one of them. The option of its source decides each amount, in B on one chip
+        in one evaluation.
 
-        - ``dram_bytes``: the tensor as its source holds it. Each block that stores or reads it pays once
-          (:class:`~dfopt.terms.incidence.Crosses`). Only if ``operand_traffic`` is None; else :func:`operands` counts
-          these bytes.
+        - ``dram_bytes``: the part of the tensor that one chip holds under the scheme of its source. Each block that
+          stores or reads the tensor pays once (:class:`~dfopt.terms.incidence.Crosses`). Only if ``operand_traffic`` is
+          None; else :func:`operands` counts these bytes.
         - ``buffer_bytes``: two tiles, paid by the same blocks.
         - ``buffer_bytes``: a tile. The block of the source pays it as often as tiles wait there: the largest
           :attr:`~dfopt.terms.layer.Reader.depth` of the readers that it holds (:class:`~dfopt.terms.incidence.Inside`).
@@ -61,8 +62,8 @@ def tensors(layer: Layer) -> Iterator[Charge]:
         - ``cut_buffer_bytes``: two tiles, paid once by the block of a source that has something to cut
           (:func:`~dfopt.terms.rules.weights.stays`). These bytes are among its ``buffer_bytes``: those that are cut if
           it runs in parts.
-        - ``reread_bytes``: the tensor, paid once by the block of each kernel of :func:`moves_again`. It counts for each
-          part after the first.
+        - ``reread_bytes``: as many as ``dram_bytes``, also where these are not yielded. The block of each kernel of
+          :func:`moves_again` pays them, for each part after the first.
     """
     moves = layer.moves_tensors
     for fan in layer.fan_outs:
@@ -164,8 +165,9 @@ OPERANDS = Term.of_kernel("operands", "operand_traffic of the assumptions", oper
 def carried(layer: Layer) -> Iterator[Charge]:
     """DRAM and SRAM bytes of the tensors that a layer hands to the next one, which always pass through DRAM.
 
-    A partition starts and ends in DRAM (DFModel, section V.A). A *tile* is one of the equal
-    parts that tensors are cut into along their streamed axis (tokens), ``layer.tiles`` in number.
+    A partition starts and ends in DRAM (DFModel, section V.A). A *tile* is one of the equal slices that tensors are cut
+    into along their streamed axis (tokens), ``layer.tiles`` in number. A kernel alone in its block may run in *parts*
+    of its weight, if the whole weight does not fit SRAM.
 
     Parameters
     ----------
@@ -177,10 +179,10 @@ def carried(layer: Layer) -> Iterator[Charge]:
     ------
     Charge
         For every tensor that the next layer reads. The option of its source decides each amount, in B on one chip in
-        one evaluation. ``dram_bytes`` is the tensor and ``buffer_bytes`` two tiles of it: the block of the source pays
-        both once, and so does the block of each reader, even if that is the same block. ``reread_bytes`` is the tensor:
-        the block of each kernel of :func:`moves_again` pays it once, for each further part that the kernel runs in.
-        Nothing is yielded under ``layer_boundary: free``.
+        one evaluation. ``dram_bytes`` is the part of the tensor that one chip holds, and ``buffer_bytes`` two tiles of
+        that: the block of the source pays both once, and so does the block of each reader, even if that is the same
+        block. ``reread_bytes`` is as much as ``dram_bytes``: the block of each kernel of :func:`moves_again` pays it
+        for each part after the first that the kernel runs in. Nothing is yielded under ``layer_boundary: free``.
     """
     for fan in layer.carried:
         of = LayerKernel.all_of(layer)[fan.source]
@@ -250,7 +252,10 @@ def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
 
 
 def end_tile(of: LayerKernel, operand: int) -> float:
-    """Share of an input or output of the graph that is in one tile (equal part) of the streamed axis.
+    """Share of an input or output of the graph that is in one tile (equal slice) of the axis that a kernel streams.
+
+    It is ``ceil(length / tiles) / length``, with the length of the streamed axis and the number of tiles of the layer.
+    Where a mask leaves only some elements of the tensor, it is that share over the share of elements left, at most 1.
 
     Parameters
     ----------
@@ -262,7 +267,8 @@ def end_tile(of: LayerKernel, operand: int) -> float:
     Returns
     -------
     float, no unit
-        Above 0 and at most 1. It is 1 where the kernel does not stream that operand.
+        Above 0 and at most 1. It is 1 if the kernel streams no axis. It is also 1 for an output if the kernel streams
+        its contraction ``k``, as weight updates do. Both inputs of a kernel that streams count as streamed.
     """
     if operand:
         return ops.input_tile_share(of.kernel, of.tiles, operand)
@@ -275,8 +281,8 @@ END_BUFFERS = Term.of_kernel("buffers of ends", "DFModel, section V.B: tiles are
 def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """DRAM bytes that a kernel moves because the graph states them: own data, lookups in tables, caches of sequences.
 
-    They are ``dram_bytes_per_chip``, a chip's part of ``dram_bytes``, and what one chip reads and writes of the caches
-    (``states``), all fields of the graph's kernel.
+    They are ``dram_bytes_per_chip + dram_bytes / shards``, and what one chip reads and writes of the caches
+    (``states``). These are fields of the graph's kernel, and ``shards`` is the number of tensor-parallel chips.
 
     Parameters
     ----------
@@ -287,9 +293,10 @@ def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     ------
     (str, float array of shape (options,))
         Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
-        evaluation of the layer (one microbatch). ``dram_bytes``, B. A byte in a slower memory counts as more bytes, so
-        that their number over the bandwidth of the fastest memory is the time. Nothing is yielded for a kernel without
-        ``states``, ``dram_bytes`` and ``dram_bytes_per_chip``.
+        evaluation of the layer (one microbatch). ``dram_bytes``, B. A byte in a slower memory counts as (bandwidth of
+        the fastest memory / bandwidth of that memory) bytes, so that their number over the bandwidth of the fastest
+        memory is the time. Nothing is yielded for a kernel without ``states``, ``dram_bytes`` and
+        ``dram_bytes_per_chip``.
     """
     kernel = of.kernel
     if kernel.states or kernel.dram_bytes or kernel.dram_bytes_per_chip:

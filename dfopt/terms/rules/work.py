@@ -62,6 +62,8 @@ def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     ------
     AssertionError
         Under ``compute_model: efficiency``, if the chip has no table. Questions to the optimiser refuse that before.
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
     """
     if of.assumptions.compute_model != "cycle":
         yield "compute_s", at_rate(of)
@@ -133,6 +135,8 @@ def at_rate(of: LayerKernel) -> Floats:
     ------
     AssertionError
         Under ``compute_model: efficiency``, if the chip has no table. Questions to the optimiser refuse that before.
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
     """
     flop_o, chosen = flop(of), of.assumptions
     if chosen.compute_model != "efficiency":
@@ -145,11 +149,12 @@ def at_rate(of: LayerKernel) -> Floats:
 
 
 def least_cycles(of: LayerKernel) -> float:
-    """Least seconds of a kernel in one evaluation under the cycle model: no option in any number of tiles takes less.
+    """Lower bound on the seconds of a kernel in one evaluation by the cycle model, for all options and all tiles.
 
-    It is the time of the fastest option on the whole chip, if no unit of any compute tile is wasted: multiply-adds of
-    the largest shard over (lanes x stages x compute tiles x frequency) of the chip. An elementwise kernel has elements
-    in place of multiply-adds, and uses no stages. A data type with twice the peak rate takes half of that.
+    It is the time of the fastest option (sharding scheme) on the whole chip, if no unit of any compute tile is wasted:
+    multiply-adds of the largest shard over (lanes x stages x compute tiles x frequency) of the chip. An elementwise
+    kernel has elements in place of multiply-adds, and uses no stages. What a mask leaves out does not count. If the
+    kernel's data type has another peak rate than ``chip.peak_flops``, the time is multiplied by ``peak_flops`` / rate.
 
     Parameters
     ----------
@@ -165,6 +170,8 @@ def least_cycles(of: LayerKernel) -> float:
     ------
     AssertionError
         If the chip lacks lanes, stages or frequency. Questions to the optimiser refuse that before.
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of the kernel.
     """
     degree, chip, rules = of.degree, of.chip, of.assumptions.sharding_rules
     least_s = by_option(of, lambda kernel, z: least_cycles_s(kernel, z, degree, chip, rules)).min()
@@ -196,6 +203,8 @@ def compute_tiles(layer: Layer) -> Iterator[Charge]:
     ------
     AssertionError
         If the chip lacks lanes, stages or frequency. Questions to the optimiser refuse that before.
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
     """
     if not layer.by_cycles:
         return
@@ -275,9 +284,9 @@ def tensor_traffic(layer: Layer) -> Iterator[Charge]:
     ------
     Charge
         An amount of ``sram_traffic_bytes``, in B on one chip in one evaluation: all that the chip has of the tensor,
-        which the option of its source decides. For every output that kernels pass on, there is one charge that the
-        block of its source pays once, and one for each kernel that reads it, which the block of that reader pays once.
-        Nothing is yielded if the SRAM of the chip has no bandwidth.
+        which the option of its source decides. For every entry of :attr:`~dfopt.terms.layer.Layer.fan_outs` (an output
+        and its readers), there is one charge that the block of its source pays once, and one for each kernel that reads
+        it, which the block of that reader pays once. Nothing is yielded if the SRAM of the chip has no bandwidth.
     """
     limited = layer.instance.system.chip.sram.bandwidth is not None
     for fan in layer.fan_outs if limited else ():

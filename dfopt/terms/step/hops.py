@@ -60,10 +60,11 @@ def sent_once(instance: Instance) -> bool:
 def both_ways_at_once(instance: Instance) -> bool:
     """Whether every chunk of layers of a folded graph is charged messages to two neighbours for every microbatch.
 
-    In a *folded* graph the drawn layers stand for all layers of the model. True under ``point_to_point:
-    per_microbatch``: the first and the last chunk of the pipeline are charged as if they had two neighbours. False
-    under ``per_neighbour``, where a chunk is charged only for neighbours that it has, and under ``per_step``. The
-    answer means nothing for graphs that are not folded.
+    In a *folded* graph the drawn layers stand for all layers of the model. A *chunk* is a run of consecutive layers in
+    one pipeline stage, which has several if it is interleaved. True under ``point_to_point: per_microbatch``: the first
+    and the last chunk of the pipeline are charged as if they had two neighbours. False under ``per_neighbour``, where a
+    chunk is charged only for neighbours that it has, and under ``per_step``. The answer means nothing for graphs that
+    are not folded.
 
     Parameters
     ----------
@@ -76,7 +77,9 @@ def both_ways_at_once(instance: Instance) -> bool:
 def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = True) -> Floats:
     """Seconds in which each distinct pipeline stage sends to its neighbours for one microbatch, all chunks together.
 
-    Messages to the next stage (activations) and to the one before (their gradients) are added up.
+    Messages to the next stage (activations) and to the one before (their gradients) are added up. An interleaved stage
+    has several *chunks* (runs of consecutive layers), and each of them sends. :func:`sent_s` has the seconds of one
+    message.
 
     Parameters
     ----------
@@ -107,8 +110,9 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, lea
 def sent_s(instance: Instance, whole: float, share: float, *, least: bool = False) -> float:
     """Seconds in which a chip sends its share of one tensor to a neighbouring pipeline stage, once.
 
-    With ``point_to_point_parts: None``, or if chips hold different parts, this is ``message(whole * share)``. Where
-    ``n`` tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage gathers the parts
+    With ``point_to_point_parts: None``, or if chips hold different parts, this is ``message(whole * share)``. Here
+    ``message`` and the names of collectives stand for seconds of a communication of so many bytes. Where ``n``
+    tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage gathers the parts
     (Narayanan et al., SC'21, section 4.1, scatter/gather optimization). Under ``scattered`` that takes ``message(whole
     / n) + all_gather(whole)``, and the faster of both ways counts. Under ``calculon`` parts are always sent, in
     ``max(0, message(whole / n) + 2 (reduce_scatter + all_gather - all_reduce)(whole))``, plus ``all_gather(whole) / 2``
@@ -150,10 +154,11 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
     """Cost of all that each distinct pipeline stage sends to its neighbours for one microbatch: a sum over tensors.
 
     In a *folded* graph the drawn layers stand for all layers of the model. It sends the tensors that layers hand on,
-    once for each chunk; of several kinds of layer the one with the highest cost counts. Under ``point_to_point:
-    per_neighbour`` tensors to the next stage and to the one before count apart, each for the chunks that have that
-    neighbour (:func:`both_ways`). Another graph sends every tensor between kernels of different stages over each stage
-    boundary in between, once for all readers behind it (under ``fanout: shared``).
+    once for each chunk (run of consecutive layers of a stage; several if it is interleaved). Of several kinds of layer
+    the one with the highest cost counts. Under ``point_to_point: per_neighbour`` tensors to the next stage and to the
+    one before count apart, each for the chunks that have that neighbour (:func:`both_ways`). Another graph sends every
+    tensor between kernels of different stages over each stage boundary in between, once for all readers behind it
+    (under ``fanout: shared``).
 
     Parameters
     ----------
@@ -280,8 +285,8 @@ def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tupl
 def per_step_hops(instance: Instance) -> float:
     """Seconds per step of messages between pipeline stages, where they are charged once (``point_to_point: per_step``).
 
-    As in DFModel, they are ``message(layers * bytes)``: one message has the whole tensors that all layers of the model
-    hand on, for one microbatch.
+    As in DFModel, they are the seconds of one message of ``layers * bytes``: the number of layers of the model, times
+    the bytes of the whole tensors that one layer hands on for one microbatch.
 
     Parameters
     ----------

@@ -73,8 +73,8 @@ class State:
 def usable_bytes(setting: Setting) -> dict[str, float]:
     """Usable bytes of every memory of a chip that has a limit, by name of the memory: capacity less the reserved share.
 
-    They are ``capacity * (1 - memory_reserve) * (1 + 1e-12)``: what fits exactly does in any order of summation. Empty
-    if no memory has a limit. ``setting``: graph, machine and resolved assumptions.
+    They are ``capacity * (1 - memory_reserve) * (1 + 1e-12)``, where the last factor allows for rounded sums. Empty if
+    no memory has a limit. ``setting``: graph, machine and resolved assumptions; a ``memory_reserve`` of None is 0.
     """
     return capacities(setting.system.chip, setting.assumptions.memory_reserve)
 
@@ -214,9 +214,10 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
 
 
 def reserved(instance: Instance) -> float:
-    """Bytes of a chip's fastest memory for buckets of gradients (``exchange_buffers``; None: 0), whatever the mapping.
+    """Bytes of a chip's fastest memory for *buckets*: buffers in which data-parallel copies add up gradients.
 
-    0 unless the graph of ``instance`` trains under ``gradients: exact``, and its plan has several data-parallel copies.
+    They are the assumption ``exchange_buffers`` (None: 0) under any sharding schemes. 0 unless the graph of
+    ``instance`` trains under ``gradients: exact``, and its plan has several data-parallel copies.
     """
     assumptions = instance.assumptions
     exchanges = counts_training(instance.graph, assumptions) and instance.plan.copies > 1
@@ -224,9 +225,9 @@ def reserved(instance: Instance) -> float:
 
 
 def limited(instance: Instance) -> dict[str, float]:
-    """Bytes that a mapping may fill of every memory with a limit, by its name: usable ones less :func:`reserved`.
+    """Bytes per chip that data of kernels may fill, by memory with a limit: :func:`usable_bytes` less :func:`reserved`.
 
-    Negative where buckets of gradients alone exceed the fastest memory. ``instance``: setting and plan.
+    Negative for the fastest memory if :func:`reserved` alone exceeds it. ``instance``: setting and plan.
     """
     taken, chip = reserved(instance), instance.system.chip
     limits = usable_bytes(instance.setting)
@@ -271,8 +272,8 @@ def chips_of(instance: Instance, state: State) -> int:
 def at_once(instance: Instance, stage: PipelineStage, state: State) -> int:
     """Layers of a pipeline stage that count as at work at a time, for a state of a lifetime in :data:`OF_LAYERS`.
 
-    1 for the lifetimes ``layer`` and ``others``. For ``exchange`` the number that ``layers_exchanged`` says (None: 1),
-    but at most the layers of the stage. 0 if the ZeRO level of the plan of ``instance`` is below ``state.exists_from``.
+    1 for the lifetimes ``layer`` and ``others``. For ``exchange`` the assumption ``layers_exchanged`` (None: 1), but
+    at most the layers of the stage. 0 if the ZeRO level of the plan of ``instance`` is below ``state.exists_from``.
     """
     if (instance.plan.zero or 0) < state.exists_from:
         return 0
@@ -295,13 +296,11 @@ def _largest(
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
     """Split states in two: those that count for every layer of a stage, and corrections for the layer at work.
 
-    First come states of every layer. Those of lifetime ``others`` (all layers but the one at work) are here with
-    lifetime ``step`` (all layers). Second come pairs of a sign and a state as given: 1 for ``layer`` and ``exchange``,
-    which only layers at work have, and -1 for ``others``, which the first counts for one layer too many.
-
-    If all layers of a stage are of one kind, its chip holds the bytes of the first (:func:`lying`), plus for each pair
-    ``sign * at_once(...) * bytes / chips_of(instance, state)``. Leave out pairs of offloaded items (:func:`offloaded`):
-    every layer keeps their bytes in the slower memory, the one at work too.
+    First come states of every layer; those of lifetime ``others`` (all layers but the one at work) now have ``step``.
+    Second come pairs of a sign and a state as given: 1 for ``layer`` and ``exchange``, which only layers at work have,
+    and -1 for ``others``, which the first counts for one layer too many. If all layers of a stage are of one kind, its
+    chip holds the bytes of the first (:func:`lying`), plus for each pair ``sign * at_once(...) * bytes /
+    chips_of(instance, state)``. Leave out pairs of offloaded items (:func:`offloaded`): every layer keeps these.
     """
     alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
@@ -313,9 +312,9 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
     """Most bytes of saved activations, per layer and microbatch on one chip, with which a stage fits the memories.
 
     The stage holds them for all its layers, which are of one kind (not checked), and all microbatches in flight.
-    ``states``: by kind of layer (number as in ``stage.runs``), what one layer keeps of one microbatch. Of these, saved
-    activations only say whether any are saved; all other states take their bytes. Infinite if no memory that holds
-    activations has a limit, or none are saved. 0: no room.
+    ``states``: by kind of layer (number as in ``stage.runs``), what one layer keeps of one microbatch. All but saved
+    activations take their bytes; those say whether any are saved, not how many bytes. Infinite if none are saved, or
+    no memory that holds them has a limit. 0 if all else leaves no room.
     """
     chip = instance.system.chip
     found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
@@ -332,11 +331,11 @@ def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, 
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
-    """Bytes left of every memory of a chip that has a limit, by name: usable ones (:func:`usable_bytes`) less books.
+    """Bytes left of every memory of a chip that has a limit, by name: :func:`usable_bytes` less those that it holds.
 
-    ``books``: what one chip of a stage holds (:func:`held`). ``who_needs``: start of an error: ``stage 0 needs``.
-    Raises :class:`~dfopt.errors.Infeasible` if the stage holds more than the usable bytes of a memory (its capacity
-    less ``memory_reserve``). The message says both, and what would help.
+    ``books``: bytes that one chip of a stage holds, as :func:`held` returns them. Raises
+    :class:`~dfopt.errors.Infeasible` if they exceed the usable bytes of a memory. The message has both figures, and
+    what would help. ``who_needs``: how it begins, such as ``stage 0 needs``.
     """
     found = {}
     for tier, capacity in usable_bytes(instance.setting).items():
@@ -356,11 +355,11 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
 
 
 def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, float]:
-    """Usable bytes per chip of the fastest memory left for tensors that wait between partitions, by kind of layer.
+    """Bytes per chip of the fastest memory left for tensors that wait between on-chip partitions, by kind of layer.
 
-    ``states``: by kind of layer, what one layer keeps of one microbatch. Keys are the same: numbers of kinds (of a
-    graph drawn as a whole: pipeline stages). A kind that runs in several pipeline stages has what the fullest of these
-    leaves, and may use all of that: its partitions run before those of the next kind. Infinite where no limit applies,
+    ``states``: by kind of layer, what one layer keeps of one microbatch. Keys are the same: numbers of kinds, or of
+    pipeline stages if the graph draws every layer. A kind in several pipeline stages has what the fullest of these
+    leaves of :func:`usable_bytes`. Kinds run one after another, so each may use all of that. Infinite without a limit,
     or where tensors that wait are counted as a state (``training_memory: calculon``). Raises
     :class:`~dfopt.errors.Infeasible` if the states alone (:func:`held`) exceed a memory in some pipeline stage.
     """
@@ -377,8 +376,9 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
     """Microbatches whose saved activations of kind of layer ``number`` a stage holds; 1 if the graph does not train.
 
-    A fraction for interleaved stages, which hold only some chunks of a microbatch. A stage that stands for several
-    alike has the figure of the first of them. In a graph that is not folded every stage counts as the first stage.
+    Under ``schedule: gpipe`` all of a step. Else at most as many as the stages from this one to the last, or more if
+    these are interleaved (:func:`dfopt.physics.pipeline.microbatches_in_flight`): then it may be a fraction. A stage
+    that stands for several has the figure of the first. If the graph draws every layer, all count as the first stage.
     """
     graph, schedule = instance.graph, instance.assumptions.schedule
     capped = not instance.assumptions.by_layer

@@ -45,7 +45,8 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
     """Seconds of one layer of every kind for one microbatch: work, memory time, and moving of offloaded data.
 
     Data is *offloaded* if the plan puts it into a slower memory in training
-    (:func:`dfopt.terms.step.ledger.offloaded`).
+    (:func:`dfopt.terms.step.ledger.offloaded`). The seconds of moving are bytes over the bandwidth that this memory
+    sustains, the sum over slower memories (:func:`dfopt.physics.offload.passes_s`).
 
     Parameters
     ----------
@@ -61,10 +62,15 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
 
     Returns
     -------
-    mapping of int to Layer
+    mapping of int to dfopt.physics.offload.Layer
         By kind, with the keys of `states`. Each Layer has the seconds of work, of the fastest memory and of moving, one
         of each for the forward and the backward pass. Work does not include waits for moving. Lower bounds if `work`,
         `memory` and `states` are. Empty where nothing is moved (:func:`moves`).
+
+    Raises
+    ------
+    IndexError
+        If data is moved, and `work` or `memory` has no entry for a kind of `states`.
     """
     if not moves(instance):
         return {}
@@ -80,7 +86,8 @@ def hop_beside_s(instance: Instance, sent_s: float) -> float:
     """Seconds of the message that hides moving beside the last layer of a chunk, in each pass of one microbatch.
 
     *Moving* is that of offloaded data between memories of a chip. A chunk of layers sends a message to another pipeline
-    stage when its last layer is done. Formula: ``sent_s / (2 * interleave)`` (Calculon, Isaev et al., SC'23).
+    stage when its last layer is done. Formula: ``sent_s / (2 * interleave)``, with ``interleave`` chunks in each stage
+    (Calculon, Isaev et al., SC'23).
 
     Parameters
     ----------
@@ -127,7 +134,8 @@ def stage_s(
     -------
     float, s
         The sum over all layers of `runs`. Each pass of a layer takes the larger of two times: its work; and its moving
-        plus its own use of the fastest memory (:meth:`dfopt.physics.offload.Layer.with_moving`).
+        plus its own use of the fastest memory (:meth:`dfopt.physics.offload.Layer.with_moving`). The second is less by
+        :func:`hop_beside_s` for the last layer of each chunk.
     """
     found, hop_s = 0.0, hop_beside_s(instance, sent_s)
     for number, times in runs:
@@ -143,8 +151,9 @@ def stage_s(
 def backward_shown_s(instance: Instance, runs: Sequence[tuple[int, int]], layers: Layers, sent_s: float) -> float:
     """Seconds that a layer waits for offloaded data in its backward pass of one microbatch, on average.
 
-    The average is over the layers of a pipeline stage. A layer waits ``max(0, moving + memory time - work)``
-    (:func:`dfopt.physics.offload.shows_s`).
+    The average is over the layers of a pipeline stage. A layer that moves data waits ``max(0, moving + memory time -
+    work - hop)`` (:func:`dfopt.physics.offload.shows_s`). ``hop`` is :func:`hop_beside_s` for the last layer of each
+    chunk, and 0 for all other layers.
 
     Parameters
     ----------
@@ -156,6 +165,11 @@ def backward_shown_s(instance: Instance, runs: Sequence[tuple[int, int]], layers
         Figures of one layer from :func:`layers_of`, by kind. It must have the kind of `runs`.
     sent_s : float, s
         All messages of the stage for one microbatch. Some of them may hide moving (:func:`hop_beside_s`).
+
+    Returns
+    -------
+    float, s
+        For one layer: the waits of all layers of the stage over their number.
 
     Raises
     ------
@@ -178,6 +192,10 @@ def least_layers(
 ) -> Layers:
     """Lower bounds on the figures of :func:`layers_of`, from what kernels take at least however they are partitioned.
 
+    The memory time of the forward pass is the sum over its kernels, that of the backward pass the sum over all other
+    kernels. Under ``offload: calculon`` recomputed kernels count in neither. The backward pass has 0 unless
+    ``forward_backward`` is ``separate``, as all its partitions may then hold forward kernels.
+
     Parameters
     ----------
     instance : Instance
@@ -196,6 +214,11 @@ def least_layers(
     mapping of int to dfopt.physics.offload.Layer
         By kind, for one layer and one microbatch, least seconds of each pass: of its work, of that work's use of the
         fastest memory, and of moving offloaded data. Empty where nothing is moved (:func:`moves`).
+
+    Raises
+    ------
+    IndexError
+        If data is moved, and `parts` or `work` has no entry for a kind of `states`.
     """
     assumptions = instance.assumptions
     mixed, unseen = assumptions.forward_backward != "separate", assumptions.offload == "calculon"

@@ -37,9 +37,10 @@ __all__ = [
 
 
 class Windows(NamedTuple):
-    """Figures of a plan with which Calculon's rule says how much of the exchanges of data-parallel copies is hidden.
+    """What Calculon's rule reads of a plan to tell how much of the data-parallel exchanges the backward pass hides.
 
-    The rule is :mod:`dfopt.physics.window` (Isaev et al., SC23).
+    By this rule the exchange of the last layer is not hidden. Those of other layers hide behind backward passes, but
+    not while the chip waits for memory (Isaev et al., SC23; formulas in :mod:`dfopt.physics.window`).
 
     Attributes
     ----------
@@ -63,7 +64,8 @@ class Windows(NamedTuple):
 class Exchanges(NamedTuple):
     """Seconds in which data-parallel copies exchange gradients and weights of one layer, by kind of layer.
 
-    No figure includes another one. The *gathering* of weights is the all-gather of those that copies share out (ZeRO).
+    A *kind* is a layer that the graph draws once, however often the model has it, such as a dense layer. No seconds are
+    in two fields. The *gathering* of weights is the all-gather of those that copies share out (ZeRO).
 
     Attributes
     ----------
@@ -78,7 +80,7 @@ class Exchanges(NamedTuple):
         `weights_s` or `reduce_s` has the gathering.
     windows : Windows or None
         Figures for Calculon's rule of what passes hide (:mod:`dfopt.physics.window`). None: exchanges hide layer by
-        layer (:mod:`dfopt.physics.overlap`).
+        layer, those of one layer while the layers before it still compute (:mod:`dfopt.physics.overlap`).
     """
 
     reduce_s: tuple[float, ...]
@@ -91,7 +93,7 @@ class Passes(NamedTuple):
     """Seconds of the forward and the backward pass of one layer for one microbatch, by kind of layer.
 
     They are those of known partitions (kernels that the chip runs together), or lower bounds on them under every way to
-    partition the kernels.
+    partition the kernels. A *kind* is a layer that the graph draws once, however often the model has it.
 
     Attributes
     ----------
@@ -100,9 +102,10 @@ class Passes(NamedTuple):
     backward_s : s, one for each kind
         All other partitions: those without a kernel of the forward pass.
     memory_s, compute_s : s, one for each kind
-        Memory time and compute time of the backward pass, as Calculon counts them: sums over backward kernels, and for
-        what is recomputed running totals of forward kernels (:mod:`dfopt.physics.window`). Lower bounds may leave out
-        the totals. Empty: not known, as only Calculon's rule reads them.
+        Memory time and compute time of the backward pass, as Calculon counts them. They are sums over kernels of the
+        backward pass and weight updates. For each kernel that is recomputed, they also include the time of all forward
+        kernels up to it (:func:`dfopt.physics.window.running`). Lower bounds may leave out what is recomputed. Empty:
+        not known. Only Calculon's rule reads them.
     exact : bool
         For Calculon's rule: whether all figures are of known partitions. False: some are lower bounds.
     """
@@ -124,22 +127,26 @@ def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
 
 
 def exchanges_behind(instance: Instance) -> bool:
-    """Whether a plan has exchanges of copies or an optimizer's step, and the assumptions may hide exchanges.
-
-    *Copies* are data-parallel. False: the step is charged all of these seconds
-    (:func:`dfopt.terms.step.hops.gradient_seconds`).
+    """Whether a training step has to work out what passes hide of the exchanges of its data-parallel copies.
 
     Parameters
     ----------
     instance : Instance
         Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
+
+    Returns
+    -------
+    bool
+        True if the assumptions let passes hide exchanges (:func:`hides_any`), and the plan exchanges gradients or the
+        optimizer's step takes time (``optimizer_step``). False: nothing is hidden, and the step is charged all seconds
+        of :func:`dfopt.terms.step.hops.gradient_seconds`.
     """
     some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
     return some and hides_any(instance.assumptions, instance.graph)
 
 
 def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> Exchanges | None:
-    """Seconds of the exchanges of data-parallel copies of one layer, by kind of layer, where passes may hide them.
+    """Seconds of the data-parallel exchanges of one layer, by kind of layer, or None if no pass may hide any of them.
 
     Parameters
     ----------
@@ -150,13 +157,15 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
     weight_k : float array, shape (kernels,)
         Bytes of each kernel's weights on one chip. The time of the optimizer's step follows from them.
     kind_k : int array, shape (kernels,)
-        Number of the kind of layer of each kernel.
+        Number of the kind of layer of each kernel, from 0. A kind is a layer that the graph draws once, however often
+        the model has it.
 
     Returns
     -------
     Exchanges or None
-        None if no pass may hide anything (:func:`exchanges_behind`). The caller then charges all seconds of
-        :func:`dfopt.terms.step.hops.gradient_seconds` to the step, which are 0 if the plan exchanges nothing.
+        None if :func:`exchanges_behind` is false. The caller then charges all seconds of
+        :func:`dfopt.terms.step.hops.gradient_seconds` to the step. They are 0 if the plan exchanges nothing and the
+        optimizer takes no time.
     """
     if not exchanges_behind(instance):
         return None
@@ -170,7 +179,8 @@ def exchanged_by_kind(
 ) -> tuple[Floats, Floats, Floats]:
     """Seconds of the exchanges of data-parallel copies of one layer, as arrays by kind of layer.
 
-    The caller has asked whether passes may hide them (:func:`exchanges_behind`).
+    A kind is a layer that the graph draws once, however often the model has it. Call this function only if passes may
+    hide exchanges (:func:`exchanges_behind`): it does not check that.
 
     Parameters
     ----------
@@ -179,16 +189,17 @@ def exchanged_by_kind(
     volume_k, weight_k : float arrays, shape (kernels,)
         Bytes of each kernel's weight gradient, as copies add it up, and of its weights; both on one chip.
     kind_k : int array, shape (kernels,)
-        Number of the kind of layer of each kernel.
+        Number of the kind of layer of each kernel, from 0.
     step_k : float array, s, shape (kernels,), optional
         Seconds per step of the optimizer for each kernel, in place of `weight_k`. None: worked out from `weight_k`.
 
     Returns
     -------
     (float array, float array, float array), s, shape (kinds,) each
-        First, one reduction of the gradients of a layer. Second, seconds per step that no pass hides: the optimizer's
-        step, and gathering of weights. Third, gathering of weights per step where a forward pass may hide it, else 0.
-        These are fields of :class:`Exchanges`. No seconds are in two of the arrays.
+        The fields ``reduce_s``, ``weights_s`` and ``gathers_s`` of :class:`Exchanges`. First, one reduction of the
+        gradients of a layer; under Calculon's rule all its exchanges of a step instead. Second, seconds per step that
+        no pass hides: the optimizer's step, and the all-gather of weights that is in no other array. Third, the
+        all-gather of weights per step where a forward pass may hide it, else 0. No seconds are in two of the arrays.
     """
     windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
@@ -240,16 +251,17 @@ def roofline_passes(
 ) -> Passes:
     """Lower bounds on the seconds of both passes of one layer, by kind of layer, however its kernels are partitioned.
 
-    A pass takes the sums of its kernels' seconds of compute, memory, network and SRAM, combined as the assumption
-    ``overlap`` says (:func:`dfopt.physics.pipeline.partition_time`; DFModel, section V.B.4). Recomputation and weight
-    updates count with the backward pass.
+    Seconds of compute, memory, network and SRAM are summed over the kernels of a pass. Under ``overlap: perfect`` the
+    pass takes the largest of the four sums, under ``none`` their sum, and under ``compute_memory`` the largest of all
+    but network, plus network (:func:`dfopt.physics.pipeline.partition_time`; DFModel, section V.B.4). Recomputation and
+    weight updates count with the backward pass.
 
     Parameters
     ----------
     parts : iterable
-        By kind: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and their
-        least seconds for one microbatch as four float arrays, shape (kernels of the kind,) each: compute, memory,
-        network and SRAM.
+        An entry for each kind of layer: one that the graph draws once, however often the model has it. First, the pass
+        of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``). Second, their least seconds for
+        one microbatch, four float arrays of shape (kernels of the kind,): compute, memory, network and SRAM.
     assumptions : Assumptions
         How resources overlap (``overlap``), and whether partitions may mix passes (``forward_backward``).
 
@@ -282,12 +294,12 @@ def roofline_passes(
 def reduced_stages(
     graph: Graph, plan: Plan, exchanges: Exchanges, passes: Passes, hops: Sequence[float] = ()
 ) -> tuple[Reduced, ...] | tuple[Shown, ...]:
-    """Figures that say how much each pipeline stage's exchanges add to the step: one object for each distinct stage.
+    """One object for each distinct pipeline stage that says how many seconds its data-parallel exchanges add to a step.
 
     *Exchanges* are those of gradients and weights between data-parallel copies. The method ``shows_s(stage_s,
     slowest_s)`` of an object returns the seconds per step that they add. Its arguments are the seconds of the stage
-    itself and of the slowest stage, for one microbatch. The largest over all stages adds to the step; a negative one
-    adds nothing.
+    itself and of the slowest stage, for one microbatch. The step gets longer by the largest result over all stages, or
+    not at all if that is negative.
 
     Parameters
     ----------
@@ -301,8 +313,9 @@ def reduced_stages(
     Returns
     -------
     tuple of Reduced, or of Shown
-        One for each stage of :func:`dfopt.setting.stages.pipeline_stages`, in its order. Shown with Calculon's rule
-        (``exchanges.windows`` is given); else Reduced, layer by layer (:mod:`dfopt.physics.overlap`).
+        One for each stage of :func:`dfopt.setting.stages.pipeline_stages`, in its order. With Calculon's rule, which
+        ``exchanges.windows`` turns on, these are :class:`dfopt.physics.window.Shown`. Else exchanges hide layer by
+        layer, and these are :class:`dfopt.physics.overlap.Reduced`.
 
     Raises
     ------

@@ -44,6 +44,8 @@ def least_step(setting: Setting) -> float:
     ------
     ValueError
         If the assumption ``overlap`` is ``auto``.
+    SystemSpecError
+        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
     AssertionError
         If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table under ``efficiency``.
 
