@@ -21,11 +21,11 @@ import json
 import math
 import resource
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import dfopt as df
+from dfopt.bnb import Clock
 from dfopt.documents.zoo import zoo
 from dfopt.errors import DfoptError
 from dfopt.search.matrices import by_matrices
@@ -62,9 +62,7 @@ def answer(model: str, phase: str, assumed: str, system: str, seconds: float) ->
     found["search_s"], began = cpu() - began, cpu()
     asked = result.request.model_copy(update={"formulation": "assignment", "time_limit": seconds})
     instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
-    within = Options(asked, time.perf_counter() + seconds).asking(
-        formulation="assignment", gap=0.0, solver="highs", seed=0
-    )
+    within = Options(asked, Clock.of_limit(seconds)).asking(formulation="assignment", gap=0.0, solver="highs", seed=0)
     outcomes = [each for _, each in by_matrices(instance, within, {}, lambda: math.inf)]
     records = [record for each in outcomes for record in each.records if record.formulation == "assignment"]
     found["milp"] = min((each.value for each in outcomes if hasattr(each, "value")), default=None)

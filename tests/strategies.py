@@ -6,7 +6,6 @@ FLOP/s, bytes in the tens at 100 B/s, so that every term decides something now a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,6 +14,7 @@ from typing import Any, TypeVar, get_args
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 
+from dfopt.bnb import Clock
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import groups
 from dfopt.documents.dtypes import Dtype, Dtypes, Trained
@@ -595,7 +595,7 @@ def sums_meet(graph: Graph, plan: Plan, chosen: Assumptions, sharding: dict[str,
 
 def options_of(**asked: Any) -> Options:
     """What a search is asked, by default nothing in particular, with a minute of time."""
-    return Options(Request(**asked), time.perf_counter() + 60.0)
+    return Options(Request(**asked), Clock.of_limit(60.0))
 
 
 def with_dram(system: System, capacity: float | None) -> System:

@@ -44,7 +44,7 @@ solution. Values are negative, as lower is better.
 """
 
 from dfopt.bnb.answers import Bound, Candidate, LeafAnswer
-from dfopt.bnb.clock import Clock
+from dfopt.bnb.clock import ENDED, UNITS_PER_S, UNLIMITED, Clock, OutOfTime
 from dfopt.bnb.entries import (
     BRANCHING,
     BranchingRule,
@@ -64,6 +64,9 @@ from dfopt.bnb.state import BoundStore, Incumbents
 
 __all__ = [
     "BRANCHING",
+    "ENDED",
+    "UNITS_PER_S",
+    "UNLIMITED",
     "BestFirst",
     "Bound",
     "BoundStore",
@@ -81,6 +84,7 @@ __all__ = [
     "LeafSolver",
     "Node",
     "NodeSelection",
+    "OutOfTime",
     "Outcome",
     "Parameters",
     "Problem",

@@ -7,8 +7,20 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Final
 
-__all__ = ["Clock"]
+__all__ = ["ENDED", "UNITS_PER_S", "UNLIMITED", "Clock", "OutOfTime"]
+
+UNITS_PER_S: Final = 400_000.0
+"""Units of work that a second of an idle processor is planned for: the median of ``benchmarks/speed/units.py``."""
+_AT_LEAST: Final = 0.1
+"""Share of the planned work that parts of a run are measured by where more is spent already: some is always left."""
+_NO_TIME_S: Final = 0.05
+"""Seconds that a step has at least, so that a start is always returned."""
+
+
+class OutOfTime(Exception):
+    """A step did not come to its end within its work, or before the deadline."""
 
 
 class Clock:
@@ -23,6 +35,8 @@ class Clock:
         Reading of :func:`time.perf_counter` at which the run ends.
     work : float, units
         Work after which the run ends.
+    planned : float, units
+        Work that the run is planned for. It ends nothing: parts of a run are shares of it.
 
     Examples
     --------
@@ -33,9 +47,29 @@ class Clock:
     (True, False, 40.0)
     """
 
-    def __init__(self, deadline: float = math.inf, work: float = math.inf, *, within: Clock | None = None) -> None:
-        self.deadline, self.work, self.spent = deadline, work, 0.0
+    def __init__(
+        self,
+        deadline: float = math.inf,
+        work: float = math.inf,
+        planned: float = math.inf,
+        *,
+        within: Clock | None = None,
+    ) -> None:
+        self.deadline, self.work, self.planned, self.spent = deadline, work, planned, 0.0
         self._within = within
+
+    @classmethod
+    def of_limit(cls, seconds: float, began: float | None = None) -> Clock:
+        """A clock of a run with a time limit, which is planned for the work of an idle machine.
+
+        Parameters
+        ----------
+        seconds
+            The limit.
+        began
+            From when it counts, on the clock of :func:`time.perf_counter`; now if left out.
+        """
+        return cls((time.perf_counter() if began is None else began) + seconds, planned=seconds * UNITS_PER_S)
 
     def charge(self, units: float) -> None:
         """Count some work, here and in the clock that this one is a part of."""
@@ -46,10 +80,73 @@ class Clock:
     @property
     def over(self) -> bool:
         """Whether the work is spent or the deadline has come, here or in the clock that this one is a part of."""
-        if self._within is not None and self._within.over:
+        return self.over_since(0.0)
+
+    def over_since(self, seconds: float) -> bool:
+        """Whether the work is spent, or the deadline has been over for so long."""
+        if self._within is not None and self._within.over_since(seconds):
             return True
-        return self.spent >= self.work or time.perf_counter() > self.deadline
+        return self.spent >= self.work or time.perf_counter() > self.deadline + seconds
+
+    def check(self, units: float = 1.0) -> None:
+        """Charge what comes next, unless the clock is over.
+
+        Raises
+        ------
+        OutOfTime
+            If it is.
+        """
+        if self.over:
+            raise OutOfTime
+        self.charge(units)
 
     def allowance(self, work: float) -> Clock:
         """A part of this clock that is over after so many units of work."""
         return Clock(work=work, within=self)
+
+    def share(self, part: float, most: float = math.inf) -> Clock:
+        """A part of this clock that is over after a share of the planned work that is left.
+
+        Parameters
+        ----------
+        part
+            The share, from 0 to 1.
+        most : units
+            What it may spend at most.
+        """
+        return self.allowance(min(part * self.work_left, most))
+
+    def end_earlier(self, seconds: float) -> None:
+        """Move the deadline, for what comes behind the run."""
+        self.deadline -= seconds
+
+    @property
+    def work_left(self) -> float:
+        """Units of work that are left to plan with: of this clock, and of that which it is a part of.
+
+        A run that goes beyond its plan has a tenth of it left all the same.
+        """
+        own = min(max(self.planned - self.spent, _AT_LEAST * self.planned), max(self.work - self.spent, 0.0))
+        return own if self._within is None else min(own, self._within.work_left)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline, at least a little, so that a start is always returned."""
+        return max(self.last - time.perf_counter(), _NO_TIME_S)
+
+    @property
+    def last(self) -> float:
+        """The deadline, or that of the clock that this one is a part of, whichever comes first."""
+        return self.deadline if self._within is None else min(self.deadline, self._within.last)
+
+    @property
+    def units_left(self) -> float:
+        """Units of work until it is over, here or in the clock that this one is a part of; infinite mostly."""
+        own = max(self.work - self.spent, 0.0)
+        return own if self._within is None else min(own, self._within.units_left)
+
+
+UNLIMITED: Final = Clock()
+"""A clock that is never over, for callers that have no limit and do not ask what was spent."""
+ENDED: Final = Clock(deadline=-math.inf)
+"""A clock that is over: what gets it returns what it has."""

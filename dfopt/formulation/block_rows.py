@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.system import EfficiencyRow
 from dfopt.formulation.choices import Choices, Classes, Scope
 from dfopt.formulation.counting import Counting
-from dfopt.fusion.clock import look
 from dfopt.milp import Terms
 from dfopt.terms.blocks import FITS, parts_of
 from dfopt.terms.charges import Charge
@@ -46,18 +46,18 @@ class BlockRows:
         What computing may take under the cycle model, see :attr:`dfopt.terms.layer.Layer.latency_l`.
     unit_s : float, s
         Seconds that are one unit of the model. A unit of bytes is the SRAM.
-    deadline : float, s
-        Of ``time.perf_counter``; past it building is given up (:class:`dfopt.fusion.clock.OutOfTime`).
+    clock : Clock
+        When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
     """
 
     def __init__(
         self, choices: Choices, table: Table, chip: Chip, latency_l: Floats, unit_s: float,
-        deadline: float = np.inf,
+        clock: Clock = UNLIMITED,
     ) -> None:  # fmt: skip
         self.choices, self.table, self.chip, self.latency_l = choices, table, chip, latency_l
         self.unit_s, self.model, self.counting = unit_s, choices.model, Counting(choices, exact=bool(chip.memory_rows))
         self.sums: dict[str, list[tuple[Ints, Floats]]] = {}
-        self.deadline = deadline
+        self.clock = clock
         self._sum_up()
         self._forbid()
         self._weight_parts()
@@ -81,7 +81,7 @@ class BlockRows:
             if charge.resource in _OF_BLOCKS:
                 gathered.setdefault((charge.incidence, charge.scope), []).append(charge)
         for (incidence, scope), charges in gathered.items():
-            look(self.deadline)
+            self.clock.check()
             classes = self._classes(charges, scope)
             count = self.counting.count(incidence, scope, classes)
             for charge in charges:
@@ -151,7 +151,7 @@ class BlockRows:
         if not self.chip.cuts_weights:
             return
         for k in range(len(self.choices.domain)):
-            look(self.deadline)
+            self.clock.check()
             alone = np.arange(len(self.choices.domain))[None] == k
             paid_i = counts(self.table.incidences, alone)[0]
             mine = [

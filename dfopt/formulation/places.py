@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.graph import Graph
 from dfopt.fusion.assignment import at_once, order, passes
 from dfopt.fusion.library import convex
@@ -102,11 +103,11 @@ class Ordered:
         Gets the columns and rows.
     structure : Structure
         What decides which blocks there may be.
-    deadline : float
-        Of ``time.perf_counter``; past it building is given up (:class:`dfopt.fusion.clock.OutOfTime`).
+    clock : Clock
+        When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
     """
 
-    def __init__(self, model: Model, structure: Structure, deadline: float = np.inf) -> None:
+    def __init__(self, model: Model, structure: Structure, clock: Clock = UNLIMITED) -> None:
         self.model, self.structure = model, structure
         limits, self.forward_k = structure.limits, structure.forward_k
         self.stage_b = np.repeat(np.arange(len(limits)), [each.p_max for each in limits])
@@ -121,7 +122,7 @@ class Ordered:
         if kernels > structure.chip.tiles:
             model.rows("kernels_per_partition", [(self.A_kb.T, 1.0)], upper=structure.chip.tiles)
         if structure.chip.library:
-            at_once(model, self.A_kb, convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline))
+            at_once(model, self.A_kb, convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, clock))
 
     def _may(self) -> Bools:
         """Where each kernel may be, shape (kernels, places)."""
@@ -269,19 +270,19 @@ def _in_order(edges: Ints, later: Bools) -> Ints:
     return order_by_rank(before, after, [(of, k) for k, of in enumerate(later.tolist())])
 
 
-def listed(structure: Structure, deadline: float) -> Bools | None:
+def listed(structure: Structure, clock: Clock) -> Bools | None:
     """All blocks that there may be, shape (kernels, blocks); none if they are not listable or too many.
 
     Raises
     ------
     OutOfTime
-        Past the deadline, of ``time.perf_counter``.
+        When the clock is over.
     """
     chip, limits = structure.chip, structure.limits
     if not structure.is_listable:
         return None
     kernels, forward_k = len(structure.graph.kernels), structure.forward_k
-    several = convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, deadline) if chip.library else []
+    several = convex(structure.edges[:, 0], structure.edges[:, 1], structure.sets_ks, clock) if chip.library else []
     separate = any(each.forward_backward == "separate" for each in limits)
     mixed = [bool(separate and forward_k[block].any() and not forward_k[block].all()) for block in several]
     several = [block for block, mixes in zip(several, mixed, strict=True) if len(block) <= chip.tiles and not mixes]

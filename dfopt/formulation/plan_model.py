@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.mapping import Sharding
 from dfopt.formulation.block_rows import BlockRows
 from dfopt.formulation.choices import Choices
@@ -105,7 +106,7 @@ def plan_model(
     domain: Domain,
     limits: Sequence[IntraChipLimits],
     metric: str = "step_time",
-    deadline: float = np.inf,
+    clock: Clock = UNLIMITED,
     *,
     relaxed: bool = False,
 ) -> PlanModel:
@@ -125,8 +126,8 @@ def plan_model(
         Of every stage of the mapping; pins by number of the kernel in the graph.
     metric : str
         What is minimised.
-    deadline : float, s
-        Of ``time.perf_counter``.
+    clock : Clock
+        Of this form.
     relaxed : bool
         Whether what waits in DRAM may be left out: it depends on the order of partitions, and without it blocks can be
         listed on some chips.
@@ -134,7 +135,7 @@ def plan_model(
     Raises
     ------
     OutOfTime
-        Past the deadline.
+        When the clock is over.
     Large
         With more nonzeros than :data:`MOST_NONZEROS`.
     Unstated
@@ -144,11 +145,11 @@ def plan_model(
     chip, stage_k = structure.chip, structure.stage_k
     held = Held(instance, layer, table)
     waiting = _may_wait(held, table, domain, stage_k)
-    member_kb = listed(structure, deadline) if relaxed or not waiting else None
+    member_kb = listed(structure, clock) if relaxed or not waiting else None
     relaxed = waiting and member_kb is not None
-    places: Places = Ordered(model, structure, deadline) if member_kb is None else Listed(model, structure, member_kb)
+    places: Places = Ordered(model, structure, clock) if member_kb is None else Listed(model, structure, member_kb)
     choices = Choices(model, domain, places.A_kb)
-    blocks = BlockRows(choices, table, chip, layer.latency_l, _unit_s(table, chip, layer.latency_l, domain), deadline)
+    blocks = BlockRows(choices, table, chip, layer.latency_l, _unit_s(table, chip, layer.latency_l, domain), clock)
     rows = StageRows(instance, layer, blocks, places.stage_b, stage_k)
     time_b = blocks.times()
     rows.hold(held, waiting=waiting and not relaxed)

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import distinct
-from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Terms
@@ -27,12 +27,12 @@ from dfopt.terms.sharded_graph import Bools, Floats, Ints
 class Assignment:
     """The assignment model of one stage.
 
-    Past the deadline (``time.perf_counter``) building it is given up (:class:`OutOfTime`).
+    When the clock is over, building it is given up (:class:`OutOfTime`).
     """
 
-    def __init__(self, tables: StageTables, limits: IntraChipLimits, deadline: float = np.inf) -> None:
-        self.tables, self.limits, self.deadline = tables, limits, deadline
-        look(deadline)
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITED) -> None:
+        self.tables, self.limits, self.clock = tables, limits, clock
+        clock.check()
         self.unit_s = max(lower_bound(tables, limits), 1e-30) / 4
         self.unit_b = tables.chip.sram
         self.model = model = Model("intrachip")
@@ -44,7 +44,7 @@ class Assignment:
         order(model, self.A, np.unique(np.stack([sharded.src_t[own], sharded.dst_t[own]], axis=1), axis=0))
         passes(model, self.A, forward, limits)
         cut_t, units = always_cut(tables, limits.forward_backward), (self.unit_s, self.unit_b)
-        self.blocks = BlockRows(model, tables, distinct(tables), self.A, cut_t, units, deadline=deadline)
+        self.blocks = BlockRows(model, tables, distinct(tables), self.A, cut_t, units, clock=clock)
         if not np.isinf(limits.dram_left):
             self._dram()
         model.minimize([(self.blocks.times(), 1.0)])
@@ -53,10 +53,10 @@ class Assignment:
         if n > tables.chip.tiles:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
         if tables.chip.library:
-            at_once(model, self.A, library.several(tables.sharded, deadline))
+            at_once(model, self.A, library.several(tables.sharded, clock))
         tiled = np.flatnonzero(tables.parts_k > 1)
         for k in tiled.tolist():  # its weight streams through the whole chip: nobody else in that partition
-            look(deadline)
+            clock.check()
             others = np.delete(self.A, k, axis=0).T
             model.rows(f"alone_{k}", [(others, 1.0), (self.A[k], float(n - 1))], upper=n - 1)
 
@@ -67,7 +67,7 @@ class Assignment:
         groups = np.unique(tables.sharded.group_t[counted])
         if tables.bytes_g[groups].sum() <= left:
             return
-        L = alive(self.model, self.blocks, groups, self.deadline)
+        L = alive(self.model, self.blocks, groups, self.clock)
         unit = left if left > 0 else float(tables.bytes_g[groups].sum())  # nothing may be left at all
         self.model.rows("dram_capacity", [(L.T, (tables.bytes_g[groups] / unit)[None, :])], upper=left / unit)
 
@@ -134,14 +134,14 @@ def passes(
         model.rows(f"used_means_kernel{name}", [(used, 1.0), (A.T, -1.0)], upper=0)
 
 
-def alive(model: Model, blocks: BlockRows, groups: Ints, deadline: float) -> Ints:
+def alive(model: Model, blocks: BlockRows, groups: Ints, clock: Clock) -> Ints:
     """Columns of the groups that wait in DRAM while each partition of a stage runs; shape (groups, partitions)."""
     p = blocks.blocks
     L = model.continuous("L", (len(groups), p), 0.0, 1.0)
     row_of = {g: row for row, g in enumerate(groups.tolist())}
     until, before = np.tri(p, dtype=bool), np.tri(p, k=-1, dtype=bool)
     for number, kind in enumerate(blocks.kinds):
-        look(deadline)
+        clock.check()
         if kind.group not in row_of:
             continue
         terms: Terms = [(L[row_of[kind.group]], 1.0)]

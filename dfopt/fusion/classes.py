@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.clock import look
 from dfopt.terms.sharded_graph import Floats, Ints
 
 
@@ -42,10 +42,10 @@ def distinct(tables: StageTables) -> Classes:
     return Classes(each, np.ones_like(each), each, np.arange(len(tables.bytes_g)))
 
 
-def interchangeable(tables: StageTables, deadline: float = np.inf) -> Classes:
+def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> Classes:
     """The coarsest classes that colour refinement finds, numbered in the order of their first kernels.
 
-    Past the deadline (of ``time.perf_counter``) the search is given up (:class:`OutOfTime`).
+    When the clock is over, the search is given up (:class:`OutOfTime`).
     """
     sharded, n = tables.sharded, tables.kernels
     figures = [
@@ -69,7 +69,7 @@ def interchangeable(tables: StageTables, deadline: float = np.inf) -> Classes:
     own_g = _numbered(np.array([tables.bytes_g, tables.tile_g], dtype=np.float64).T)
     kinds = 0
     while True:
-        look(deadline)
+        clock.check(100.0)
         colour = np.append(colour_k, -1)  # the last is whatever lies outside the stage
         group_g = own_g
         if len(src):

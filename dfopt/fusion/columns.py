@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.clock import look
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Model
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
@@ -20,12 +20,12 @@ from dfopt.terms.sharded_graph import Bools, Floats, Ints
 class Columns:
     """The model over the blocks of a search that :meth:`ShortestPath.run` has finished.
 
-    Blocks through which no path is as fast as what was best known are left out. Past the deadline (of
-    ``time.perf_counter``) building the model is given up (:class:`OutOfTime`).
+    Blocks through which no path is as fast as what was best known are left out. When the
+    clock is over, building the model is given up (:class:`OutOfTime`).
     """
 
-    def __init__(self, search: ShortestPath, deadline: float = np.inf) -> None:
-        self.search, self.deadline = search, deadline
+    def __init__(self, search: ShortestPath, clock: Clock = UNLIMITED) -> None:
+        self.search, self.clock = search, clock
         limits, lattice = search.limits, search.lattice
         self.before, self.after, self.seconds = near_blocks(search)
         self.unit_s = max(float(self.seconds.max(initial=0.0)), 1e-30)
@@ -48,7 +48,7 @@ class Columns:
 
     def _layers(self, last: int) -> None:
         """One copy of the lattice per partition number; a step without a block leaves that partition empty."""
-        arcs = layered_arcs(self.search, self.before, self.after, self.deadline)
+        arcs = layered_arcs(self.search, self.before, self.after, self.clock)
         real = arcs.block >= 0
         self.block, self.number = arcs.block[real], arcs.number[real]
         cost = np.concatenate([self.seconds[self.block], np.zeros(len(real) - len(self.block))])
@@ -57,7 +57,7 @@ class Columns:
     def _flow(self, tail: Ints, head: Ints, cost: Floats, source: int, sink: int) -> None:
         """A path from source to sink over the given arcs."""
         self.x = self.model.binary("x", (len(tail),))
-        flow_rows(self.model, self.x, tail, head, source, sink, deadline=self.deadline)
+        flow_rows(self.model, self.x, tail, head, source, sink, clock=self.clock)
         self.model.minimize([(self.x, cost / self.unit_s)])
 
     def add(self, name: str, value: Floats, lower: float = -np.inf, upper: float = np.inf) -> None:
@@ -113,17 +113,17 @@ class Arcs:
     number: Ints
 
 
-def layered_arcs(search: ShortestPath, before: Ints, after: Ints, deadline: float = np.inf) -> Arcs:
+def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock = UNLIMITED) -> Arcs:
     """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
 
-    ``search`` counts partitions; ``before`` and ``after`` are the down-sets of the blocks. Past the deadline
-    (of ``time.perf_counter``) :class:`OutOfTime`.
+    ``search`` counts partitions; ``before`` and ``after`` are the down-sets of the blocks. When the clock
+    is over: :class:`OutOfTime`.
     """
     layers, sets = search.layers, len(search.lattice.size)
     member = search.lattice.member[after] & ~search.lattice.member[before]
     block, number = [], []
     for layer in range(layers):
-        look(deadline)
+        clock.check()
         fits = np.flatnonzero(search.allowed(member, layer)) if len(before) else np.zeros(0, int)
         block.append(fits)
         number.append(np.full(len(fits), layer))
@@ -144,11 +144,11 @@ def layered_arcs(search: ShortestPath, before: Ints, after: Ints, deadline: floa
 
 
 def flow_rows(
-    model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow", deadline: float = np.inf
+    model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow", clock: Clock = UNLIMITED
 ) -> None:
     """Rows that make the chosen arcs a path from source to sink.
 
-    ``x`` are the columns of the arcs, ``tail`` and ``head`` their nodes. Past the deadline (of ``time.perf_counter``)
+    ``x`` are the columns of the arcs, ``tail`` and ``head`` their nodes. When the clock is over:
     :class:`OutOfTime`.
     """
     nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
@@ -163,7 +163,7 @@ def flow_rows(
     # rows of like length together: a few nodes have thousands of arcs, most have ten
     size = np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64)
     for bits in np.unique(size).tolist():
-        look(deadline)
+        clock.check()
         rows = np.flatnonzero(size == bits)
         at = first[rows, None] + np.arange(int(degree[rows].max()))
         used = at < (first + degree)[rows, None]

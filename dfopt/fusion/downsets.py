@@ -6,7 +6,6 @@ nearly chains and have few: 26 for a GPT layer forward, 2401 for 96 of them draw
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.segments import order_by_rank, precedence
@@ -53,7 +53,7 @@ class Lattice:
         padded[:, : bits.shape[1]] = bits
         return padded.view(np.uint64)
 
-    def steps(self, tables: StageTables, deadline: float = np.inf) -> Steps:
+    def steps(self, tables: StageTables, clock: Clock = UNLIMITED) -> Steps:
         """The steps that a chip with a library may take: of thousands of pairs of down-sets few are a block of one.
 
         They follow from the tensors and the sets of kernels, whatever anything costs, and so does what is known here.
@@ -65,12 +65,12 @@ class Lattice:
         sharded = tables.sharded
         key = tuple(part.tobytes() for part in (sharded.sets_k, sharded.src_t, sharded.dst_t))
         if key not in self.known:
-            self.known[key] = _steps(self, tables, deadline)
+            self.known[key] = _steps(self, tables, clock)
         return self.known[key]
 
 
-def down_sets(tables: StageTables, forward_backward: str, budget: int, deadline: float = np.inf) -> Lattice | None:
-    """Enumerate the down-sets of a stage, or None when there are more than ``budget``, or too many for the deadline.
+def down_sets(tables: StageTables, forward_backward: str, budget: int, clock: Clock = UNLIMITED) -> Lattice | None:
+    """Enumerate the down-sets of a stage, or None when there are more than ``budget``, or too many for the clock.
 
     A set is made once, by adding its kernels in a topological order: whatever follows the last of them may come next.
     Under ``forward_backward: separate`` every forward kernel precedes every other one, which is what
@@ -91,7 +91,8 @@ def down_sets(tables: StageTables, forward_backward: str, budget: int, deadline:
     for size in range(1, n + 1):
         parent, last = np.nonzero((wait == 0) & (label > last[:, None]))
         count += len(parent)
-        if count > budget or time.perf_counter() > deadline:
+        clock.charge(10.0 + len(parent) / 10)
+        if count > budget or clock.over:
             return None
         member, wait = member[parent], wait[parent]
         rows = np.arange(len(parent))
@@ -115,11 +116,11 @@ def one_by_one(order: Ints) -> Lattice:
     return Lattice(member, np.arange(len(order) + 1))
 
 
-def _steps(lattice: Lattice, tables: StageTables, deadline: float) -> Steps:
+def _steps(lattice: Lattice, tables: StageTables, clock: Clock) -> Steps:
     """Every block behind every down-set that has what it needs and nothing of it, if the lattice has what results."""
     count, rows = tables.kernels, {row.tobytes(): number for number, row in enumerate(lattice.words)}
     before_k, _ = precedence(tables)
-    blocks = [np.array([k]) for k in range(count)] + library.several(tables.sharded, deadline)
+    blocks = [np.array([k]) for k in range(count)] + library.several(tables.sharded, clock)
     found = list[tuple[Ints, Ints, Ints]]()
     member = np.zeros((len(blocks), count), dtype=bool)
     for b, kernels in enumerate(blocks):

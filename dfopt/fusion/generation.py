@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.certificates import Certificate, slack
 from dfopt.fusion.classes import distinct, interchangeable
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
 from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing
@@ -42,6 +42,7 @@ _ORDERS = 12  # topological orders whose intervals are kept
 _BATCH = 100  # blocks added to the LP at once
 _CLOSED = 5e-7  # relative distance of LP and bound at which nothing is left to prove
 SAME = 1e-6  # relative: objective and bound are one, as for a MILP
+_ROUNDING = 0.15  # of the work that is left, for choosing whole blocks once
 _FIRM = 0.5  # weight of the proven prices, less with every proof
 
 
@@ -102,7 +103,7 @@ class Generation:
     def _prepare(self) -> None:
         """Classes, orders, and the LP with its first columns."""
         limits = self.limits
-        self.classes = interchangeable(self.tables, self.deadline)
+        self.classes = interchangeable(self.tables, self.clock)
         self._first_prices()
         self.before, self.after = precedence(self.tables)
         self.orders = topological_orders(self.tables)
@@ -118,7 +119,7 @@ class Generation:
         self.columns.append(Column(self.classes.size_c.astype(np.float64), np.inf, None))
         self._add([np.array([k]) for k in self.classes.first_c])
         if self.tables.chip.library:
-            self._add(library.several(self.tables.sharded, self.deadline))
+            self._add(library.several(self.tables.sharded, self.clock))
         for order in self.orders:
             self._take_up(order)
         if self.best is not None:
@@ -141,11 +142,11 @@ class Generation:
     def _take_up(self, order: Ints) -> None:
         """Cut an order for a start, and offer its intervals to the LP."""
         limits = self.limits
-        rule, deadline = limits.forward_backward, self.deadline
-        found = best_segmentation(self.tables, order, limits.p_max, limits.exactly, rule, deadline)
+        rule, clock = limits.forward_backward, self.clock
+        found = best_segmentation(self.tables, order, limits.p_max, limits.exactly, rule, clock)
         if found is not None:
             self._candidate(found[1])
-        bands = list(price_intervals(self.tables, order, rule, _LONGEST, deadline))
+        bands = list(price_intervals(self.tables, order, rule, _LONGEST, clock))
         if len(self.pool) >= _ORDERS:
             self.pool.pop(len(self.orders))  # the oldest that is not one of the first
         self.pool.append((order, bands))
@@ -210,12 +211,10 @@ class Generation:
 
     # ------------------------------------------------------------------ loop
 
-    def run(
-        self, gap: float, deadline: float, progress: Callable[[TracePoint], None] = lambda point: None
-    ) -> Generated:
-        """Generate until the gap is closed, the relaxation is solved, or the deadline (perf_counter) comes."""
+    def run(self, gap: float, clock: Clock, progress: Callable[[TracePoint], None] = lambda point: None) -> Generated:
+        """Generate until the gap is closed, the relaxation is solved, or the clock is over."""
         closed = interrupted = False
-        self.deadline = deadline
+        self.clock = clock
         try:
             self._prepare()
             closed = self._loop(gap, progress)
@@ -257,11 +256,8 @@ class Generation:
         self.moves = Moves(self.tables, self.limits, self.classes, self.orders[0])
         firm, rounded, proven_at = _FIRM, 0, 1.0
 
-        def left() -> float:
-            return self.deadline - time.perf_counter()
-
         while True:
-            if self._done(gap) or left() <= 0:
+            if self._done(gap) or self.clock.over:
                 return False
             point = self._relaxation()
             if point is None:
@@ -272,16 +268,16 @@ class Generation:
             # the relaxation is near its end, or whole blocks are the weaker side: look for better whole ones
             if len(self.columns) > rounded and (closed or self.best_s - relaxed > relaxed - self.bound):
                 rounded = len(self.columns)
-                self._round(point, max(min(max(0.15 * left(), 0.2), left()), 0.0))
+                self._round(point, self.clock.share(_ROUNDING))
                 progress(self._state())
                 continue
             if closed:
                 return True
             if self.one_block is None:
-                self.one_block = pricing(self.tables, self.limits, self.classes, self.deadline)
+                self.one_block = pricing(self.tables, self.limits, self.classes, self.clock)
             inner_c = firm * self.center + (1 - firm) * price_c
             inner_row = firm * self.center_row + (1 - firm) * row
-            solution, found = self.one_block.search(inner_c, -inner_row, max(left(), 0.0), self.seed)
+            solution, found = self.one_block.search(inner_c, -inner_row, self.clock, self.seed)
             self.pricings += 1
             self.nodes += solution.nodes
             if solution.interrupted:
@@ -308,7 +304,7 @@ class Generation:
     def _relaxation(self) -> LpPoint | None:
         """Solve the LP over what is known, intervals and near blocks until they offer nothing; None when time is up."""
         while True:
-            point = self.lp.solve(max(self.deadline - time.perf_counter(), 0.0))
+            point = self.lp.solve(self.clock)
             if point.status is Termination.INTERRUPTED_NO_SOLUTION:
                 raise KeyboardInterrupt
             if not point.optimal:
@@ -319,7 +315,7 @@ class Generation:
                 continue
             used = [self.columns[i].kernels for i in np.argsort(-point.x) if point.x[i] > 1e-6]
             real = [kernels for kernels in used if kernels is not None]
-            near = self.moves.improve(real, price_k, -row, self.deadline)
+            near = self.moves.improve(real, price_k, -row, self.clock)
             if not self._add(near):
                 return point
 
@@ -331,7 +327,7 @@ class Generation:
             new += self._offer([Column(found.inside_c.astype(np.float64), found.seconds, None)])
         rank = np.full(n, 2)
         patterns = [p for p in (found.before_c, found.inside_c) if p.any()]
-        blocks = lined_up(patterns, self.classes, self.before, self.orders[-1], self.deadline)
+        blocks = lined_up(patterns, self.classes, self.before, self.orders[-1], self.clock)
         for number, kernels in enumerate(blocks[: 1 + int(found.before_c.any())]):
             rank[kernels] = number
         inside = np.flatnonzero(rank == int(found.before_c.any()))
@@ -348,13 +344,13 @@ class Generation:
         keys = [(not forward[k], int(rank[k]), int(place[k])) for k in range(n)]
         return order_by_rank(self.before, self.after, keys)
 
-    def _round(self, point: LpPoint, budget: float) -> None:
+    def _round(self, point: LpPoint, clock: Clock) -> None:
         """Choose whole blocks among the real ones, line them up, and cut the order that results."""
         price_c, row = self._prices(point)
-        until = time.perf_counter() + budget / 2
+        lined = clock.share(0.5)
         for i in np.argsort(-point.x).tolist():
             kernels = self.columns[i].kernels
-            if point.x[i] < 1e-6 or time.perf_counter() > until:
+            if point.x[i] < 1e-6 or lined.over:
                 break
             if kernels is not None and self.moves.usable:
                 rank = np.where(self.moves.reach[:, kernels].any(axis=1), 0, 2)
@@ -365,13 +361,13 @@ class Generation:
         # a block dearer than this cannot be part of anything better
         useful = seconds - counts @ price_c - row <= max(self.best_s - self.bound, 0.0) + 1e-9 * self.unit
         limits, counts, size_c = self.limits, counts[useful], self.classes.size_c
-        taken = whole_blocks(counts, seconds[useful], size_c, limits.p_max, limits.exactly, budget, self.seed)
+        taken = whole_blocks(counts, seconds[useful], size_c, limits.p_max, limits.exactly, clock, self.seed)
         if not taken:
             return
         patterns = [counts[i].astype(np.int64) for i in taken]
         forward = self.tables.sharded.forward_k[self.classes.first_c]
         patterns.sort(key=lambda p: (not forward[np.flatnonzero(p)].any(), int(np.flatnonzero(p).min())))
-        order = np.concatenate(lined_up(patterns, self.classes, self.before, self.orders[-1], self.deadline))
+        order = np.concatenate(lined_up(patterns, self.classes, self.before, self.orders[-1], self.clock))
         if limits.forward_backward == "separate":  # a block of another pass may have been the first to find its place
             order = order[np.argsort(~self.tables.sharded.forward_k[order], kind="stable")]
         self._take_up(order)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, least_latency
-from dfopt.fusion.clock import look
 from dfopt.terms.blocks import keeps_chip
 from dfopt.terms.chip import CROSSING_TILES, combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
@@ -99,11 +99,11 @@ def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
 
 
 def price_intervals(
-    tables: StageTables, order: Ints, forward_backward: str, longest: int, deadline: float = np.inf
+    tables: StageTables, order: Ints, forward_backward: str, longest: int, clock: Clock = UNLIMITED
 ) -> Iterator[Band]:
     """Price all blocks of at most ``longest`` consecutive kernels of a topological order, band by band of starts.
 
-    Under ``separate`` blocks that mix passes are illegal. Past the deadline (of ``time.perf_counter``) the pricing is
+    Under ``separate`` blocks that mix passes are illegal. When the clock is over, the pricing is
     given up (:class:`OutOfTime`).
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
@@ -118,9 +118,9 @@ def price_intervals(
     sram, tiled, ahead = prefix(tables.sram_k), prefix(tables.parts_k > 1), prefix(sharded.forward_k)
     needed = np.cumsum(np.pad(tables.tiles_kl[order] if sharded.menus else tables.tiles_kl, ((1, 0), (0, 0))), axis=0)
     for first in range(0, n, _ROWS):
-        look(deadline)
         rows = min(_ROWS, n - first)
         columns = min(rows - 1 + longest, n - first)
+        clock.check(10.0 + rows * columns / 20)
         i = first + np.arange(rows)[:, None]
         j = first + 1 + np.arange(columns)[None, :]
         length = j - i

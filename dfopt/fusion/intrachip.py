@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.certificates import Certificate
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.generation import SAME, Generation
@@ -69,15 +69,15 @@ class IntraChipMapping:
         return self.solution.message
 
 
-def greedy(tables: StageTables, limits: IntraChipLimits, deadline: float = np.inf) -> Ints | None:
+def greedy(tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITED) -> Ints | None:
     """A feasible start: the best cut of a topological order into consecutive blocks, or None.
 
-    Past the deadline (``time.perf_counter``) the best of the orders that were cut until then.
+    When the clock is over, the best of the orders that were cut until then.
     """
     best: tuple[float, Ints] | None = None
     for order in topological_orders(tables):
         try:
-            found = best_segmentation(tables, order, limits.p_max, limits.exactly, limits.forward_backward, deadline)
+            found = best_segmentation(tables, order, limits.p_max, limits.exactly, limits.forward_backward, clock)
         except OutOfTime:
             break
         if found is not None and keeps(tables, limits, found[1]) and (best is None or found[0] < best[0]):
@@ -90,7 +90,7 @@ def optimize_intrachip(
     limits: IntraChipLimits,
     *,
     gap: float = 0.0,
-    time_limit: float | None = None,
+    clock: Clock = UNLIMITED,
     lattice: Lattice | None = None,
     formulation: str = "auto",
     solver: str = "highs",
@@ -107,8 +107,8 @@ def optimize_intrachip(
         Prices of the stage, and ``p_max``, pins, order of passes and DRAM left.
     gap : float
         Relative gap at which to stop; 0 asks for a proof.
-    time_limit : float, optional
-        Seconds.
+    clock : Clock, optional
+        Counts the work, and ends it.
     lattice : Lattice, optional
         Down-sets of the stage: then the ``columns`` form is a shortest path through them.
     formulation : str
@@ -136,12 +136,14 @@ def optimize_intrachip(
     if not tables.chip.fused:
         return kernel_by_kernel(tables, limits)
     best = start if start is not None and legal(tables, limits, start) else None
+    if best is None and clock.over:  # nothing would be returned: a small stage takes no longer
+        clock = Clock.of_limit(_NO_TIME)
     task = _Task(
         tables=tables,
         limits=limits,
         gap=gap,
         began=time.perf_counter(),
-        deadline=np.inf if time_limit is None else time.perf_counter() + max(time_limit, _NO_TIME),
+        clock=clock,
         best=best,
         value=objective(tables, best) if best is not None else np.inf,
         floor=lower_bound(tables, limits),
@@ -153,7 +155,7 @@ def optimize_intrachip(
     form = "assignment" if formulation == "assignment" else "columns"
     if best is not None and task.value <= task.floor * (1 + 1e-12) and solver == "highs":
         return _as_it_is(task, Termination.OPTIMAL, form, "the greedy start meets the lower bound")
-    if best is not None and time_limit is not None and time_limit <= _NO_TIME:
+    if best is not None and clock.over:
         return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, "no time left; the start is returned")
     if form == "columns" and (lattice is not None or solver == "highs"):
         task, found = _by_path(task, lattice)
@@ -174,7 +176,7 @@ class _Task:
     limits: IntraChipLimits
     gap: float
     began: float
-    deadline: float
+    clock: Clock
     best: Ints | None
     value: float
     floor: float
@@ -183,11 +185,6 @@ class _Task:
     seed: int
     solver: str
     note: str = ""
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        return max(self.deadline - time.perf_counter(), _NO_TIME)
 
     def closed(self, value: float, message: str) -> Solution:
         """A proof without a solver, as long as this call has taken."""
@@ -205,8 +202,8 @@ def _as_it_is(task: _Task, ended: Termination, form: str, message: str) -> Intra
 def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapping | None]:
     """The shortest path through the lattice, or piece by piece without one; else the task with what that has shown."""
     known = min(task.value, np.inf if task.cutoff is None else task.cutoff)
-    # half of the time at most: what is left goes to a form that returns something at any time
-    until = (task.began + task.deadline) / 2
+    # half of the work at most: what is left goes to a form that returns something at any time
+    until = task.clock.share(0.5)
     try:
         if lattice is None:
             return _by_pieces(task, piecewise(task.tables, task.limits, known, until, task.seed))
@@ -250,13 +247,13 @@ def _by_columns(task: _Task, search: ShortestPath, path: PathResult) -> IntraChi
     assert path.partition_k is not None
     value = path.objective
     try:
-        columns = Columns(search, task.deadline)
+        columns = Columns(search, task.clock)
     except OutOfTime:
         solution = task.closed(value, f"{path.note}, no time left for {task.solver}")
         return IntraChipMapping(path.partition_k, solution, "columns")
     start = columns.start(search.path)
     solution = solve(
-        columns.model, gap=task.gap, time_limit=task.left, start=start, seed=task.seed, solver=task.solver
+        columns.model, gap=task.gap, clock=task.clock, start=start, seed=task.seed, solver=task.solver
     ).in_units(columns.unit_s)
     if solution.x is None:
         raise unanswered(solution)
@@ -269,9 +266,9 @@ def _by_columns(task: _Task, search: ShortestPath, path: PathResult) -> IntraChi
 def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | None]:
     """Blocks generated on demand; without an answer, the task with what it has shown."""
     generation = Generation(task.tables, task.limits, task.best, task.cutoff, task.seed, task.floor)
-    # where the matrices have a chance afterwards, they get half of the time
+    # where the matrices have a chance afterwards, they get half of the work
     small = task.tables.kernels * task.limits.p_max <= _SMALL
-    until = (time.perf_counter() + task.deadline) / 2 if small else task.deadline
+    until = task.clock.share(0.5) if small else task.clock
     found = generation.run(task.gap, until, task.progress)
     note = f"{task.note}; {found.solution.message}".removeprefix("; ")
     solution = replace(found.solution, seconds=time.perf_counter() - task.began, message=note)
@@ -296,7 +293,7 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     start = task.best if cutoff is None or task.value <= cutoff else None
     message = f"{task.note}; the start is the best known".removeprefix("; ")
     try:
-        assignment = Assignment(linear, task.limits, task.deadline)
+        assignment = Assignment(linear, task.limits, task.clock)
     except OutOfTime:
         if start is None:
             raise NoSolution(floor, time.perf_counter() - task.began) from None
@@ -309,7 +306,7 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     solution = solve(
         assignment.model,
         gap=task.gap,
-        time_limit=task.left,
+        clock=task.clock,
         start=assignment.start(start) if start is not None else None,
         cutoff=cutoff / unit if cutoff is not None else None,
         progress=scaled,
@@ -321,7 +318,7 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     if start is not None and solution.termination in _WITH_START:  # too little time even to complete the start
         return _as_it_is(task, _WITH_START[solution.termination], "assignment", message)
     if solution.x is None:
-        no_partitioning(solution, assignment, task.left)
+        no_partitioning(solution, assignment, task.clock)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
     # of a solve that was stopped the columns of the times tell nothing: then they may be larger than needed
     value = objective(linear, partition_k)

@@ -19,10 +19,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.fusion.blocks import BlockPrices, StageTables, part_of, price_blocks, price_each
-from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
@@ -88,17 +88,17 @@ class ShortestPath:
 
     def run(
         self,
-        deadline: float = np.inf,
+        clock: Clock = UNLIMITED,
         progress: Callable[[TracePoint], None] | None = None,
         among: tuple[Ints, Ints] | None = None,
     ) -> PathResult:
-        """Search until the end or the deadline, reporting (seconds, best known, bound) on the way.
+        """Search until the end or until the clock is over, reporting (seconds, best known, bound) on the way.
 
         With ``among`` only of blocks between these down-sets: the best path of those is then a path, not the best.
         """
         began = time.perf_counter()
         lattice = self.lattice
-        self.deadline = deadline
+        self.clock = clock
         bound, complete = 0.0, True
         trace: list[TracePoint] = []
         given = None if among is None else self._given(*among)
@@ -117,7 +117,7 @@ class ShortestPath:
             step = max(self.chunk // max(end - last, 1), 1)
             try:
                 for start in range(0, len(level), step):
-                    look(self.deadline)
+                    self.clock.check()
                     self._extend(level[start : start + step], last, end)
             except OutOfTime:
                 complete = False
@@ -153,6 +153,7 @@ class ShortestPath:
         lattice, limits, chip = self.lattice, self.limits, self.tables.chip
         i, j = self._between(level, last, end)
         self.pairs += len(i)
+        self.clock.charge(len(i) / 20)
         nearest = self.dist[:, i].min(axis=0)
         block = self._least(i, j)
         count = lattice.size[j] - lattice.size[i]
@@ -161,14 +162,14 @@ class ShortestPath:
         keep &= nearest + block + self.rest[j] <= self.upper
         i, j, nearest = i[keep], j[keep], nearest[keep]
         for start in range(0, len(i), self.lot):
-            look(self.deadline)
             part = slice(start, start + self.lot)
+            self.clock.check(20.0 + len(i[part]) / 2)
             self._price(i[part], j[part], nearest[part])
 
     def _between(self, level: Ints, last: int, end: int) -> tuple[Ints, Ints]:
         """Pairs of these down-sets with those up to ``end`` that hold them; a library adds one of its blocks."""
         if self.tables.chip.library:
-            steps = self.lattice.steps(self.tables, self.deadline)
+            steps = self.lattice.steps(self.tables, self.clock)
             first, behind = np.searchsorted(steps.before, [level[0], level[-1] + 1])
             before, after = steps.before[first:behind], steps.after[first:behind]
             wanted = np.zeros(level[-1] + 1 - level[0], dtype=bool)
@@ -217,7 +218,7 @@ class ShortestPath:
     def _prices(self, i: Ints, j: Ints) -> tuple[Bools, Floats, Bools]:
         """The kernels of the blocks between some down-sets, their seconds, and whether they are legal."""
         if self.tables.chip.library:  # the same few blocks over and over
-            block, prices = self.lattice.steps(self.tables, self.deadline).of(i, j), self._of_library
+            block, prices = self.lattice.steps(self.tables, self.clock).of(i, j), self._of_library
             return self.lattice.steps(self.tables).member[block], prices.time[block], prices.legal[block]
         member = self.lattice.member[j] & ~self.lattice.member[i]
         # blocks of one level lie close together in a long graph: the rest of it need not be looked at
@@ -228,7 +229,7 @@ class ShortestPath:
     @cached_property
     def _of_library(self) -> BlockPrices:
         """Prices of all blocks of a library."""
-        member = self.lattice.steps(self.tables, self.deadline).member
+        member = self.lattice.steps(self.tables, self.clock).member
         return price_each(self.tables, [np.flatnonzero(row).astype(np.int64) for row in member])
 
     def _take(self, i: Ints, j: Ints, cost: Floats, member: Bools) -> None:
@@ -309,9 +310,9 @@ class LeastWaiting(ShortestPath):
     def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice) -> None:
         super().__init__(tables, replace(limits, dram_left=np.inf), lattice, np.inf)
 
-    def bytes(self, deadline: float = np.inf) -> float:
-        """What waits on every path at some time; 0 where that is not known by the deadline, infinite without a path."""
-        found = self.run(deadline)
+    def bytes(self, clock: Clock = UNLIMITED) -> float:
+        """What waits on every path at some time; 0 where that is not known in time, infinite without a path."""
+        found = self.run(clock)
         return found.objective if found.complete else 0.0
 
     def _take(self, i: Ints, j: Ints, cost: Floats, member: Bools) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dfopt.fusion.clock import look
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph
 
 
@@ -41,12 +41,12 @@ def allowed(sharded: ShardedGraph, member: Bools) -> Bools:
     return found
 
 
-def several(sharded: ShardedGraph, deadline: float = np.inf) -> list[Ints]:
-    """All convex blocks of more than one kernel; past the deadline (``time.perf_counter``) :class:`OutOfTime`."""
-    return convex(sharded.src_t, sharded.dst_t, sharded.sets_k, deadline)
+def several(sharded: ShardedGraph, clock: Clock = UNLIMITED) -> list[Ints]:
+    """All convex blocks of more than one kernel; when the clock is over, :class:`OutOfTime`."""
+    return convex(sharded.src_t, sharded.dst_t, sharded.sets_k, clock)
 
 
-def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, deadline: float = np.inf) -> list[Ints]:
+def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, clock: Clock = UNLIMITED) -> list[Ints]:
     """The same of kernels in some sets, shape (kernels, sets), that tensors join.
 
     Kernels are added one by one: a block that tensors join is one still without a first or a last of its kernels.
@@ -59,7 +59,7 @@ def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, deadline: float = np.inf) ->
             near[a].add(b)
             near[b].add(a)
     for k in range(n):
-        look(deadline)
+        clock.check()
         reach |= reach[:, k : k + 1] & reach[k]
 
     def grown(block: frozenset[int]) -> Iterator[frozenset[int]]:
@@ -72,7 +72,7 @@ def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, deadline: float = np.inf) ->
     found: dict[frozenset[int], None] = {}
     last = [frozenset([k]) for k in range(n) if near[k]]
     while last:
-        look(deadline)
+        clock.check(10.0 * len(last))
         last = [larger for larger in dict.fromkeys(g for block in last for g in grown(block)) if larger not in found]
         found |= dict.fromkeys(last)
     return [np.array(sorted(block), dtype=np.int64) for block in found]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.fusion.blocks import StageTables, price_blocks
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.partitioning import IntraChipLimits
@@ -42,23 +41,24 @@ class Moves:
             for b in after[k]:
                 self.near[k, before[b]] = True
 
-    def improve(self, blocks: list[Ints], price_k: Floats, fixed: float, deadline: float) -> list[Ints]:
+    def improve(self, blocks: list[Ints], price_k: Floats, fixed: float, clock: Clock) -> list[Ints]:
         """Blocks found on the way down from the given ones that are worth more than their time."""
         found: list[Ints] = []
         if not self.usable:
             return found
         for kernels in blocks:
-            if time.perf_counter() > deadline or len(found) >= _ENOUGH:
+            if clock.over or len(found) >= _ENOUGH:
                 break
             block = np.zeros(self.tables.kernels, dtype=bool)
             block[kernels] = True
             value = np.inf
             for _ in range(_STEPS):
-                if time.perf_counter() > deadline:
+                if clock.over:
                     break
                 near = self._neighbours(block)
                 if not len(near):
                     break
+                clock.charge(50.0 + len(near))
                 prices = price_blocks(self.tables, near)
                 reduced = np.where(prices.legal, prices.time - near @ price_k + fixed, np.inf)
                 best = np.argsort(reduced)[:5]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import Classes
@@ -35,11 +36,11 @@ class Found:
 class OneBlock:
     """The model of one block; its objective changes with the prices.
 
-    Past the deadline (``time.perf_counter``) building it is given up (:class:`OutOfTime`).
+    When the clock is over, building it is given up (:class:`OutOfTime`).
     """
 
     def __init__(
-        self, tables: StageTables, limits: IntraChipLimits, classes: Classes, deadline: float = np.inf
+        self, tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock = UNLIMITED
     ) -> None:
         self.tables, self.limits, self.classes = tables, limits, classes
         self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
@@ -53,7 +54,7 @@ class OneBlock:
         model.rows("compute_tiles", [(self.A[None, :], 1.0)], upper=float(tables.chip.tiles))
         cut_t = always_cut(tables, "shared")  # the passes have rows of their own
         units = (self.unit_s, tables.chip.sram)
-        blocks = BlockRows(model, tables, classes, self.A[:, None], cut_t, units, True, deadline, self._precede)
+        blocks = BlockRows(model, tables, classes, self.A[:, None], cut_t, units, True, clock, self._precede)
         self._one_pass()
         self.time = blocks.times()
 
@@ -64,7 +65,7 @@ class OneBlock:
         self.model.rows(f"precedence_{a}_{b}", before, upper=0)
         self.model.rows(f"precedence_done_{a}_{b}", before + now, upper=0)
 
-    def search(self, price_c: Floats, fixed: float, time_limit: float, seed: int = 0) -> tuple[Solution, Found | None]:
+    def search(self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0) -> tuple[Solution, Found | None]:
         """Look for a block whose kernels are worth more than its time.
 
         Parameters
@@ -73,8 +74,8 @@ class OneBlock:
             Seconds that a kernel of each class is worth.
         fixed : float
             Seconds that any block costs beside its time: what one more partition is worth less.
-        time_limit : float
-            Seconds.
+        clock : Clock
+            Of this search.
 
         Returns
         -------
@@ -84,7 +85,7 @@ class OneBlock:
         # the fixed seconds as offset: the cutoff stays near 0, where its own slack is far below the tolerance
         self.model.minimize([(self.time, 1.0), (self.A, -price_c / self.unit_s)], offset=fixed / self.unit_s)
         # any good block helps; only the proof that there is none must be exact
-        solution = solve(self.model, gap=0.5, time_limit=time_limit, cutoff=-TOLERANCE, seed=seed)
+        solution = solve(self.model, gap=0.5, clock=clock, cutoff=-TOLERANCE, seed=seed)
         if solution.x is None:
             return solution, None
         inside, before = (np.round(self.model.value(name, solution.x)).astype(np.int64) for name in ("A", "I"))
@@ -109,15 +110,15 @@ class OneBlock:
 class Listed:
     """The same problem where all blocks can be listed: one kernel alone, or several that a library's kernel does."""
 
-    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: Classes, deadline: float) -> None:
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> None:
         self.tables, self.limits = tables, limits
         self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
-        self.blocks = [*singles(tables), *library.several(tables.sharded, deadline)]
+        self.blocks = [*singles(tables), *library.several(tables.sharded, clock)]
         prices = price_each(tables, self.blocks)
         self.seconds = np.where(prices.legal, prices.time, np.inf)
         self.counts = np.array([classes.counts(kernels) for kernels in self.blocks])
 
-    def search(self, price_c: Floats, fixed: float, time_limit: float, seed: int = 0) -> tuple[Solution, Found | None]:
+    def search(self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0) -> tuple[Solution, Found | None]:
         """Look for a block whose kernels are worth more than its time, see :meth:`OneBlock.search`."""
         worth = (self.counts @ price_c - self.seconds - fixed) / self.unit_s
         best = int(np.argmax(worth))
@@ -128,6 +129,6 @@ class Listed:
         return solution, Found(inside, np.zeros_like(inside), float(self.seconds[best]))
 
 
-def pricing(tables: StageTables, limits: IntraChipLimits, classes: Classes, deadline: float) -> OneBlock | Listed:
+def pricing(tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> OneBlock | Listed:
     """The pricing problem of a stage."""
-    return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, deadline)
+    return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, clock)

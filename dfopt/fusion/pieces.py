@@ -13,7 +13,6 @@ may be in anything better: pieces whose time is above their side, then others wh
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,8 +21,8 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion.blocks import StageTables, part_of, price_each
-from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.lattice import PathResult
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import precedence, topological_orders
@@ -49,7 +48,7 @@ class Pieces:
     Sets of kernels are bits of a number, in a topological ``order``.
     """
 
-    def __init__(self, tables: StageTables, deadline: float) -> None:
+    def __init__(self, tables: StageTables, clock: Clock) -> None:
         self.tables, self.order, n = tables, topological_orders(tables)[0].tolist(), tables.kernels
         place = np.argsort(self.order).tolist()
         before, after = ([sum(1 << place[a] for a in ways[k]) for k in self.order] for ways in precedence(tables))
@@ -66,7 +65,7 @@ class Pieces:
         self.near = [_all(touch, sum(1 << g for g, of in enumerate(touch) if of >> k & 1)) | 1 << k for k in range(n)]
         self.rests: dict[int, int] = {}  # with their numbers
         self.roots = self._fall_apart((1 << n) - 1)
-        steps, masks = self._go_on(deadline)
+        steps, masks = self._go_on(clock)
         fits = self._price(masks)
         number, size = (np.cumsum(fits) - 1).tolist(), [rest.bit_count() for rest in self.rests]
         self.steps: list[Step] = [(rest, number[p], left) for rest, p, left in steps if fits[p]]
@@ -91,7 +90,7 @@ class Pieces:
         """Numbers of the rests that kernels form."""
         return tuple(self.rests.setdefault(part, len(self.rests)) for part in self._parts(mask))
 
-    def _go_on(self, deadline: float) -> tuple[list[Step], list[int]]:
+    def _go_on(self, clock: Clock) -> tuple[list[Step], list[int]]:
         """All steps from all rests that can be reached, and the pieces in them."""
         tables, n = self.tables, self.tables.kernels
         tiled, held = (tables.parts_k[self.order] > 1).tolist(), tables.sharded.stationary_k[self.order].tolist()
@@ -100,7 +99,7 @@ class Pieces:
         found: dict[int, int] = {}
         steps, looked, at = list[Step](), 0, 0
         while at < len(self.rests):
-            look(deadline)
+            clock.check()
             rest, most = list(self.rests)[at], min(looked + _WIDE * n, _MOST * n)
             before = [of & rest for of in self.before]
             # every block comes up once: what may be added stands behind the last of its kernels in the order
@@ -158,7 +157,7 @@ class Pieces:
             stack += left
         return sum(value[root] for root in self.roots), value, found
 
-    def improve(self, below: float, deadline: float, seed: int) -> None:
+    def improve(self, below: float, clock: Clock, seed: int) -> None:
         """Raise ``low`` to ``below``, or find something better than that."""
         value, side, most, unit = self.value, self.side.tolist(), below * (1 + 1e-9), below / 10
         behind = {root: self.low - value[root] for root in self.roots}  # least of all that is not in a rest
@@ -175,7 +174,7 @@ class Pieces:
                 behind[r] = min(behind.get(r, np.inf), behind[rest] + least - value[r])
                 comes[r].append(len(steps))
             steps.append((rest, p, left))
-        merged = self._merged(extra, most - self.low, deadline)
+        merged = self._merged(extra, most - self.low, clock)
         model = Model("pieces")
         x, y = model.binary("step", (len(steps),)), model.binary("merged", (len(merged),))
         for number, chosen in zip(y.tolist(), merged, strict=True):
@@ -188,8 +187,8 @@ class Pieces:
             model.rows(f"joined_{p}", [(np.array([joins[p]]), 1.0), (np.array([uses[p]]), -1.0)], upper=0.0)
         gain = [self.time[[*chosen]].sum() - self.sides[:, chosen].sum(axis=1).max() for chosen in merged]
         model.minimize([(x, self.time[[p for _, p, _ in steps]] / unit), (y, -np.array(gain) / unit)])
-        left_s, cutoff = max(deadline - time.perf_counter(), 0.0), below * (1 - _SURE) / unit
-        solution = solve(model, time_limit=left_s, cutoff=cutoff, seed=seed, presolve=False).in_units(unit)
+        cutoff = below * (1 - _SURE) / unit
+        solution = solve(model, clock=clock, cutoff=cutoff, seed=seed, presolve=False).in_units(unit)
         if solution.interrupted:
             raise KeyboardInterrupt
         self.low = max(self.low, min(solution.bound, below))
@@ -202,7 +201,7 @@ class Pieces:
                 if price_each(self.tables, [self._kernels(block) for block in blocks]).legal.all():
                     self.blocks, self.high = blocks, solution.objective
 
-    def _merged(self, extra: dict[int, float], spare: float, deadline: float) -> list[tuple[int, ...]]:
+    def _merged(self, extra: dict[int, float], spare: float, clock: Clock) -> list[tuple[int, ...]]:
         """Pieces of every block of several that a better partitioning may hold."""
         chip, nothing = self.tables.chip, _NOTHING * self.high
         single = self.tables.parts_k[self.order] > 1 if chip.fused and not chip.library else np.ones(len(self.order))
@@ -218,7 +217,7 @@ class Pieces:
         none, room = _words([0], len(self.order)), chip.sram * (1 + 1e-9)
         stack: list[_Chosen] = [((), none, room, spare, np.zeros(len(sides)), 0.0)]
         while stack:
-            look(deadline)
+            clock.check(20.0)
             chosen, blocked, room, rest, sums, base = stack.pop()
             over = sums.max() - base
             if len(chosen) > 1 and over <= rest:
@@ -280,12 +279,12 @@ def _all(sets: Sequence[int], mask: int) -> int:
 
 
 def piecewise(
-    tables: StageTables, limits: IntraChipLimits, known: float, deadline: float = np.inf, seed: int = 0
+    tables: StageTables, limits: IntraChipLimits, known: float, clock: Clock = UNLIMITED, seed: int = 0
 ) -> PathResult | None:
     """The best partitioning of a long graph, and seconds that none beats: at most ``known``, the best known so far.
 
     None where partitions are counted, pinned or short of DRAM, where times of pieces do not add up (cycle model), for
-    graphs more wide than long, and when the deadline (of ``time.perf_counter``) comes before there is any.
+    graphs more wide than long, and when the clock is over before there is any.
     """
     forward, rule = tables.sharded.forward_k, limits.forward_backward
     counted = limits.exactly or limits.p_max < tables.kernels or bool(limits.pins) or rule == "halves"
@@ -297,14 +296,14 @@ def piecewise(
     passes = [np.flatnonzero(forward), np.flatnonzero(~forward)] if rule == "separate" else [np.arange(len(forward))]
     passes = [members for members in passes if len(members)]
     try:
-        parts = [Pieces(part_of(tables, members), deadline) for members in passes]
+        parts = [Pieces(part_of(tables, members), clock) for members in passes]
     except (TooWide, OutOfTime):
         return None
     for part in parts:
         below = min(part.high, known - sum(other.low for other in parts if other is not part))
         try:
             if part.low < below * (1 - _SURE):
-                part.improve(below, deadline, seed)
+                part.improve(below, clock, seed)
         except (TooWide, OutOfTime):
             break
     blocks = [members[block] for members, part in zip(passes, parts, strict=True) for block in part.partitions()]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.classes import Classes
 from dfopt.milp import Model, solve
 from dfopt.terms.sharded_graph import Floats, Ints
 
 
 def whole_blocks(
-    counts: Floats, seconds: Floats, size_c: Ints, p_max: int, exactly: bool, time_limit: float, seed: int
+    counts: Floats, seconds: Floats, size_c: Ints, p_max: int, exactly: bool, clock: Clock, seed: int
 ) -> list[int]:
     """Choose whole blocks that together hold every kernel once, as cheaply as the given columns allow.
 
@@ -26,8 +25,8 @@ def whole_blocks(
         Kernels per class.
     p_max, exactly : int, bool
         Blocks at most, or exactly.
-    time_limit : float
-        Seconds; the list is empty when nothing was found in time.
+    clock : Clock
+        Of this choice; the list is empty when nothing was found in time.
 
     Returns
     -------
@@ -43,7 +42,7 @@ def whole_blocks(
         model.rows("partitions", [(x[None, :], 1.0)], float(p_max) if exactly else 1.0, float(p_max))
     unit = max(float(seconds.max(initial=0.0)), 1e-30)
     model.minimize([(x, seconds / unit)])
-    solution = solve(model, gap=1e-4, time_limit=time_limit, seed=seed)
+    solution = solve(model, gap=1e-4, clock=clock, seed=seed)
     if solution.x is None:
         return []
     taken = np.round(model.value("x", solution.x)).astype(np.int64)
@@ -51,12 +50,12 @@ def whole_blocks(
 
 
 def lined_up(
-    patterns: list[Ints], classes: Classes, before: list[list[int]], base: Ints, deadline: float = np.inf
+    patterns: list[Ints], classes: Classes, before: list[list[int]], base: Ints, clock: Clock = UNLIMITED
 ) -> list[Ints]:
     """Kernels of blocks that are given as counts per class, one block after another; together a topological order.
 
     Of a class the kernels come first whose predecessors are in the same block, then in the order ``base``. A block
-    that cannot be filled is filled as far as it goes; kernels left over, and those of patterns that the deadline
+    that cannot be filled is filled as far as it goes; kernels left over, and those of patterns that the clock
     leaves out, are appended.
     """
     n = len(base)
@@ -100,7 +99,7 @@ def lined_up(
             if pattern.tobytes() in tried:
                 continue
             tried.add(pattern.tobytes())
-            if time.perf_counter() > deadline:
+            if clock.over:
                 break
             kernels = filled(pattern)
             share = len(kernels) / int(pattern.sum())

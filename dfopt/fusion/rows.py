@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
-from dfopt.fusion.clock import look
 from dfopt.milp import Model, Terms
 from dfopt.terms.chip import CROSSING_TILES, RESOURCES
 from dfopt.terms.sharded_graph import Bools, Ints
@@ -53,8 +53,8 @@ class BlockRows:
         Seconds and bytes of SRAM that are one unit of the model.
     whole : bool
         Whether stores and reads are integers by themselves.
-    deadline : float
-        Of ``time.perf_counter``; past it building is given up (:class:`OutOfTime`).
+    clock : Clock
+        When it is over, building is given up (:class:`OutOfTime`).
     precede : callable, optional
         Called with (source class, destination class, tensors per kernel of each) for every pair that a tensor joins.
     """
@@ -68,12 +68,12 @@ class BlockRows:
         cut_t: Bools,
         units: tuple[float, float],
         whole: bool = False,
-        deadline: float = np.inf,
+        clock: Clock = UNLIMITED,
         precede: Callable[[int, int, float, float], None] | None = None,
     ) -> None:
         self.model, self.tables, self.classes, self.A, self.whole = model, tables, classes, A, whole
         self.unit_s, self.unit_b = units
-        self.rate, self.deadline = tables.chip.dram_bandwidth * self.unit_s, deadline
+        self.rate, self.clock = tables.chip.dram_bandwidth * self.unit_s, clock
         self.blocks: int = A.shape[1]
         first = classes.first_c
         self.memory: Terms = [(A.T, (tables.mem_k[first] / self.rate)[None, :])]
@@ -96,7 +96,7 @@ class BlockRows:
         joined: set[tuple[int, int]] = set()
         found = []
         for (g, a, b, depth), one, tensors in zip(kinds.T.tolist(), example.tolist(), count.tolist(), strict=True):
-            look(self.deadline)
+            self.clock.check()
             inside = None
             if a >= 0 and b >= 0:
                 # per kernel of the class: how many such tensors it has
@@ -124,7 +124,7 @@ class BlockRows:
             members.setdefault(kind.group, []).append(kind)
         _, first_g, many = np.unique(self.classes.group_g, return_index=True, return_counts=True)
         for g, kinds in members.items():
-            look(self.deadline)
+            self.clock.check()
             one = int(first_g[g])
             seconds, tile = float(self.tables.moved_g[one]) / self.rate, float(self.tables.tile_g[one]) / self.unit_b
             if self.tables.width_g[one] == 1:
@@ -194,7 +194,7 @@ class BlockRows:
         sharded, classes, model = self.tables.sharded, self.classes, self.model
         terms: Terms = [(network, 1.0), (self.A.T, -(sharded.net_k[classes.first_c] / self.unit_s)[None, :])]
         for x, toll in enumerate(sharded.toll_x.tolist()):
-            look(self.deadline)
+            self.clock.check()
             paid = (model.integer if self.whole else model.continuous)(f"toll_{x}", (self.blocks,), 0.0, 1.0)
             for c in np.unique(classes.class_k[sharded.payers_xk[x]]).tolist():
                 some = self.A[c], -1.0 / classes.size_c[c]
@@ -209,7 +209,7 @@ class BlockRows:
         work: Terms = [(compute, 1.0)]
         chip = float(tables.chip.tiles)
         for c, k in enumerate(classes.first_c.tolist()):
-            look(self.deadline)
+            self.clock.check()
             tiles, seconds = tables.sharded.menus[k]
             size, shape = float(classes.size_c[c]), (self.blocks, len(tiles))
             chosen = model.binary(f"option_{c}", shape)

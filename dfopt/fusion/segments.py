@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.clock import look
 from dfopt.fusion.intervals import price_intervals
 from dfopt.terms.sharded_graph import Bools, Ints
 
@@ -83,11 +83,11 @@ def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools
 
 
 def best_segmentation(
-    tables: StageTables, order: Ints, p_max: int, exactly: bool, forward_backward: str, deadline: float = np.inf
+    tables: StageTables, order: Ints, p_max: int, exactly: bool, forward_backward: str, clock: Clock = UNLIMITED
 ) -> tuple[float, Ints] | None:
     """Cheapest cut of an order into at most (or exactly) ``p_max`` blocks by dynamic programming.
 
-    Seconds and the partition of each kernel; None when no cut is legal. Past the deadline (``time.perf_counter``) it
+    Seconds and the partition of each kernel; None when no cut is legal. When the clock is over, it
     is given up: :class:`OutOfTime`.
     """
     n = len(order)
@@ -101,10 +101,10 @@ def best_segmentation(
     ahead = np.concatenate([[0], np.cumsum(forward)])
     early = np.arange(layers)[:, None] < p_max // 2  # partitions that may hold no backward kernel
     late = np.arange(layers)[:, None] >= (p_max + 1) // 2  # ... no forward one
-    for band in price_intervals(tables, order, forward_backward, _LONGEST, deadline):
+    for band in price_intervals(tables, order, forward_backward, _LONGEST, clock):
         for row, seconds in enumerate(band.time):
             if counted:
-                look(deadline)
+                clock.check()
             i = band.first + row
             if halves and not exactly:  # a number has a meaning there: a partition may stay empty between two others
                 for layer in range(layers):

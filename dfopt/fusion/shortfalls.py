@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables
@@ -42,7 +43,7 @@ def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
     return f"no order of {what} satisfies {' and '.join(rules)} together; levers: {', '.join(levers)}"
 
 
-def no_partitioning(solution: Solution, assignment: Assignment, time_limit: float) -> NoReturn:
+def no_partitioning(solution: Solution, assignment: Assignment, clock: Clock) -> NoReturn:
     """Raise what a solve without a mapping means; so many seconds to find out what is short, five at most.
 
     Raises
@@ -53,7 +54,8 @@ def no_partitioning(solution: Solution, assignment: Assignment, time_limit: floa
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
         try:
-            slack = explain_infeasible(assignment.model, ["sram"], min(time_limit, 5.0)).get("sram", np.zeros(0))
+            explained = explain_infeasible(assignment.model, ["sram"], min(clock.seconds_left, 5.0))
+            slack = explained.get("sram", np.zeros(0))
         except TimeoutError:
             raise Infeasible(
                 f"no partitioning into at most {limits.p_max} partitions keeps all limits; there was no time left to"

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.clock import look
+from dfopt.bnb import Clock
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _MOST = 200_000  # ways to down-sets
@@ -132,7 +132,7 @@ class _Lot:
 
 
 def ways(
-    before: Ints, after: Ints, seconds: Floats, sent: Floats, sets: int, room: float, deadline: float
+    before: Ints, after: Ints, seconds: Floats, sent: Floats, sets: int, room: float, clock: Clock
 ) -> list[Way] | None:
     """All ways through some blocks that none beats in every piece; none if there are too many to look at.
 
@@ -148,7 +148,7 @@ def ways(
     Raises
     ------
     OutOfTime
-        At the deadline.
+        When the clock is over.
 
     Notes
     -----
@@ -172,10 +172,10 @@ def ways(
     for block in [*order.tolist(), None]:
         start = sets - 1 if block is None else int(before[block])
         if start != here:
-            look(deadline)
+            clock.check(100.0)
             here, open_ = start, []
             for key, some in lots[start].items():
-                lot = _unbeaten(some, deadline)
+                lot = _unbeaten(some, clock)
                 open_.append((key, lot, count + np.arange(len(lot.total))))
                 known.append(lot)
                 count += len(lot.total)
@@ -207,7 +207,7 @@ def ways(
     ]
 
 
-def _unbeaten(lots: Sequence[_Lot], deadline: float) -> _Lot:
+def _unbeaten(lots: Sequence[_Lot], clock: Clock) -> _Lot:
     """Those of which no other one has less, or as much, in every piece."""
     if len(lots) == 1 == len(lots[0].total):
         return lots[0]
@@ -217,7 +217,7 @@ def _unbeaten(lots: Sequence[_Lot], deadline: float) -> _Lot:
     every = every.take(np.lexsort((*every.busy.T[::-1], every.total)))
     kept = np.zeros(0, dtype=np.int64)
     for start in range(0, len(every.total), _AT_ONCE):
-        look(deadline)
+        clock.check(20.0 + len(kept) / 10)
         mine = np.arange(start, min(start + _AT_ONCE, len(every.total)))
         mine = mine[~_beats(every.busy[kept], every.busy[mine]).any(axis=0)]
         mine = mine[~np.triu(_beats(every.busy[mine], every.busy[mine]), 1).any(axis=0)]

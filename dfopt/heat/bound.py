@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
 from dfopt.milp.linear import GrowingLp, LpPoint
@@ -177,8 +178,7 @@ class _Relaxation:
             inside += len(new)
             if new:
                 _add(master, np.stack(new, axis=1), 0.0)
-            left = max(deadline - time.perf_counter(), 0.01) if np.isfinite(deadline) else None
-            point = master.solve(left)
+            point = master.solve(Clock(deadline))
             if not point.optimal or self.rounds >= _ROUNDS:
                 return None, np.zeros(0)
             self.rounds += 1

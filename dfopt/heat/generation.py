@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
 from dfopt.errors import PlanError
 from dfopt.fusion.columns import near_blocks
@@ -169,7 +170,7 @@ class BlockPool:
         worth = problem.worth(s, time_r, row_ri)
         prices = HeatPrices(np.maximum(worth.second_l, 0.0), np.maximum(worth.joule_lk, 0.0))
         found = PricedPath(self.hot[s], limits, self.searches[s].lattice, upper, prices)
-        if not found.run(deadline).complete:
+        if not found.run(Clock(deadline)).complete:
             self.note = "the time limit came before all blocks were priced: no bound"
             return None
         return found

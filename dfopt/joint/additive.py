@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.fusion.blocks import StageTables, derived
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import greedy
@@ -37,7 +38,7 @@ def least_of_both(
     stage: StageTables,
     limits: IntraChipLimits,
     lattice: Lattice,
-    deadline: float,
+    clock: Clock,
 ) -> Relaxation:
     """Seconds of one evaluation of the only stage of a plan, at least, whatever its schemes and partitions are.
 
@@ -49,8 +50,8 @@ def least_of_both(
         Options that are left.
     stage, limits, lattice : StageTables, IntraChipLimits, Lattice
         The relaxed stage, and its down-sets.
-    deadline : float
-        On the clock of `time.perf_counter`.
+    clock : Clock
+        When it is over, what is shown so far is returned.
 
     Returns
     -------
@@ -71,9 +72,9 @@ def least_of_both(
     def path(rest: ShardedGraph) -> float:
         priced = replace(stage, sharded=rest, **derived(rest, stage.chip))
         free = replace(limits, dram_left=np.inf)
-        start = greedy(priced, free, deadline)
+        start = greedy(priced, free, clock)
         upper = np.inf if start is None else objective(priced, start)
-        return ShortestPath(priced, free, lattice, upper).run(deadline).bound
+        return ShortestPath(priced, free, lattice, upper).run(clock).bound
 
     silent = replace(
         sharded,

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dfopt.bnb import OutOfTime
 from dfopt.fusion.blocks import BlockPrices
-from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.choices import ACCESS, AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
 from dfopt.joint.couplings import SETS, Group
 from dfopt.terms.chip import Chip

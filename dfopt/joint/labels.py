@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dfopt.fusion.clock import OutOfTime, look
+from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.joint.cells import Cells, code_of, outer_code
 from dfopt.joint.couplings import SETS, Group
@@ -135,13 +135,13 @@ class Labels:
         self.value = np.inf
         self.path: list[tuple[Cells, int, int]] = []  # cells, block and interface
 
-    def run(self, rows: list[Rows], deadline: float = np.inf) -> None:
+    def run(self, rows: list[Rows], clock: Clock = UNLIMITED) -> None:
         """Follow the rows from down-set to down-set.
 
         Raises
         ------
         OutOfTime
-            At the deadline, or if there are more labels than memory is good for.
+            When the clock is over, or if there are more labels than memory is good for.
         """
         sets = len(self.search.lattice.size)
         width = len(self.tracked) + 1  # the last column counts the blocks, where their number matters
@@ -150,8 +150,12 @@ class Labels:
         back: dict[int, _Back] = {}
         families = self._families(rows)
         leaving = self._leaving(families)
+        charged = self.made
         for here in range(sets):
-            look(deadline if self.made < _MOST else 0.0)
+            if self.made >= _MOST:
+                raise OutOfTime
+            clock.check(5.0 + (self.made - charged) / 4)
+            charged = self.made
             if here == 0:
                 kept[0] = np.zeros(1), np.zeros((1, width), dtype=np.int64)
             elif arrivals[here]:

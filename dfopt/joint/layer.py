@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each, restrict, singles, stage_tables
-from dfopt.fusion.clock import look
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
@@ -115,11 +115,11 @@ class LayerSearch:
         """Kernels about whose outputs blocks have to agree."""
         return {self.tables.sharded.names[self.choices.groups[g].src] for g in self.tracked}
 
-    def root(self, upper: float, start: Ints | None, floor: float, deadline: float) -> None:
+    def root(self, upper: float, start: Ints | None, floor: float, clock: Clock) -> None:
         """Prove what the relaxed stage shows: its best path, none below ``upper``, or a start that meets the floor."""
         partition_k, low = start, floor
         if start is None or upper > floor * (1 + SAME):
-            path = ShortestPath(self.tables, self.limits, self.lattice, upper).run(deadline)
+            path = ShortestPath(self.tables, self.limits, self.lattice, upper).run(clock)
             partition_k, low = path.partition_k, upper if path.complete else min(path.bound, upper)
             if partition_k is not None:
                 low = path.objective
@@ -127,38 +127,40 @@ class LayerSearch:
         if partition_k is not None:
             self._guess(partition_k == np.unique(partition_k)[:, None], self.low, self.low * _AROUND)
 
-    def trial(self, upper: float, deadline: float, *, at_once: bool = False) -> None:
+    def trial(self, upper: float, clock: Clock, *, at_once: bool = False) -> None:
         """Look at all paths a little above what is proven: afterwards ``low`` is higher, or the best is known.
 
         Parameters
         ----------
-        upper, deadline : float
-            Seconds above which nothing matters; on the clock of `time.perf_counter`.
+        upper : float, s
+            Above which nothing matters.
+        clock : Clock
+            Of this trial.
         at_once : bool
             Whether to look at all paths below ``upper``, if that has an end.
 
         Raises
         ------
         OutOfTime
-            When it is past; what is proven so far stays.
+            When the clock is over; what is proven so far stays.
         """
         # a stage with one path, or a wide trial without an answer: all there is at once
         whole = not self.tables.chip.fused or self.width > _WIDEST or (at_once and np.isfinite(upper))
         level = upper if whole else min(self.low * (1 + self.width), upper)
         known = len(self.memo)
-        blocks = self._below(level, upper, deadline)
+        blocks = self._below(level, upper, clock)
         little = blocks / _MANY_BLOCKS + (len(self.memo) - known) / _MANY_CELLS < 1
         self.width *= _WIDER if little else _SLOWER
 
-    def _look(self, level: float, upper: float, deadline: float) -> _Look:
+    def _look(self, level: float, upper: float, clock: Clock) -> _Look:
         """The blocks of all paths below a value in the relaxed stage."""
         if self.seen is None or self.seen.ceiling < level:
             ahead = self.width * (_FIRST if self.seen is None else _WIDER)
             ceiling = min(max(self.low * (1 + ahead), level), upper)
             search = ShortestPath(self.tables, self.limits, self.lattice, ceiling)
             if self.tables.chip.fused:
-                search.run(deadline)
-                look(deadline)
+                search.run(clock)
+                clock.check()
                 before, after, seconds = search.blocks()
                 order = np.argsort(before, kind="stable")
                 blocks, seconds = Blocks(self.lattice, before[order], after[order]), seconds[order]
@@ -170,21 +172,21 @@ class LayerSearch:
             self.seen = _Look(ceiling, search, blocks, seconds)
         return self.seen
 
-    def _below(self, level: float, upper: float, deadline: float) -> int:
+    def _below(self, level: float, upper: float, clock: Clock) -> int:
         """Look at all paths below a value; how many blocks these have."""
-        found = self._look(level, upper, deadline)
+        found = self._look(level, upper, clock)
         room = min(level, self.known[0]) * (1 + SAME)
         keep, _ = found.blocks.within(found.seconds, room)
         blocks, seconds = found.blocks.part(keep), found.seconds[keep]
         count = len(blocks)
         while len(blocks):
-            rows, least = self._rows(blocks, seconds, room, deadline, upper)
+            rows, least = self._rows(blocks, seconds, room, clock, upper)
             if self.answer is not None:
                 return count
             room = min(room, self.known[0] * (1 + SAME))
             keep, rest = blocks.within(least, room)
             labels = Labels(found.search, self.choices.groups, tuple(sorted(self.tracked)), blocks, rest, room)
-            labels.run(_near_rows(rows, blocks, least, room), deadline)
+            labels.run(_near_rows(rows, blocks, least, room), clock)
             if not labels.path:
                 break
             taken = np.array([block for _, block, _ in labels.path])
@@ -238,7 +240,7 @@ class LayerSearch:
         return np.concatenate(terms), np.concatenate(sram)
 
     def _rows(
-        self, blocks: Blocks, least: Floats, room: float, deadline: float, upper: float | None
+        self, blocks: Blocks, least: Floats, room: float, clock: Clock, upper: float | None
     ) -> tuple[list[tuple[Cells, Ints, Floats]], Floats]:
         """Cells, numbers and seconds (by interface) of blocks that share them, and the least seconds of every block.
 
@@ -254,7 +256,7 @@ class LayerSearch:
         found: list[tuple[Cells, Ints, Floats]] = []
         least, open_, path = least.copy(), np.ones(len(blocks), dtype=bool), np.zeros(0, dtype=np.int64)
         while True:
-            look(deadline)
+            clock.check(100.0 + len(blocks) / 5)
             ahead, rest = blocks.distances(least)
             total = blocks.through(least, ahead, rest)
             if upper is not None and ahead[-1] <= room:

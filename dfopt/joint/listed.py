@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.formulation.block_rows import BlockRows
 from dfopt.formulation.choices import Choices
 from dfopt.formulation.places import Listed, Structure, listed
@@ -39,8 +40,7 @@ def least_listed(
     limits: IntraChipLimits,
     weighed_o: Floats,
     upper: float,
-    time_limit: float,
-    deadline: float,
+    clock: Clock,
     holdings: Sequence[Holding] = (),
 ) -> Relaxation:
     """Seconds of one evaluation of a stage at least, whatever its schemes and blocks are.
@@ -59,10 +59,8 @@ def least_listed(
         Seconds of one evaluation that the gradient of every option is worth; what is beside the least counts too.
     upper : float
         Seconds from which on nothing is of interest.
-    time_limit : float
-        Seconds, for the MILP.
-    deadline : float
-        On the clock of `time.perf_counter`, for building it.
+    clock : Clock
+        For building the MILP and solving it.
     holdings : sequence of Holding
         Limits on what chips hold.
 
@@ -78,7 +76,7 @@ def least_listed(
     KeyboardInterrupt
     """
     chip = menu.slower or stage.chip
-    blocks = None if stage.sharded.menus else _blocks(menu, members, chip, limits, deadline)
+    blocks = None if stage.sharded.menus else _blocks(menu, members, chip, limits, clock)
     if blocks is None:
         return Relaxation(0.0, None)
     layer, table = menu.priced(stage.sharded.tile_count)
@@ -89,7 +87,7 @@ def least_listed(
     places = Listed(model, structure, member_kb, ordered=False)
     choices = Choices(model, domain, places.A_kb)
     unit_s = max(lower_bound(stage, limits), 1e-30) / 4  # block times are a few of them
-    time_b = BlockRows(choices, table, chip, layer.latency_l, unit_s, deadline).times()
+    time_b = BlockRows(choices, table, chip, layer.latency_l, unit_s, clock).times()
     left_o = np.flatnonzero(allowed_o)
     limit(model, choices.s_o, [one._replace(bytes_o=one.bytes_o[left_o]) for one in holdings])
     inside_b = member_kb[members].any(axis=0)
@@ -98,7 +96,7 @@ def least_listed(
     model.minimize([(time_b[inside_b], 1.0), (choices.s_o[inside_o], more_o)])
     # a kernel outside that does not fit alone says nothing of the stage
     alone = inside_b.all() and np.isfinite(upper)
-    found = solve(model, time_limit=time_limit, cutoff=upper / unit_s if alone else None)
+    found = solve(model, clock=clock, cutoff=upper / unit_s if alone else None)
     if found.interrupted:
         raise KeyboardInterrupt
     if found.termination is Termination.INFEASIBLE:
@@ -110,7 +108,7 @@ def least_listed(
 
 
 def _blocks(
-    menu: Menu, members: Ints, chip: Chip, limits: IntraChipLimits, deadline: float
+    menu: Menu, members: Ints, chip: Chip, limits: IntraChipLimits, clock: Clock
 ) -> tuple[Structure, Bools] | None:
     """Blocks that can be listed under the limits of one stage; kernels outside of it are alone in theirs."""
     kernels = menu.instance.graph.kernels
@@ -118,7 +116,7 @@ def _blocks(
     stage_k[members] = 0
     others = IntraChipLimits(len(kernels), forward_backward=limits.forward_backward)
     structure = Structure(menu.instance.graph, chip, (replace(limits, pins=()), others), stage_k)
-    member_kb = listed(structure, deadline)
+    member_kb = listed(structure, clock)
     if member_kb is None or max(member_kb.shape) * len(menu.tables.kernel_o) > _MOST:
         return None
     outside = (member_kb & (stage_k == 1)[:, None]).any(axis=0)

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import FloatArray, ModelArrays
 from dfopt.milp.engine import HighsRun
 from dfopt.milp.model import Model
@@ -31,6 +32,7 @@ def solve(
     seed: int = 0,
     presolve: bool = True,
     cutoff: float | None = None,
+    clock: Clock = UNLIMITED,
 ) -> Solution:
     """Minimise a model with HiGHS, or with any solver that PuLP knows.
 
@@ -59,6 +61,9 @@ def solve(
     cutoff : float, optional
         Solutions above it are of no interest; INFEASIBLE then means that there
         is none at or below the cutoff, and the bound is the cutoff.
+    clock : Clock, optional
+        Counts the work of HiGHS, by iterations of the simplex method, and ends the solve when it is over. A solver
+        behind PuLP knows its deadline only.
 
     Returns
     -------
@@ -90,9 +95,9 @@ def solve(
         raise ValueError(f"time limit must not be negative, not {time_limit}")
     if cutoff is not None and not math.isfinite(cutoff):
         raise ValueError(f"cutoff must be finite, not {cutoff}")
-    settings = Settings(float(gap), seed, presolve, cutoff)
+    settings = Settings(float(gap), seed, presolve, cutoff, clock=clock, deadline=clock.last)
     if time_limit is not None:
-        settings = replace(settings, deadline=settings.began + time_limit)
+        settings = replace(settings, deadline=min(clock.last, settings.began + time_limit))
     arrays = model.arrays() if isinstance(model, Model) else model
     vector = None if start is None else np.asarray(start, dtype=np.float64)
     if vector is not None and vector.shape != arrays.cost.shape:

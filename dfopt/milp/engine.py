@@ -93,9 +93,10 @@ class HighsRun(Run):
                 out = event.data_out
                 self.nodes = max(self.nodes, int(out.mip_node_count))
                 self.lift(float(out.mip_dual_bound))
+                self.questions += 1
         except BaseException as error:
             self.error, self.stop = error, True
-        if self.stop:
+        if self.stop or self.questions >= self.most_questions:
             event.data_in.user_interrupt = True
 
     # ------------------------------------------------------ worker thread
@@ -139,6 +140,8 @@ class HighsRun(Run):
         }
         if math.isfinite(s.deadline):
             options["time_limit"] = max(0.0, s.deadline - time.perf_counter())
+        if not self.integral and math.isfinite(self.most_iterations):
+            options["simplex_iteration_limit"] = int(self.most_iterations)
         if s.cutoff is not None and self.integral:
             options["objective_bound"] = s.cutoff + slack(s.cutoff, 1e-7)  # HiGHS takes a tolerance off
         return options
@@ -146,6 +149,7 @@ class HighsRun(Run):
     def _read(self, highspy: Any, highs: Any) -> None:
         info = highs.getInfo()
         status = highs.getModelStatus().name
+        self.iterations = max(self.iterations, int(info.simplex_iteration_count))
         solution = highs.getSolution()
         feasible = int(info.primal_solution_status) == int(highspy.SolutionStatus.kSolutionStatusFeasible)
         if solution.value_valid and feasible:

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import FloatArray, check_bounds, least
 from dfopt.milp.engine import set_options
 from dfopt.milp.solution import Termination
@@ -145,18 +146,21 @@ class GrowingLp:
         self._cost, self._lower = np.concatenate([self._cost, price]), np.concatenate([self._lower, low])
         self._A = sp.csc_array(sp.hstack([self._A, matrix], format="csc"))
 
-    def solve(self, time_limit: float | None = None) -> LpPoint:
-        """Solve with the columns there are; ``time_limit`` is wall seconds, kept even if HiGHS does not listen."""
-        began = time.perf_counter()
-        if time_limit is not None and not time_limit >= 0.0:
-            raise ValueError(f"time limit must not be negative, not {time_limit}")
+    def solve(self, clock: Clock = UNLIMITED) -> LpPoint:
+        """Solve with the columns there are, until the clock's deadline at most, even if HiGHS does not listen.
+
+        Each iteration of the simplex method is charged as that of a MILP.
+        """
         self._ready()
-        deadline = math.inf if time_limit is None else began + time_limit
+        deadline = clock.last
         point = self._run(deadline)
         if point.status is Termination.FAILED:
             # An old basis can be a bad place to start from; nothing else is known to help.
             self._check(self._highs.clearSolver())
             point = self._run(deadline)
+        if self._worker is not None and self._worker.done.is_set():  # a deaf solver is left alone
+            iterations = max(int(self._highs.getInfo().simplex_iteration_count), 0)
+            clock.charge(10.0 + iterations * (10.0 + self._A.nnz / 500.0))
         return point
 
     def _run(self, deadline: float) -> LpPoint:

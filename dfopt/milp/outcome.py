@@ -11,11 +11,13 @@ from enum import Enum, auto
 import numpy as np
 import scipy.sparse as sp
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import FloatArray, ModelArrays
 from dfopt.milp.solution import TracePoint
 from dfopt.milp.worker import GRACE, Worker, supervise
 
 _REPORT_EVERY = 0.5  # seconds between two progress reports without improvement
+_ITERATIONS = 6.0  # of the simplex method between two questions of a MIP, which does not say how many; about
 _BOUND_EVERY = 0.1  # seconds between two trace points that only move the bound
 
 Progress = Callable[[TracePoint], None]
@@ -39,7 +41,7 @@ class Settings:
     """Options of one run; ``again`` says that the first answer was wrong.
 
     Times are readings of ``time.perf_counter``: a run that began at ``began`` is back ``grace`` seconds after the
-    ``deadline`` at the latest.
+    ``deadline`` at the latest. ``clock``: counts its work, and ends it after so many units; see :func:`per_iteration`.
     """
 
     gap: float = 0.0
@@ -50,6 +52,7 @@ class Settings:
     began: float = field(default_factory=time.perf_counter)
     deadline: float = math.inf
     grace: float = GRACE
+    clock: Clock = UNLIMITED
 
     @property
     def presolves(self) -> bool:
@@ -74,6 +77,16 @@ class Outcome:
     points: tuple[TracePoint, ...] = ()
     said: str = ""
     note: str = ""
+
+
+def per_iteration(arrays: ModelArrays) -> float:
+    """Units of work (:class:`dfopt.bnb.Clock`) of an iteration of the simplex method: they grow with the matrix."""
+    return 10.0 + arrays.A.nnz / 500.0
+
+
+def per_run(arrays: ModelArrays) -> float:
+    """Units of work of a run without any iteration: it is read, presolved and checked."""
+    return 200.0 + arrays.A.nnz / 2.0
 
 
 def slack(value: float, room: float = 1e-9) -> float:
@@ -107,6 +120,9 @@ class Run(Worker):
         self.incumbent: tuple[FloatArray | None, float] = (None, math.inf)
         self.bound = -math.inf
         self.ending, self.nodes, self.said, self.note = Ending.LIMIT, 0, "", ""
+        self.iterations = self.questions = 0  # the latter: how often a MIP asked whether to go on
+        self.most_iterations = max(settings.clock.units_left - per_run(arrays), 0.0) / per_iteration(arrays)
+        self.most_questions = self.most_iterations / _ITERATIONS
         if start is not None:
             # The start is checked by the caller, so it is an incumbent already.
             self.improve(start, arrays.objective(start))
@@ -119,6 +135,7 @@ class Run(Worker):
     def outcome(self, progress: Progress | None = None) -> Outcome:
         """Run the solver once, and return what it left behind."""
         reason = supervise(self, self.settings.deadline, self._reporter(progress), self.settings.grace)
+        self.settings.clock.charge(per_run(self.arrays) + self.iterations * per_iteration(self.arrays))
         ending = Ending.INTERRUPTED if reason == "interrupt" else self.ending
         x, objective = self.incumbent
         return Outcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.said, self.note)

@@ -15,7 +15,10 @@ from dfopt.milp.solution import Solution, Termination, TracePoint, relative_gap
 
 FEASIBILITY = 1e-6  # a solution worse than this is not returned
 _EXACT = 1e-9  # a solution better than this (scaled) needs no polishing
-_PATIENCE = 5.0  # seconds for completing a partial start when there is no limit
+_PATIENCE = 2e6  # units of work for completing a partial start, about 5 seconds,
+_PART = 0.2  # and the share of those that are left
+_POLISHING = 2e5  # units of work for the last digits of an answer, about half a second
+_GRACE_S = 0.5  # within which a start or an answer that the deadline caught is still made exact
 
 
 def without_solver(arrays: ModelArrays, cutoff: float | None) -> Outcome | None:
@@ -53,11 +56,10 @@ def complete(arrays: ModelArrays, settings: Settings, start: FloatArray) -> tupl
     pin &= inside & (~whole | (x == np.round(x)))
     value = np.clip(x[pin], lower[pin], upper[pin])
     lower[pin] = upper[pin] = value
-    now = time.perf_counter()
-    budget = min(_PATIENCE, 0.2 * (settings.deadline - now))
     fixed = replace(arrays, col_lower=lower, col_upper=upper)
     # Any completion will do, so a coarse gap is enough.
-    quick = replace(settings, gap=max(settings.gap, 0.05), cutoff=None, deadline=now + budget, grace=min(budget, 0.5))
+    left = settings.clock.share(_PART, _PATIENCE)
+    quick = replace(settings, gap=max(settings.gap, 0.05), cutoff=None, clock=left, grace=_GRACE_S)
     outcome = HighsRun(fixed, quick, None).outcome()
     stopped = outcome.ending is Ending.INTERRUPTED
     if outcome.x is None:
@@ -95,7 +97,8 @@ def polish(arrays: ModelArrays, settings: Settings, x: FloatArray) -> tuple[Floa
         room = FEASIBILITY * np.maximum(1.0, np.abs(snapped))
         lower, upper = np.maximum(lower, snapped - room), np.minimum(upper, snapped + room)
     rest = replace(arrays, col_lower=lower, col_upper=upper, integrality=np.zeros_like(whole))
-    plain = replace(settings, cutoff=None, deadline=time.perf_counter() + 0.5, grace=0.5)
+    until, short = max(settings.deadline, time.perf_counter() + _GRACE_S), settings.clock.allowance(_POLISHING)
+    plain = replace(settings, cutoff=None, deadline=until, clock=short, grace=_GRACE_S)
     outcome = HighsRun(rest, plain, None).outcome()
     stopped = outcome.ending is Ending.INTERRUPTED
     if outcome.x is None or outcome.ending is not Ending.OPTIMAL:

@@ -10,12 +10,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from dfopt.bnb import ENDED, Clock
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import GraphRecord, PlanRecord
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import LIMIT, SIGNALS, cause, interruptible, wall_limit
+from dfopt.search import work
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
@@ -109,6 +111,7 @@ class Search:
             with uncollected():
                 of = setting.graph, setting.system, self.options.request, setting.assumptions
                 found, self.rejected = asked_plans(*of, Listing(self.check_time))
+                self.options.clock.charge(work.LISTED * (len(found) + len(self.rejected)))
         except PlanError as error:
             self.refused = error
             return []
@@ -147,7 +150,7 @@ class Search:
                     continue
                 try:
                     with interruptible():
-                        started = with_starts(variant, self.options.deadline + _GRACE_S)
+                        started = with_starts(variant, self._start_clock())
                 except KeyboardInterrupt:
                     self.stop()
                     started = variant
@@ -201,6 +204,7 @@ class Search:
             self.tables = self.plan_bounds.tables(legal, check_time)
             for table in self.tables:
                 check_time()
+                self.options.clock.charge(work.TABLE + work.BOUNDED * len(table.plans))
                 self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
                 self.used.update(zip(table.plans, table.used_i.tolist(), strict=True))
         self._keep_time(_RECORD_S * len(legal))
@@ -208,10 +212,9 @@ class Search:
     def _keep_time(self, seconds: float) -> None:
         """Have all searches of the workload end earlier by what comes behind them, but for most of the time."""
         if self.peers:
-            seconds = min(seconds, _MOST_KEPT * self.options.left())
+            seconds = min(seconds, _MOST_KEPT * self.options.clock.seconds_left)
             wall_limit.earlier(seconds)
-        for peer in self.peers:
-            peer.options = replace(peer.options, deadline=peer.options.deadline - seconds)
+            self.options.clock.end_earlier(seconds)
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan may fit the memories whatever the schemes; else that is on record."""
@@ -229,7 +232,12 @@ class Search:
         now = time.perf_counter()
         if self.peers and now >= self.peers[0].due:
             self.report()
-        return bool(self.stopped) or now > self.options.deadline + (0.0 if something else _GRACE_S)
+        return bool(self.stopped) or self.options.clock.over_since(0.0 if something else _GRACE_S)
+
+    def _start_clock(self) -> Clock:
+        """The clock for finding a start: a little beyond the limit there is time for one."""
+        clock = self.options.clock
+        return Clock.of_limit(_GRACE_S) if clock.over else clock
 
     def check_time(self) -> None:
         """Called while plans are listed and bounded, which here takes as long as it takes."""
@@ -237,7 +245,7 @@ class Search:
     def stop(self) -> None:
         """An interrupt: what is still solved from here on returns its start at once."""
         self.stopped = cause()
-        self.options = replace(self.options, deadline=0.0)
+        self.options = replace(self.options, clock=ENDED)
 
     def _skip(self, plan: Plan, variant: Prepared | None, best: float) -> None:
         level = variant.floor() if variant is not None else 0.0

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
 from dfopt.fusion.blocks import price_blocks
@@ -162,7 +163,7 @@ def fit(
     known : float
         Seconds near which the answer is looked for first.
     options : Options
-        Gap, solver and deadline.
+        Gap, solver and clock.
     most : float
         Seconds from which on nothing matters.
     every : bool
@@ -180,7 +181,7 @@ def fit(
     asked = options.request
     while True:
         upper = rounds.pop(0)
-        columns, rows = _columns(stage, upper, budgets, options.deadline, every)
+        columns, rows = _columns(stage, upper, budgets, options.clock, every)
         if not rows:
             return Fitted(np.zeros(0, dtype=np.int64), known, 0.0, (), 0)
         if not rounds and math.isinf(upper):
@@ -188,7 +189,7 @@ def fit(
         for row in rows:
             columns.add(f"budget {row.name}", row.value, row.at_least, row.at_most)
         solution = solve(
-            columns.model, gap=asked.gap, time_limit=options.left(), seed=asked.seed, solver=asked.solver
+            columns.model, gap=asked.gap, clock=options.clock, seed=asked.seed, solver=asked.solver
         ).in_units(columns.unit_s)
         if solution.x is None and solution.termination is Termination.INFEASIBLE:
             if rounds:
@@ -204,7 +205,7 @@ def fit(
         found_s = solution.objective
         if found_s > upper and upper >= most:
             return None
-        if found_s <= upper or time.perf_counter() >= options.deadline:
+        if found_s <= upper or options.clock.over:
             break
         rounds = [min(found_s * (1 + 1e-9), most)]  # blocks of all that is no slower: the next answer is the last
     assert stage.tables is not None and stage.limits is not None
@@ -214,13 +215,13 @@ def fit(
 
 
 def _columns(
-    stage: Stage, upper: float, budgets: Sequence[Budget], deadline: float, every: bool
+    stage: Stage, upper: float, budgets: Sequence[Budget], clock: Clock, every: bool
 ) -> tuple[Columns, list[_Row]]:
     """The MILP over the blocks of mappings up to ``upper`` seconds, without rows, and the rows."""
     assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
     began = time.perf_counter()
     search = ShortestPath(stage.tables, stage.limits, stage.lattice, upper)
-    if not search.run(deadline).complete:
+    if not search.run(clock).complete:
         raise NoSolution(0.0, time.perf_counter() - began)
     columns = Columns(search)
     member, names = columns.member, np.array(stage.tables.sharded.names, dtype=object)

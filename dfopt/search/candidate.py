@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -10,6 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible, NoSolution, PlanError
@@ -27,6 +27,7 @@ from dfopt.search.fusing import limits_of
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.passes import Known, least_memory, least_passes, memory_of, passes_for, passes_of
 from dfopt.search.sharing import ChipWork, Memo, StageWork, given_record, remember_start
+from dfopt.search.work import PREPARED
 from dfopt.setting.instance import Instance, Setting
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
@@ -220,10 +221,11 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None, room
     refusals: list[Infeasible] = []
     counts = work.counts
     for tiles in counts:
-        if refusals and time.perf_counter() > options.deadline:
+        if refusals and options.clock.over:
             raise NoSolution(0.0, 0.0)
         tiled = work.at(tiles)
         try:
+            options.clock.charge(PREPARED)
             stages = tuple(_stages(instance, options, tiled, stage_k, work, roomy))
         except Infeasible as error:
             refusals.append(error)
@@ -259,7 +261,7 @@ def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
                 instance.setting,
                 tables,
                 gap=0.0,  # a gap is left to fusion: what is optimal for a level has to be this sharding
-                time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
+                clock=options.clock.share(0.5),  # a hard sharding must leave time for the fusion
                 solver=asked.solver,
                 progress=reporter(options, plan, "interchip"),
             )
@@ -361,7 +363,7 @@ def _stages(
         yield Stage(members, mine.tables, limits, mine.lattice, None, mine.low_s, float("inf"), mine)
 
 
-def with_starts(ready: Prepared, deadline: float = np.inf) -> Prepared:
+def with_starts(ready: Prepared, clock: Clock = UNLIMITED) -> Prepared:
     """The same plan with a feasible start for every stage that the greedy cut finds one for."""
 
     def started(stage: Stage) -> Stage:
@@ -373,7 +375,7 @@ def with_starts(ready: Prepared, deadline: float = np.inf) -> Prepared:
                 return replace(stage, best_known=intrachip.kernel_by_kernel(tables, limits).objective)
             except Infeasible:  # its fusion will say so again, and be recorded
                 return stage
-        remember_start(work, limits, deadline)
+        remember_start(work, limits, clock)
         if work.start_bytes > limits.dram_left:
             return stage
         return replace(stage, start=work.start, best_known=work.start_s)
@@ -386,4 +388,4 @@ def _lattice(instance: Instance, stage: StageTables, options: Options) -> Lattic
     if options.request.formulation == "assignment" or not stage.chip.fused:
         return None
     rule = instance.assumptions.forward_backward if instance.graph.trains else "shared"
-    return down_sets(stage, rule, _DOWN_SETS, options.deadline)
+    return down_sets(stage, rule, _DOWN_SETS, options.clock)

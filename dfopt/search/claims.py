@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, PlanRecord
@@ -62,8 +62,8 @@ def _some(labels: list[str]) -> str:
 class Plans:
     """The plans of a result, listed and bounded again, and its records held against that."""
 
-    def __init__(self, result: Result, value: float, deadline: float) -> None:
-        self.result, self.value, self.deadline = result, value, deadline
+    def __init__(self, result: Result, value: float, clock: Clock) -> None:
+        self.result, self.value, self.clock = result, value, clock
         self.joint = result.assumptions.sharding_objective == "joint"
         self.traced = result.trace is not None  # else an earlier version wrote it
         self.problems: list[str] = []
@@ -73,7 +73,7 @@ class Plans:
         self.bound = self.level_bound = value
         self.least = value * (1 - 2 * PROOF)
         self.why = self.level_why = ""
-        self.options = Options(result.request, deadline).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
+        self.options = Options(result.request, clock).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
         stated = self.joint and result.request.formulation == "assignment"
         if (
             stated and result.assumptions.execution != "kernel_by_kernel"
@@ -156,7 +156,7 @@ class Plans:
     @property
     def late(self) -> bool:
         """Whether the time was too short: then what could not be shown may be true."""
-        return time.perf_counter() >= self.deadline
+        return self.clock.over
 
     def _has_records(self, records: Iterable[PlanRecord]) -> None:
         for record in records:

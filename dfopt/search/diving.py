@@ -8,11 +8,11 @@ least in the room that they leave (:meth:`dfopt.search.families.Families.squeeze
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from dfopt.bnb import Clock
 from dfopt.documents.plan import Plan
 from dfopt.search.solved import by_levels
 from dfopt.search.starts.estimates import estimated
@@ -30,7 +30,7 @@ _SHARE: Final = 0.1  # of the time, at most, to look for plans, and as much for 
 
 def dive(searches: Sequence[JointSearch]) -> None:
     """Look for a first mapping of some searches that have begun; what is found is theirs."""
-    end = time.perf_counter() + _SHARE * searches[0].options.left()
+    end = searches[0].options.clock.share(_SHARE)
     found = [(about, number, plan) for number, search in enumerate(searches) for about, plan in _roomy(search, end)]
     for about, number, plan in sorted(found, key=lambda one: (*one[:2], one[2].label)):
         search = searches[number]
@@ -38,8 +38,7 @@ def dive(searches: Sequence[JointSearch]) -> None:
             return
         if search.squeeze(plan):
             continue
-        until = time.perf_counter() + _SHARE * search.options.left()
-        options = replace(search.options, deadline=min(search.options.deadline, until))
+        options = replace(search.options, clock=search.options.clock.share(_SHARE))
         counts = tile_counts(search.setting.graph, search.setting.assumptions)
         for tiles in counts:
             outcome = by_levels(search.setting.under(plan), options, search.memo, tiles, search.incumbent)
@@ -48,7 +47,7 @@ def dive(searches: Sequence[JointSearch]) -> None:
                 break
 
 
-def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
+def _roomy(search: JointSearch, end: Clock) -> Iterator[tuple[float, Plan]]:
     """For every group of chips that share kernels, and for every share of a memory, a plan that holds no more at least.
 
     It is the one that may be the fastest of these.
@@ -58,8 +57,9 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
     about = estimated(search.setting, joint) if limits else {}
     wanted = {plan.shard_dims: list(_ROOM) for plan in about}
     for plan in sorted(about, key=lambda one: (about[one], one.label)):
-        if not wanted or time.perf_counter() > end:
+        if not wanted or end.over:
             return
+        end.charge(1.0)
         if plan.shard_dims not in wanted:
             continue
         share, rooms = search.used[plan], wanted[plan.shard_dims]

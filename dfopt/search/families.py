@@ -10,7 +10,6 @@ is the most promising of all is not excluded by it.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dfopt.bnb import OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
-from dfopt.fusion.clock import OutOfTime
 from dfopt.physics.pipeline import step_time
 from dfopt.search.faster import Faster
 from dfopt.search.node import Node
@@ -38,7 +37,7 @@ __all__ = ["Families", "Family"]
 _SAME, _ROUND = 1e-12, 1e-9
 _MANY = 16  # plans of a family whose layers are of several kinds, from which on it is looked at by itself
 _NEAR = 0.2  # share of what is proven of other chips, from which on they are looked at first
-_STEP_S = 8.0  # seconds for a step, at most
+_STEP = 3.2e6  # units of work for a step, at most
 
 
 @dataclass(eq=False)
@@ -272,7 +271,7 @@ class Families:
         assert node is not None
         cut, before = node.ready.value_of([self._most(plan, family, goal)]), (node.rooted, node.met, node.lows[0])
         try:
-            settled = self.nodes.improve(node, cut, time.perf_counter() + _STEP_S)
+            settled = self.nodes.improve(node, cut, self.nodes.options.clock.allowance(_STEP))
         except (Infeasible, OutOfTime):
             settled = True
         if settled or node.exhausted or (before == (node.rooted, node.met, node.lows[0])):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import numpy as np
-
+from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.search.options import Options
@@ -26,7 +24,7 @@ def limits_of(instance: Instance, stage: StageTables, dram_left: float, options:
     elif p_max is None and asked.formulation != "assignment":
         p_max = stage.kernels  # blocks may be as many as they like
     elif p_max is None:
-        p_max = default_p_max(stage, assumptions.forward_backward, options.deadline)
+        p_max = default_p_max(stage, assumptions.forward_backward, options.clock)
         p_max = max(p_max, 1 + max(asked.pin_partition.values(), default=0))
     place = {name: k for k, name in enumerate(stage.sharded.names)}
     pins = tuple((place[name], p) for name, p in asked.pin_partition.items() if name in place)
@@ -40,11 +38,11 @@ def limits_of(instance: Instance, stage: StageTables, dram_left: float, options:
     )
 
 
-def default_p_max(stage: StageTables, forward_backward: str, deadline: float = np.inf) -> int:
-    """Two partitions more than the best cut of a topological order uses; of those that the deadline allows."""
+def default_p_max(stage: StageTables, forward_backward: str, clock: Clock = UNLIMITED) -> int:
+    """Two partitions more than the best cut of a topological order uses; of those that the clock allows."""
     n, used = stage.kernels, []
     with suppress(OutOfTime):
         for order in topological_orders(stage):
-            found = best_segmentation(stage, order, n, False, forward_backward, deadline)
+            found = best_segmentation(stage, order, n, False, forward_backward, clock)
             used += [] if found is None else [int(found[1].max()) + 1]
     return min(n, (min(used) if used else n // 2) + 2)

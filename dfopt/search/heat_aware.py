@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.heat import HeatProof, HeatReport
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
@@ -44,7 +44,7 @@ def heat_answers(
 ) -> HeatReport:
     """Deal with heat in three ways, under the plan and the sharding of a result: see :func:`dfopt.heat`."""
     system = needs_stack(result.system, stack)
-    options = Options(result.request, time.perf_counter() + time_limit).asking(
+    options = Options(result.request, Clock.of_limit(time_limit)).asking(
         gap=gap, solver=check_solver(solver), seed=seed, formulation="auto", pin_sharding={}
     )
     setting = Setting(result.graph, system, result.assumptions)
@@ -55,7 +55,7 @@ def three_answers(setting: Setting, mapping: Mapping, options: Options) -> Three
     """The answers for the plan and sharding of a mapping, on a system with a stack."""
     ready = prepare_mapping(setting, mapping, replace(options, progress=None))
     asked = options.request
-    return ThreeAnswers(ready, mapping, Effort(asked.gap, options.deadline, asked.solver, asked.seed))
+    return ThreeAnswers(ready, mapping, Effort(asked.gap, options.clock.last, asked.solver, asked.seed))
 
 
 def needs_stack(system: System, stack: Stack | None) -> System:
@@ -87,7 +87,7 @@ def made_aware(
     setting : Setting
         With a system that has a stack.
     options : Options
-        As of the search, with the deadline for all plans together.
+        As of the search, with the clock for all plans together.
 
     Returns
     -------
@@ -110,8 +110,8 @@ def made_aware(
         if made.answers and _at_least(one, setting.system) >= made.fastest.step_s:
             made.skipped += 1
             continue
-        left = max(options.deadline - time.perf_counter(), 0.0) / (len(plans) - number + bool(open_))
-        mine = replace(options, deadline=time.perf_counter() + left).asking(gap=max(options.request.gap, HEAT_GAP))
+        left = options.clock.seconds_left / (len(plans) - number + bool(open_))
+        mine = replace(options, clock=Clock.of_limit(left)).asking(gap=max(options.request.gap, HEAT_GAP))
         try:
             made.answers.append(_aware(one, Setting(one.graph, setting.system, setting.assumptions), mine))
         except (Infeasible, PlanError) as error:

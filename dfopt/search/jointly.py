@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +12,14 @@ from typing import Self
 
 import numpy as np
 
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, NoSolution, SolveError
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import cause, interruptible
 from dfopt.joint.menu import Menu
+from dfopt.search import work
 from dfopt.search.branching import Search
 from dfopt.search.families import Families
 from dfopt.search.hiding import Hiding
@@ -33,10 +33,10 @@ from dfopt.search.shortage import least_held
 from dfopt.search.solved import Solved
 from dfopt.terms.sharded_graph import Ints
 
-_SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
-_LEVELS = 0.15  # of the time, after which two levels make a start over all plans
+_SHARE = 0.15  # of the work that is left, at most, for one step of one plan while others wait
+_LEVELS = 0.15  # of the work, after which two levels make a start over all plans
 _CLOSING = 12  # steps of a plan and tile count, after which its program may close it at once
-_STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
+_STEPS = 4e5, 3.2e6, np.inf  # units of work for a step, the first time and when it is taken up again
 
 
 class JointSearch(KnownSearch):
@@ -117,7 +117,8 @@ class JointSearch(KnownSearch):
         self.heap, self.waiting = list[Entry](), list[Node]()  # the latter: whose next step takes long
         self.number, self.steps_of, self.closed = count(), Counter(), {}
         self.started = set[tuple[Menu, int]]()
-        self.levels_at = time.perf_counter() + _LEVELS * self.options.left()
+        clock = self.options.clock
+        self.levels_at = clock.spent + _LEVELS * clock.work_left
         self.known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible] = {}  # by schemes that were fused
         self.take_starts()
         low_of = {plan: max(self.bounds[plan], self.given.get(plan, 0.0)) for plan in legal}
@@ -141,12 +142,12 @@ class JointSearch(KnownSearch):
 
     def _levels(self) -> None:
         """The best of two levels over all plans, as a start where schemes and fusions together take long."""
-        self.levels_at, now = np.inf, time.perf_counter()
+        self.levels_at = np.inf
         if any(one.graph is not self.setting.graph for one in self.found):  # another variant has a start
             return
         if self.found and self.squeezed:  # what families come to was tried
             return
-        levels = Search(self.setting, replace(self.options, deadline=now + _SHARE * self.options.left()))
+        levels = Search(self.setting, replace(self.options, clock=self.options.clock.share(_SHARE)))
         levels.memo, levels.plan_bounds = self.memo, self.plan_bounds
         open_ = (plan for plan, low in self.bounds.items() if low < self._to_beat((plan, None)))
         levels.run([plan for plan in open_ if plan not in self.levelled and self._looks((plan, None))])
@@ -158,6 +159,7 @@ class JointSearch(KnownSearch):
 
     def _next(self, entry: Entry) -> None:
         """Take a step with what has the least bound."""
+        self.options.clock.charge(work.STEP)
         unit = self._unit(entry.what)
         beaten = entry.bound >= self._goal(unit) and self._unstated(entry.what) is None
         late = not beaten and self._out_of_time(bool(self.found))
@@ -200,12 +202,10 @@ class JointSearch(KnownSearch):
         node.patience += 1
         self.waiting.append(node)
 
-    def _deadline(self, node: Node) -> float:
-        """When a step has to end: all other plans shall have their turn too."""
-        now = time.perf_counter()
-        if node.patience == len(_STEPS):
-            return self.options.deadline
-        return now + min(_STEPS[node.patience], _SHARE * (self.options.deadline - now))
+    def _step_clock(self, node: Node) -> Clock:
+        """What a step may spend: all other plans shall have their turn too."""
+        clock = self.options.clock
+        return clock if node.patience == len(_STEPS) else clock.share(_SHARE, _STEPS[node.patience])
 
     def told_apart(self, others: Sequence[Plan]) -> bool:
         """Whether each of some ways to hide collectives has to be looked at."""
@@ -216,7 +216,7 @@ class JointSearch(KnownSearch):
         heapq.heappush(self.heap, Entry(bound, next(self.number), what))
 
     def _step(self, entry: Entry) -> None:
-        if self.levels and time.perf_counter() > self.levels_at:
+        if self.levels and self.options.clock.spent > self.levels_at:
             self._levels()
         if isinstance(entry.what, Plan):
             self._of_plan(entry)
@@ -232,7 +232,7 @@ class JointSearch(KnownSearch):
         cut = self._cut(unit)
         try:
             # seconds of a stage that make a value make one that is rounded differently
-            settled = self.nodes.improve(node, self._goal(unit) * (1 + SAME), self._deadline(node))
+            settled = self.nodes.improve(node, self._goal(unit) * (1 + SAME), self._step_clock(node))
         except Infeasible as error:  # in any number of blocks, whatever the schemes
             self._give_up(unit, np.inf)
             self.units[unit].note = str(error.report)
@@ -360,7 +360,7 @@ class JointSearch(KnownSearch):
 
     def _fitting(self, node: Node, unit: Unit, options_k: Ints, cut: float) -> tuple[float, Ints]:
         """Where the best schemes do not fit: the value of those that do, if it is known, and schemes to split by."""
-        closer_k = self.nodes.fitting(node, options_k, self._deadline(node))
+        closer_k = self.nodes.fitting(node, options_k)
         if closer_k is None:
             return np.inf, options_k
         try:

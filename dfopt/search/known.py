@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
@@ -11,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.bnb import OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import PlanRecord
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.fusion.clock import OutOfTime
 from dfopt.interrupts import interruptible, shielded
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices
@@ -146,7 +145,7 @@ class KnownSearch(Search):
         if self.closing and key not in self.closed and self.steps_of[key] >= steps and not self.several:
             if vars(self)["hiding"].menu:  # what is shown has to hold for other ways to hide collectives, too
                 return False
-            soon = replace(self.options, deadline=time.perf_counter() + _CLOSED * self.options.left())
+            soon = replace(self.options, clock=self.options.clock.share(_CLOSED))
             self.closed[key], options_k = self.nodes.least_of_plan(node, soon, self._cut(unit))
             if self._looks(unit):
                 self._try(node, unit, self._cut(unit), options_k)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
@@ -16,7 +16,6 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.formulation.plan_model import Large, PlanModel, Unstated, plan_model
 from dfopt.fusion.blocks import restrict, stage_tables
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, numbered
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
@@ -85,17 +84,16 @@ def by_matrices(
     refusals: list[Infeasible] = []
     counts = sorted({count for rows in least for count in tile_counts(graph, assumptions, rows)}, reverse=True)
 
-    def levels(share: float) -> Solved | None:
+    def levels(share: Clock) -> Solved | None:
         """The best fusion for the sharding that is best by itself, if it is found soon enough."""
-        soon = replace(options, deadline=time.perf_counter() + share * options.left()).asking(formulation="auto")
+        soon = replace(options, clock=share).asking(formulation="auto")
         return by_levels(instance, soon, memo, tiles, np.inf)
 
     for tiles in counts:
         try:
             at_hand = best is not None and best.mapping.tile_count == tiles
-            first = best if at_hand else levels(_SHARE) if start else None
-            left = options.left() * (_SHARE if start and first is None else 1.0)
-            within = replace(options, deadline=time.perf_counter() + left)
+            first = best if at_hand else levels(options.clock.share(_SHARE)) if start else None
+            within = replace(options, clock=options.clock.share(_SHARE)) if start and first is None else options
             try:
                 if first is not None and first.interrupted:
                     raise KeyboardInterrupt
@@ -109,7 +107,7 @@ def by_matrices(
                     raise
                 first, found = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
             if start and isinstance(found, Pruned) and found.bound < incumbent():
-                late = levels(1.0) if first is None else first
+                late = levels(options.clock) if first is None else first
                 if late is not None:
                     bound, records = min(found.bound, late.value), (*late.records, *found.records)
                     found = replace(late, bound=bound, records=records, limited=True)
@@ -156,7 +154,7 @@ def assignment_of(
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))
     (layer, table), metric = menu.priced(tiles), options.request.objective.metric
-    form = plan_model(instance, layer, table, menu.domain, limits, metric, options.deadline, relaxed=relaxed)
+    form = plan_model(instance, layer, table, menu.domain, limits, metric, options.clock, relaxed=relaxed)
     if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
         columns = [
             form.choices.s_ko[k][place]
@@ -196,7 +194,7 @@ def _round(
     solution = solve(
         form.model,
         gap=asked.gap,
-        time_limit=options.left(),
+        clock=options.clock,
         start=start,
         cutoff=incumbent / unit if np.isfinite(incumbent) else None,
         progress=told and (lambda p: told(TracePoint(p.seconds, p.objective * unit, p.bound * unit))),

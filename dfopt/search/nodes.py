@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
@@ -22,6 +22,7 @@ from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
 from dfopt.physics.efficiency import memory_rows
+from dfopt.search import work
 from dfopt.search.candidate import Stage, given_work, prepare, with_starts
 from dfopt.search.closing import closes, least_of_plan
 from dfopt.search.node import Node
@@ -36,6 +37,7 @@ from dfopt.sharding import interchip
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, tile_counts
 
 _NOTE = "found together with the fusion"
+_BLOCKS = 0.25  # of the work that is left, for blocks generated on demand
 _MATTERS = 0.2  # share of a step from which on a kind of layer is looked at by itself first
 
 
@@ -99,6 +101,7 @@ class Nodes:
         found: list[Node] = []
         refused: Infeasible | None = None
         for counts, allowed_o in self._domains(instance):
+            self.options.clock.charge(work.OPENED)
             try:
                 found += list(self._nodes(instance, allowed_o, counts, 0.0, whole=True, roomy=every))
             except Infeasible as error:
@@ -154,7 +157,7 @@ class Nodes:
         if refused is not None and opened is None:
             raise refused
 
-    def improve(self, node: Node, cut: float, deadline: float) -> bool:
+    def improve(self, node: Node, cut: float, clock: Clock) -> bool:
         """Prove more of a node, a step at a time; whether every stage has its best schemes.
 
         Raises
@@ -177,12 +180,12 @@ class Nodes:
                 continue
             if node.rooted and not node.met:  # what no stage with every figure at its least knows: layouts have to meet
                 meet(search, self.shown.apart(node, stage), stage, most)
-                meet(search, self.shown.both(node, stage, deadline), stage, most)
+                meet(search, self.shown.both(node, stage, clock), stage, most)
                 if search.low < most and search.answer is None:
-                    meet(search, self.shown.listed(node, stage, most, deadline), stage, most)
+                    meet(search, self.shown.listed(node, stage, most), stage, most)
             if not search.low:
-                started = with_starts(ready, self.options.deadline).stages[number]
-                search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, deadline)
+                started = with_starts(ready, self.options.clock).stages[number]
+                search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, clock)
             node.lows[number] = search.low = max(node.lows[number], search.low)
             if search.answer is None:
                 open_.append((search, number, most))
@@ -197,13 +200,13 @@ class Nodes:
             node.met = True
             return False
         search, number, most = max(open_, key=lambda one: one[0].low * ready.instance.pipeline[0].runs[0][1])
-        search.trial(most, deadline, at_once=self.at_once)
+        search.trial(most, clock, at_once=self.at_once)
         node.agreed |= search.agreed
         node.lows[number] = max(node.lows[number], search.low)
         node.proven()
         return False
 
-    def fitting(self, node: Node, options_k: Ints, deadline: float) -> Ints | None:
+    def fitting(self, node: Node, options_k: Ints) -> Ints | None:
         """Prove of a node whose best schemes, which are given, do not fit what those that do take; these, if any.
 
         Raises
@@ -214,7 +217,7 @@ class Nodes:
         for number, stage in enumerate(node.ready.stages):
             if stage.tables is None:
                 continue
-            least = self.shown.fitting(node, stage, deadline)
+            least = self.shown.fitting(node, stage)
             node.lows[number] = max(node.lows[number], least.seconds)
             if least.option_k is not None:
                 found = options_k.copy() if found is None else found
@@ -251,7 +254,7 @@ class Nodes:
         limits = replace(stage.limits, dram_left=np.inf)
         cutoff = most if np.isfinite(most) else None
         try:
-            found = optimize_intrachip(stage.tables, limits, time_limit=self.options.left() / 4, cutoff=cutoff)
+            found = optimize_intrachip(stage.tables, limits, clock=self.options.clock.share(_BLOCKS), cutoff=cutoff)
             node.lows[number] = max(node.lows[number], found.bound)
         except CutOff as proof:
             node.lows[number] = max(node.lows[number], proof.seconds)
@@ -312,7 +315,7 @@ class Nodes:
         for ready in prepare(instance, self.options, {instance.shared: known}):
             # a sharding that shares no tiles has smaller ones of its own, which only save SRAM
             if ready.sharded.tile_count == tiles or known.counts == (ready.sharded.tile_count,):
-                return finish(with_starts(ready, self.options.deadline), self.options, cut)
+                return finish(with_starts(ready, self.options.clock), self.options, cut)
         raise Infeasible("no tile count fits")
 
     def split(self, node: Node, options_k: Ints) -> list[Node]:
@@ -369,7 +372,7 @@ def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> 
     """The down-sets of every kind of layer, listed under the first of some plans under which each is priced."""
     nodes, wanted = Nodes(setting, options), {setting.graph.kind_of(kernel) for kernel in setting.graph.kernels}
     for plan in plans:
-        if wanted <= set(nodes.lattices) or time.perf_counter() > options.deadline:
+        if wanted <= set(nodes.lattices) or options.clock.over:
             break
         if covers(setting.graph, plan):
             with suppress(Infeasible):  # they are listed before memory is looked at

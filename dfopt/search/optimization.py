@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar, cast
 
+from dfopt.bnb import UNITS_PER_S, Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
 from dfopt.documents.plan_records import Sensitivity
@@ -73,12 +74,12 @@ def search(
     for other in variants:
         check_names(other, request)
     end = began + request.time_limit
-    options = Options(request, began + _search_s(request), progress, only)
+    options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
     found: list[Solved] = []
     kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
-    with wall_limit(options.deadline - began, began):
+    with wall_limit(options.clock.last - began, began):
         if kind is JointSearch and (only is None or not request.objective.limits):
             begin(cast("list[JointSearch]", searches))
         kind.run_all(searches)
@@ -105,7 +106,9 @@ def search(
     graphs = (left_open(each.apart, kept, stopped or LIMIT) for each in searches if each.apart is not None)
     apart = tuple(sorted(graphs, key=lambda graph: graph.order))
     interrupted = stopped in SIGNALS
-    within, drawn, later = replace(options, deadline=end), replace(setting, graph=best.graph), Later()
+    planned = max(request.time_limit * UNITS_PER_S - options.clock.spent, 0.0)
+    within = replace(options, clock=Clock(end, planned=planned))
+    drawn, later = replace(setting, graph=best.graph), Later()
     extra: tuple[Sensitivity, ...] = ()
     if request.sensitivity and not interrupted:
         with wall_limit(request.time_limit, began):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
@@ -46,8 +46,8 @@ class Options:
     ----------
     request : Request
         What was asked for.
-    deadline : float
-        On the clock of :func:`time.perf_counter`.
+    clock : Clock
+        Counts the work, and ends it.
     progress : callable, optional
         Who is told.
     only : mapping, optional
@@ -56,17 +56,13 @@ class Options:
     """
 
     request: Request
-    deadline: float = np.inf
+    clock: Clock = UNLIMITED
     progress: Callable[[Progress], None] | None = None
     only: Only | None = None
 
     def asking(self, **changes: Any) -> Options:
         """The same with something else asked for."""
         return replace(self, request=self.request.model_copy(update=changes))
-
-    def left(self) -> float:
-        """Seconds until the deadline, at least a little so that a start is always returned."""
-        return max(self.deadline - time.perf_counter(), 0.05)
 
 
 def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:

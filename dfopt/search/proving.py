@@ -6,12 +6,12 @@ were generated on demand, are shown to be valid by one MILP.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.result import Result
@@ -83,7 +83,7 @@ def plan_low(
     if first >= value and not empty:
         return Low(first, first, "")
     late = Low(first, first, "no time left", open_=frozenset({None}))
-    if time.perf_counter() > options.deadline:
+    if options.clock.over:
         return late
     level, why, only, fits, of_size = np.inf, "", False, set(), dict[int | None, float]()
     try:
@@ -91,7 +91,7 @@ def plan_low(
             only = variant.only_sharding
             if empty & {None, variant.tile_count}:
                 try:
-                    finish(with_starts(variant, options.deadline), options, np.inf)
+                    finish(with_starts(variant, options.clock), options, np.inf)
                 except Infeasible as error:
                     why = why or str(error.report)
                     continue
@@ -283,11 +283,11 @@ def _stage_low(result: Result, variant: Prepared, number: int, options: Options,
     # of several stages only one decides: a cutoff near what the start takes keeps the search of the others short
     least = min(cutoff, stage.best_known * (1 + PROOF))
     relaxed = replace(mine.limits, dram_left=np.inf)
-    path = ShortestPath(mine.tables, relaxed, stage.lattice, least).run(options.deadline)
+    path = ShortestPath(mine.tables, relaxed, stage.lattice, least).run(options.clock)
     if path.complete:
         mine.work.low_s = max(mine.work.low_s, least if path.partition_k is None else path.objective)
         if path.partition_k is not None and mine.limits != relaxed:
-            path = ShortestPath(mine.tables, mine.limits, stage.lattice, least).run(options.deadline)
+            path = ShortestPath(mine.tables, mine.limits, stage.lattice, least).run(options.clock)
     if not path.complete:
         return max(mine.work.low_s, path.bound), "the time limit"
     return least if path.partition_k is None else path.objective, ""
@@ -300,24 +300,23 @@ def _certified_low(
     mine, solves = _of(variant.stages[number]), _solves(result, variant, number)
     if not solves:
         return mine.work.low_s, "too many down-sets to search, and no solve in the file that proves more"
-    left = max(options.deadline - time.perf_counter(), 0.0)
     if any(solve.formulation == "assignment" for solve in solves):
-        return _solved_low(mine, left, cutoff)
-    found = piecewise(mine.tables, replace(mine.limits, dram_left=np.inf), cutoff, options.deadline)
+        return _solved_low(mine, options.clock, cutoff)
+    found = piecewise(mine.tables, replace(mine.limits, dram_left=np.inf), cutoff, options.clock)
     if found is not None:
         mine.work.low_s = max(mine.work.low_s, min(found.bound, cutoff))
     if mine.work.low_s >= cutoff * (1 - PROOF):
         return cutoff, ""
     for prices in {(solve.kernel_prices, solve.partition_price) for solve in solves if solve.kernel_prices}:
-        proven = certified(mine.tables, mine.limits, Certificate(np.array(prices[0]), prices[1]), left)
+        proven = certified(mine.tables, mine.limits, Certificate(np.array(prices[0]), prices[1]), options.clock)
         mine.work.low_s = max(mine.work.low_s, proven)
     return mine.work.low_s, "the prices in the file do not prove more"
 
 
-def _solved_low(mine: _Priced, left: float, cutoff: float) -> tuple[float, str]:
+def _solved_low(mine: _Priced, clock: Clock, cutoff: float) -> tuple[float, str]:
     """The bound that the matrices prove once more: nothing but a solve of its own shows what a MILP has shown."""
     try:
-        found = optimize_intrachip(mine.tables, mine.limits, time_limit=left, formulation="assignment", cutoff=cutoff)
+        found = optimize_intrachip(mine.tables, mine.limits, clock=clock, formulation="assignment", cutoff=cutoff)
     except CutOff as proof:
         # of plans with more DRAM left this says nothing, unless the limit could not matter
         if mine.tables.bytes_g.sum() <= mine.limits.dram_left:

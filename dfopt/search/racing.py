@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
@@ -21,7 +20,7 @@ __all__ = ["MANY", "Steps", "race"]
 MANY: Final = 20_000  # plans of all microbatches, about, from which on those of the largest go ahead
 _PATIENCE: Final = 100  # steps without any mapping, after which one is looked for where there is room
 _UNTIL_STARTS: Final = 40  # the same, after which textbook mappings are looked for, unless they were at first
-_AHEAD, _AHEAD_S = 0.3, 10.0  # for so much of the time, and seconds, at most
+_AHEAD, _AHEAD_WORK = 0.3, 4e6  # for so much of the work, and units of it, at most
 
 # What one search has left to do: before each step, whether only what takes long is left, and the least bound.
 Steps = Iterator[tuple[bool, float]]
@@ -49,7 +48,8 @@ def race(searches: Sequence[Search], steps: Sequence[Steps], plans: int) -> None
         whole, later = list[_Entry](), list[_Entry]()
         for entry, one in zip(open_, searches, strict=True):
             (whole if one.setting.graph.microbatch == largest else later).append(entry)
-        _until(searches, steps, whole, time.perf_counter() + min(_AHEAD_S, _AHEAD * searches[0].options.left()))
+        clock = searches[0].options.clock
+        _until(searches, steps, whole, clock.spent + min(_AHEAD_WORK, _AHEAD * clock.work_left))
         open_ = whole + later
         heapq.heapify(open_)
     _until(searches, steps, open_, np.inf)
@@ -78,10 +78,10 @@ def _dive(searches: Sequence[Search], steps: Sequence[Steps]) -> None:
 
 
 def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entry], end: float) -> None:
-    """Steps up to a time; what is left stays in the heap."""
+    """Steps until so much work is spent; what is left stays in the heap."""
     taken, dived = 0, False
     late = [cast("JointSearch", search) for search in searches if getattr(search, "starts_later", False)]
-    while open_ and time.perf_counter() < end:
+    while open_ and searches[0].options.clock.spent < end:
         taken += 1
         if taken == _UNTIL_STARTS and late and not searches[0].found:
             begin(late, anyway=True)

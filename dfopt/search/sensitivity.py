@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Final
 
+from dfopt.bnb import UNITS_PER_S
 from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
@@ -31,7 +31,7 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
                 pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
                 top=1,
             ),
-            deadline=time.perf_counter() + min(MOST_S, options.left() / (len(resources) - number)),
+            clock=options.clock.share(1 / (len(resources) - number), MOST_S * UNITS_PER_S),
             progress=None,
         )
         search = Search(Setting(graph, changed, assumptions), budget)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.bnb import Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
@@ -115,11 +116,11 @@ def given_record(note: str) -> SolveRecord:
     )
 
 
-def remember_start(work: StageWork, limits: IntraChipLimits, deadline: float) -> None:
+def remember_start(work: StageWork, limits: IntraChipLimits, clock: Clock) -> None:
     """Find a feasible start, unless the one that is known will do."""
     if work.start is not None and work.start_bytes <= limits.dram_left:
         return
-    start = intrachip.greedy(work.tables, limits, deadline)
+    start = intrachip.greedy(work.tables, limits, clock)
     if start is not None:
         work.start, work.start_s = start, objective(work.tables, start)
         work.start_bytes = most_alive(work.tables, limits, start)
@@ -157,7 +158,7 @@ def fuse(
             work.tables,
             under,
             gap=options.request.gap,
-            time_limit=options.left(),
+            clock=options.clock,
             lattice=work.lattice,
             formulation=options.request.formulation,
             solver=options.request.solver,

@@ -5,16 +5,15 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
+from dfopt.bnb import OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.fusion.clock import OutOfTime
 from dfopt.physics.states import LABELS
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.options import Options
@@ -25,7 +24,7 @@ from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import State, kept, usable_bytes, usable_words
 
-_PART = 0.5  # of the time that is left
+_PART = 0.5  # of the work that is left
 _WAITING = "activations between partitions"
 
 
@@ -113,7 +112,8 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     system = setting.system.model_copy(update={"chip": endless})
     free = replace(setting, system=system)  # where nothing is too small, all can be counted
     nodes, bounds, limits = Nodes(free, options), PlanBounds(free), usable_bytes(setting)
-    until = time.perf_counter() + _PART * options.left()
+    clock = options.clock
+    until = clock.spent + _PART * clock.work_left
     number, others = count(), 0
     heap: list[tuple[float, int, LeastHeld, bool]] = []
 
@@ -125,7 +125,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
         push(_fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits), False)
     while heap:
         short, _, held, known = heapq.heappop(heap)
-        if not known and covers(setting.graph, held.plan) and time.perf_counter() < until:
+        if not known and covers(setting.graph, held.plan) and clock.spent < until and not clock.over:
             with suppress(OutOfTime, NoSolution):
                 try:
                     held = _looked_into(nodes, held.plan, options, limits)

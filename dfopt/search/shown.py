@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.axes import Dims
 from dfopt.documents.plan import Plan
-from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.dual import Resources
 from dfopt.joint.holding import Holding, holding
@@ -22,6 +21,7 @@ from dfopt.physics.network import adds_up_at_once
 from dfopt.physics.overlap import hides_weights
 from dfopt.physics.pipeline import step_time
 from dfopt.physics.window import by_window
+from dfopt.search import work
 from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.node import Node
 from dfopt.search.options import Options
@@ -31,7 +31,7 @@ from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.step.optimizer import optimizer_seconds
 
 _AFFINE = _SAME = 1e-9
-_PART = 0.1  # of the time that is left, for one MILP
+_PART = 0.1  # of the work that is left, for one MILP
 
 
 class Shown:
@@ -55,6 +55,7 @@ class Shown:
 
         Also options that keep so little; infinite if none do.
         """
+        self.options.clock.charge(work.DUAL)
         [stage], saved_o = node.ready.stages, self.menu(node.ready.instance).by_option("saved_bytes")
         dual = self._resources(node, stage).dual_within(saved_o, room)
         return dual if np.isfinite(dual.seconds) else Relaxation(np.inf, None)
@@ -68,9 +69,9 @@ class Shown:
             return found
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits
         held = [Holding(menu.by_option("saved_bytes"), room)] if np.isfinite(room) else []
-        nothing_o, left = np.zeros(len(menu.tables.kernel_o)), self.options.left() * _PART
+        nothing_o = np.zeros(len(menu.tables.kernel_o))
         try:
-            closer = least_listed(*given, nothing_o, np.inf, left, time.perf_counter() + left, held)
+            closer = least_listed(*given, nothing_o, np.inf, self.options.clock.share(_PART), held)
         except OutOfTime:  # while the MILP was built: what is shown of each resource stands
             return found
         return closer if closer.seconds > found.seconds else found
@@ -85,11 +86,12 @@ class Shown:
             return 0.0
         key = self.menu(ready.instance), stage.tables.sharded.tile_count, node.allowed_o.tobytes()
         if key not in self.ahead:
+            self.options.clock.charge(work.DUAL)
             ahead_s = self._resources(node, stage, ready.sharded.forward_k).dual().seconds
             self.ahead[key] = ahead_s if np.isfinite(ahead_s) else 0.0  # no options go together: said elsewhere
         return self.ahead[key]
 
-    def both(self, node: Node, stage: Stage, deadline: float) -> Relaxation:
+    def both(self, node: Node, stage: Stage, clock: Clock) -> Relaxation:
         """Seconds of a stage at least where communication adds to what its partitions take."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         work, instance = stage.work, node.ready.instance
@@ -97,20 +99,20 @@ class Shown:
             return Relaxation(0.0, None)
         if work.both is None:
             given = self.menu(instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
-            work.both = least_of_both(*given, deadline)
+            work.both = least_of_both(*given, clock)
         return work.both
 
-    def listed(self, node: Node, stage: Stage, upper: float, deadline: float) -> Relaxation:
+    def listed(self, node: Node, stage: Stage, upper: float) -> Relaxation:
         """What a stage takes at least, blocks and all, where its blocks can be listed: most often what it does take."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         given = self.menu(node.ready.instance), node.allowed_o, stage.members, stage.tables, stage.limits
         weighed_o, known = weighed_gradients(node.ready, given[0], node.allowed_o), stage.work.listed
         found = known.get(key := weighed_o.tobytes())
         if found is None or (found.option_k is None and 0 < found.seconds < upper):  # no schemes, and more is asked for
-            known[key] = least_listed(*given, weighed_o, upper, self.options.left() * _PART, deadline)
+            known[key] = least_listed(*given, weighed_o, upper, self.options.clock.share(_PART))
         return known[key]
 
-    def fitting(self, node: Node, stage: Stage, deadline: float) -> Relaxation:
+    def fitting(self, node: Node, stage: Stage) -> Relaxation:
         """The same with schemes that fit the memories, if nothing waits there; 0 if blocks are not listed."""
         assert stage.tables is not None and stage.limits is not None
         instance, menu = node.ready.instance, self.menu(node.ready.instance)
@@ -118,7 +120,7 @@ class Shown:
             return Relaxation(0.0, None)
         weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, np.inf
-        return least_listed(*given, self.options.left() * _PART, deadline, holding(instance, menu))
+        return least_listed(*given, self.options.clock.share(_PART), holding(instance, menu))
 
     def start(self, node: Node, stage: Stage) -> Ints | None:
         """Options of all kernels where down-sets are too many to list: of one layer, if equal ones are drawn."""
@@ -136,6 +138,7 @@ class Shown:
         weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
         if (key := weighed_o.tobytes()) not in known:
             inside_o = np.isin(menu.tables.kernel_o, stage.members)  # the least of each kernel is charged elsewhere
+            self.options.clock.charge(work.DUAL)
             beside_o = inside_o * menu.beyond(weighed_o, node.allowed_o)
             known[key] = self._resources(node, stage).dual(beside_o)
         return known[key]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.bnb import ENDED, Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
@@ -23,6 +23,7 @@ from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import Memo, fuse
 from dfopt.search.turning import turned
+from dfopt.search.work import JUDGED
 from dfopt.setting.instance import Instance
 
 Ints = NDArray[np.int64]
@@ -72,6 +73,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
         See :mod:`dfopt.errors`.
     """
     plan, formulation = ready.plan, options.request.formulation
+    options.clock.charge(JUDGED)
     records = [ready.record]
     floor = ready.floor()
     if floor >= incumbent * (1 - 1e-12):
@@ -104,7 +106,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
         shown = found.formulation, found.solution, found.objective, found.bound, found.note, found.certificate
         records.append(record_of("intrachip", number, *shown))
     if plan.two_batch_overlap:
-        best = turned(ready, partition_k, lows, incumbent, options.deadline)
+        best = turned(ready, partition_k, lows, incumbent, options.clock)
         return scored(ready, best.partition_k, best.value, best.bound, tuple(records), p_used)
     value = ready.reached(times, partition_k)
     as_shown = all(low >= one * (1 - 1e-12) for one, low in zip(times, lows, strict=True))  # sums of two orders
@@ -119,9 +121,9 @@ def by_levels(instance: Instance, options: Options, memo: Memo, tiles: int, incu
         for ready in prepare(instance, options, memo):
             interrupted = ready.interrupted
             if ready.sharded.tile_count == tiles:
-                until = options.deadline
+                until = options.clock
                 if interrupted:  # by Ctrl-C: a start of its fusion is all that is looked for
-                    until, options = min(until, time.perf_counter() + _GRACE_S), replace(options, deadline=0.0)
+                    until, options = Clock.of_limit(_GRACE_S), replace(options, clock=ENDED)
                 found = finish(with_starts(ready, until), options, incumbent)
                 if isinstance(found, Solved):
                     return replace(found, interrupted=found.interrupted or interrupted)
@@ -137,7 +139,7 @@ def refusal(instance: Instance, options: Options, memo: Memo) -> str:
     """Why nothing fits under the sharding that is best by itself: of a plan under which nothing fits with any."""
     try:
         for ready in prepare(instance, options, memo):
-            finish(with_starts(ready, options.deadline), options, np.inf)
+            finish(with_starts(ready, options.clock), options, np.inf)
     except Infeasible as error:
         return str(error.report)
     except NoSolution:

@@ -15,8 +15,8 @@ from math import prod
 
 import numpy as np
 
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.fusion.blocks import price_each
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import blocks_of
 from dfopt.fusion.turns import Pieces, at_least, pieces, together, ways
@@ -40,7 +40,7 @@ class Turned:
     bound: float
 
 
-def turned(ready: Prepared, partition_k: Ints, lows: Sequence[float], incumbent: float, deadline: float) -> Turned:
+def turned(ready: Prepared, partition_k: Ints, lows: Sequence[float], incumbent: float, clock: Clock) -> Turned:
     """The best partitions, from those that are best for one microbatch by itself.
 
     Parameters
@@ -51,8 +51,10 @@ def turned(ready: Prepared, partition_k: Ints, lows: Sequence[float], incumbent:
         A start.
     lows : list of float
         Seconds that each stage takes at least so, by itself.
-    incumbent, deadline : float
-        Value above which nothing matters; on the clock of `time.perf_counter`.
+    incumbent : float
+        Value above which nothing matters.
+    clock : Clock
+        When it is over, what is known so far is returned.
     """
     own = [_pieces_of(ready, number, partition_k) for number in range(len(ready.stages))]
     least = [Pieces((low,), ()) if not one.sent else one for low, one in zip(lows, own, strict=True)]
@@ -61,7 +63,7 @@ def turned(ready: Prepared, partition_k: Ints, lows: Sequence[float], incumbent:
     kinds = [number for number, one in enumerate(own) if one.sent]
     menus: list[_Menu] = []
     for number in kinds:
-        found = _menu(ready, number, own[number], upper, lows, deadline)
+        found = _menu(ready, number, own[number], upper, lows, clock)
         if found is None:  # too many, or too late: what hides all that is sent is all that is known
             return Turned(partition_k, best, min(floor, best))
         menus.append(found)
@@ -150,9 +152,7 @@ def _pieces_of(ready: Prepared, number: int, partition_k: Ints) -> Pieces:
     return pieces(price_each(stage.tables, blocks).time.tolist(), [float(sent_k[block].sum()) for block in blocks])
 
 
-def _menu(
-    ready: Prepared, number: int, own: Pieces, upper: float, lows: Sequence[float], deadline: float
-) -> _Menu | None:
+def _menu(ready: Prepared, number: int, own: Pieces, upper: float, lows: Sequence[float], clock: Clock) -> _Menu | None:
     """The ways of a stage that may be of interest, with their partitions."""
     stage = ready.stages[number]
     assert stage.tables is not None and stage.limits is not None
@@ -166,12 +166,12 @@ def _menu(
     if search.counted:
         return None
     try:
-        if not search.run(deadline).complete:
+        if not search.run(clock).complete:
             return None
         before, after, seconds = search.blocks()
         member = stage.lattice.member[after] & ~stage.lattice.member[before]
         sent = member @ _hidden(ready, number)
-        found = ways(before, after, seconds, sent, len(stage.lattice.size), room, deadline)
+        found = ways(before, after, seconds, sent, len(stage.lattice.size), room, clock)
     except OutOfTime:
         return None
     if found is None:

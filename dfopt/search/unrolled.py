@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from dfopt.documents.mapping import Sharding
@@ -44,7 +43,7 @@ def schemes_of_one(setting: Setting, plan: Plan, options: Options) -> dict[str, 
     one = replace(setting, graph=found.layer)
     legal, _ = asked_plans(found.layer, setting.system, asked, setting.assumptions)
     same = [other for other in legal if (other.axes, other.microbatches) == (plan.axes, plan.microbatches)]
-    search = JointSearch(one, replace(options, deadline=time.perf_counter() + _PART * options.left(), progress=None))
+    search = JointSearch(one, replace(options, clock=options.clock.share(_PART), progress=None))
     search.run([other for other in same if other.interleave == plan.interleave and other.modules == plan.modules][:1])
     if search.stopped:
         raise KeyboardInterrupt

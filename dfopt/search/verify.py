@@ -7,12 +7,12 @@ something is compared with what follows from that. What cannot be checked withou
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan_records import DIFFERENT, PlanRecord, different
 from dfopt.documents.request import Request
@@ -109,10 +109,10 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     problems += differences("$.score", score.model_copy(update=unsaid).to_data(), result.score.to_data())
     value = judged(score, result.request.objective.metric)
     problems += _alternatives(result)
-    deadline = time.perf_counter() + time_limit
-    wrong, unsure = _sensitivities(result, value, deadline)
+    clock = Clock.of_limit(time_limit)
+    wrong, unsure = _sensitivities(result, value, clock)
     problems += wrong
-    shown = Plans(result, value, deadline)
+    shown = Plans(result, value, clock)
     problems += shown.problems
     gap, level_gap = (rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
     fixed = fixed_of((result.graph, *result.variants), result.system, result.assumptions, result.request)
@@ -319,7 +319,7 @@ def _alternatives(result: Result) -> list[str]:
     return wrong
 
 
-def _sensitivities(result: Result, value: float, deadline: float) -> tuple[list[str], list[str]]:
+def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str], list[str]]:
     """What is wrong with the figures for more of a resource, worked out again, and what could not be checked."""
     problems, unchecked, asked = list[str](), list[str](), result.request
     earlier = result.proof.startswith(OF_EARLIER)
@@ -327,7 +327,7 @@ def _sensitivities(result: Result, value: float, deadline: float) -> tuple[list[
         return ["$.sensitivity: was not asked for"] * bool(result.sensitivity), []
     best = Solved(result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False, False)
     setting = Setting(result.graph, result.system, result.assumptions)
-    listed = () if result.heat or earlier else sensitivities(setting, best, Options(asked, deadline))
+    listed = () if result.heat or earlier else sensitivities(setting, best, Options(asked, clock))
     again = {each.resource: each for each in listed}
     claimed = [each.resource for each in result.sensitivity]
     if (order := [name for name in RESOURCES if name in claimed]) != claimed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from dfopt.fusion.shortfalls import dram_report
 from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.options import Options
 
-_PART, _MOST = 0.1, 10.0  # of the time that is left, and seconds, to find out what waits
+_PART, _MOST = 0.1, 4e6  # of the work that is left, and units at most, to find out what waits
 Chains = dict[int, Lattice]  # by stage: the down-sets of the only order there is, where kernels run one by one
 
 
@@ -34,7 +33,7 @@ def least_waiting(number: int, stage: Stage, chains: Chains, options: Options) -
     assert stage.tables is not None and stage.work is not None
     limits, lattice = paths(number, stage, chains)
     if stage.work.waiting is None:
-        until = time.perf_counter() + min(_PART * options.left(), _MOST)
+        until = options.clock.share(_PART, _MOST)
         stage.work.waiting = 0.0 if lattice is None else LeastWaiting(stage.tables, limits, lattice).bytes(until)
     return stage.work.waiting
 

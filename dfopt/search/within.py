@@ -7,12 +7,12 @@ budgets bounds the shardings that are left, beside the budgets over the stage wi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result, Status
 from dfopt.documents.score import Score
@@ -129,7 +129,7 @@ def optimize_within(
         found = f"optimize_within: found rows of unit memory in {result.system.name}, with which bytes are no bound"
         raise PlanError(f"{found} of seconds; leave them out")
     asked = {"gap": gap, "solver": check_solver(solver), "seed": seed, "formulation": "auto", "top": 1}
-    options = Options(result.request, time.perf_counter() + time_limit).asking(**asked)
+    options = Options(result.request, Clock.of_limit(time_limit)).asking(**asked)
     if result.plan.two_batch_overlap:
         raise PlanError(
             "optimize_within: the plan takes two microbatches at a time, whose partitions do not add up; take a result"

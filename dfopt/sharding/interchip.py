@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
@@ -176,7 +177,7 @@ def optimize_interchip(
     tables: InterChipTables,
     *,
     gap: float = 0.0,
-    time_limit: float | None = None,
+    clock: Clock = UNLIMITED,
     solver: str = "highs",
     progress: Callable[[TracePoint], None] | None = None,
 ) -> InterChipMapping:
@@ -206,7 +207,7 @@ def optimize_interchip(
         model.minimize(terms)
         start = chosen.x if chosen is not None else None
         told = None if progress is None else partial(_told, progress, first, scale)
-        solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=told, solver=solver)
+        solution = solve(model, gap=gap, clock=clock, start=start, progress=told, solver=solver)
         interrupted = solution.interrupted
         if solution.x is None:
             if chosen is not None:

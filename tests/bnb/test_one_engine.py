@@ -2,6 +2,8 @@
 
 * A *best-first loop* is a module that orders what is open with a heap (``heapq``). Only `dfopt.bnb` has one. `LEFT`
   names those that still do; a file comes off the list with its loop, and none is added.
+* A *decision by time* compares a reading of the clock. Only the clock of a search does (`bnb/clock`), and only to end a
+  run; what is tried next is decided by units of work. Heat is a leaf with a deadline of its own.
 * An *entry* is a class with a base of `dfopt.bnb.entries`. What it knows is set in ``__init__``. No other method
   assigns an attribute, of itself or of anything else.
 """
@@ -14,6 +16,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dfopt"
 LEFT = {"fusion/segments", "search/jointly", "search/placing", "search/racing", "search/shortage"}
+ROOMS = {"bnb", "formulation", "fusion", "joint", "search", "setting", "sharding", "terms"}
 BASES = {"Relaxation", "Heuristic", "Reduction", "BranchingRule", "LeafSolver"}
 
 
@@ -43,6 +46,23 @@ def entries() -> list[tuple[str, ast.ClassDef]]:
 def test_best_first_loops_are_in_one_room() -> None:
     found = {name for name, tree in modules() if "heapq" in imported(tree) and not name.startswith("bnb/")}
     assert found == LEFT
+
+
+def reads_time(node: ast.AST) -> bool:
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
+    return bool(names & {"perf_counter", "monotonic", "time", "process_time"})
+
+
+def test_only_the_clock_decides_by_time() -> None:
+    comparing = {
+        name
+        for name, tree in modules()
+        if name.split("/")[0] in ROOMS
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare) and reads_time(node)
+    }
+    assert comparing == {"bnb/clock"}
 
 
 def test_entries_hold_no_state() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -12,12 +13,12 @@ from problem_cases import partitionings, stages
 from strategies import share
 from test_downsets import gemms
 
+from dfopt.bnb import ENDED, Clock, OutOfTime
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.fusion import clock, intrachip, shortfalls
+from dfopt.fusion import intrachip, shortfalls
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.certificates import Certificate, certified
 from dfopt.fusion.classes import distinct, interchangeable
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.generation import Generation
@@ -30,7 +31,6 @@ from dfopt.fusion.rounding import lined_up
 from dfopt.fusion.segments import best_segmentation, precedence, topological_orders
 from dfopt.milp import Termination
 
-PAST = 0.0  # of the clock that the deadlines are given in
 TABLES = gemms([64] * 6, [(0, 1), (1, 2), (0, 3)], 1e9)
 LIMITS = IntraChipLimits(p_max=3)
 
@@ -38,23 +38,23 @@ LIMITS = IntraChipLimits(p_max=3)
 def test_steps_give_up() -> None:
     order, classes = topological_orders(TABLES)[0], interchangeable(TABLES)
     lattice = down_sets(TABLES, "shared", 100)
-    assert lattice is not None and down_sets(TABLES, "shared", 100, PAST) is None
+    assert lattice is not None and down_sets(TABLES, "shared", 100, ENDED) is None
     search = ShortestPath(TABLES, LIMITS, lattice, np.inf)
     search.run()
     for step in (
-        lambda: list(price_intervals(TABLES, order, "shared", 6, PAST)),
-        lambda: best_segmentation(TABLES, order, 3, False, "shared", PAST),
-        lambda: interchangeable(TABLES, PAST),
-        lambda: OneBlock(TABLES, LIMITS, classes, PAST),
-        lambda: Columns(search, PAST),
-        lambda: Assignment(TABLES, LIMITS, PAST),
+        lambda: list(price_intervals(TABLES, order, "shared", 6, ENDED)),
+        lambda: best_segmentation(TABLES, order, 3, False, "shared", ENDED),
+        lambda: interchangeable(TABLES, ENDED),
+        lambda: OneBlock(TABLES, LIMITS, classes, ENDED),
+        lambda: Columns(search, ENDED),
+        lambda: Assignment(TABLES, LIMITS, ENDED),
     ):
         with pytest.raises(OutOfTime):
             step()
-    assert intrachip.greedy(TABLES, LIMITS, PAST) is None
-    assert certified(TABLES, LIMITS, Certificate(np.zeros(6), 0.0), -1.0) == 0.0
+    assert intrachip.greedy(TABLES, LIMITS, ENDED) is None
+    assert certified(TABLES, LIMITS, Certificate(np.zeros(6), 0.0), ENDED) == 0.0
     patterns = [np.ones(6, dtype=np.int64)]
-    (rest,) = lined_up(patterns, distinct(TABLES), precedence(TABLES)[0], order, PAST)
+    (rest,) = lined_up(patterns, distinct(TABLES), precedence(TABLES)[0], order, ENDED)
     assert (rest == order).all()
 
 
@@ -63,11 +63,11 @@ def test_steps_give_up() -> None:
 def test_what_is_given_up_leaves_a_bound_that_holds(stage) -> None:
     tables, limits = stage
     best = partitionings(tables, limits)[1].min(initial=np.inf)
-    found = Generation(tables, limits).run(0.0, PAST)
+    found = Generation(tables, limits).run(0.0, ENDED)
     assert found.partition_k is None and found.solution.bound <= best * (1 + 1e-9)
     lattice = down_sets(tables, limits.forward_backward, 1000)
     assert lattice is not None
-    path = ShortestPath(tables, limits, lattice, np.inf).run(PAST)
+    path = ShortestPath(tables, limits, lattice, np.inf).run(ENDED)
     assert not path.complete and path.bound <= best * (1 + 1e-9)
 
 
@@ -75,13 +75,13 @@ def test_what_is_given_up_leaves_a_bound_that_holds(stage) -> None:
 def test_without_time_and_start_the_error_says_what_is_known(formulation: str) -> None:
     lattice = down_sets(TABLES, "shared", 100)
     best = optimize_intrachip(TABLES, LIMITS, lattice=lattice).objective
-    given_ = {"time_limit": 1.0, "formulation": formulation}
-    with patch.object(clock.time, "perf_counter", ticks(10.0)), pytest.raises(NoSolution) as caught:
-        optimize_intrachip(TABLES, LIMITS, **given_)
+    given_ = {"formulation": formulation}
+    with patch.object(time, "perf_counter", ticks(10.0)), pytest.raises(NoSolution) as caught:
+        optimize_intrachip(TABLES, LIMITS, clock=Clock.of_limit(1.0), **given_)
     assert 0 < caught.value.bound <= best * (1 + 1e-9)
     start = np.array([0, 1, 2, 1, 2, 2])
-    with patch.object(clock.time, "perf_counter", ticks(10.0)):
-        found = optimize_intrachip(TABLES, LIMITS, start=start, **given_)
+    with patch.object(time, "perf_counter", ticks(10.0)):
+        found = optimize_intrachip(TABLES, LIMITS, start=start, clock=Clock.of_limit(1.0), **given_)
     assert found.solution.termination is Termination.LIMIT_WITH_SOLUTION
     assert (found.partition_k == start).all() and found.bound <= best * (1 + 1e-9)
 
@@ -101,15 +101,15 @@ def ticks(step: float):
 def test_the_time_may_be_up_anywhere(limit: int) -> None:
     """The clock goes on by a second at every look: a run ends soon behind its deadline, wherever that falls."""
     tables = gemms([64, 80, 96, 64, 112, 64, 80, 64], [(0, 3), (0, 5), (3, 6), (0, 7)], 2.5 * 64 * 64 * 2)
-    with patch.object(clock.time, "perf_counter", ticks(1.0)):
-        found = Generation(tables, IntraChipLimits(p_max=8)).run(0.0, float(limit))
+    with patch.object(time, "perf_counter", ticks(1.0)):
+        found = Generation(tables, IntraChipLimits(p_max=8)).run(0.0, Clock(float(limit)))
     assert found.solution.bound <= found.solution.objective
 
 
 def test_a_cutoff_is_not_claimed_for_lack_of_time() -> None:
-    with patch.object(clock.time, "perf_counter", ticks(10.0)):
+    with patch.object(time, "perf_counter", ticks(10.0)):
         try:
-            optimize_intrachip(TABLES, LIMITS, time_limit=1.0, cutoff=1e3)
+            optimize_intrachip(TABLES, LIMITS, clock=Clock.of_limit(1.0), cutoff=1e3)
         except CutOff:
             pytest.fail("nothing was proven")
         except NoSolution:
@@ -124,4 +124,4 @@ def test_infeasible_is_said_also_when_there_is_no_time_to_explain_it() -> None:
         patch.object(shortfalls, "explain_infeasible", side_effect=TimeoutError),
         pytest.raises(Infeasible, match="no time left to find out"),
     ):
-        optimize_intrachip(TABLES, tight, formulation="assignment", time_limit=60.0)
+        optimize_intrachip(TABLES, tight, formulation="assignment", clock=Clock.of_limit(60.0))

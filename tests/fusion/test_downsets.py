@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from problem_cases import close, partitionings, stages, tables_of, tight_stages
 from strategies import World, share
 
+from dfopt.bnb import ENDED
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
@@ -61,9 +62,9 @@ def test_kernels_may_be_listed_in_any_order(listed: list[int]) -> None:
     assert len(rows) == len(set(rows)) and set(rows) == closed_sets(tables, "shared")
 
 
-def test_an_enumeration_past_its_deadline_is_given_up() -> None:
+def test_an_enumeration_whose_clock_is_over_is_given_up() -> None:
     tables = gemms([8] * 6, [], 1e9)
-    assert down_sets(tables, "shared", 100, deadline=0.0) is None
+    assert down_sets(tables, "shared", 100, clock=ENDED) is None
     assert down_sets(tables, "shared", 100) is not None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -15,6 +14,7 @@ from problem_cases import all_blocks, close, limits_of, partitionings, stages, t
 from scipy.optimize import linprog
 from strategies import World, share
 
+from dfopt.bnb import ENDED, UNLIMITED
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
@@ -36,7 +36,7 @@ SAME = 1e-6
 
 
 def generated(tables: StageTables, limits: IntraChipLimits, gap: float = 0.0, **given_) -> Generated:
-    return Generation(tables, limits, **given_).run(gap, time.perf_counter() + 60)
+    return Generation(tables, limits, **given_).run(gap, UNLIMITED)
 
 
 def optimum(tables: StageTables, limits: IntraChipLimits) -> float:
@@ -60,7 +60,7 @@ def check(tables: StageTables, limits: IntraChipLimits, found: Generated, best: 
         assert earlier.seconds <= later.seconds
     last = [(point.bound, point.objective) for point in solution.trace[-1:]]
     assert last in ([], [(solution.bound, solution.objective)])
-    proven = certified(tables, limits, found.certificate, 60)
+    proven = certified(tables, limits, found.certificate, UNLIMITED)
     assert found.solution.bound * (1 - 2 * SAME) <= proven <= best * (1 + SAME)
 
 
@@ -118,7 +118,7 @@ def test_without_a_lattice_the_answer_still_is_brute_force(stage) -> None:
 def test_a_run_without_time_or_with_a_gap_stops_there(stage, gap: float) -> None:
     tables, limits = stage
     best = partitionings(tables, limits)[1].min(initial=np.inf)
-    late = Generation(tables, limits).run(0.0, time.perf_counter()).solution
+    late = Generation(tables, limits).run(0.0, ENDED).solution
     assert " 0 searches" in late.message and late.bound <= best * (1 + SAME) and late.objective >= best * (1 - SAME)
     found = generated(tables, limits, gap)
     check(tables, limits, found, best)
@@ -131,7 +131,7 @@ def test_a_run_without_time_or_with_a_gap_stops_there(stage, gap: float) -> None
 def test_a_bound_that_rounding_lifted_is_held_to_the_last_one(stage) -> None:
     generation = Generation(*stage)
     generation.trace.append(TracePoint(0.0, np.inf, np.inf))
-    found = generation.run(0.0, time.perf_counter() + 60).solution
+    found = generation.run(0.0, UNLIMITED).solution
     assert len(found.trace) >= 2 and all(point.bound <= found.bound for point in found.trace)
 
 
@@ -244,7 +244,7 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str) -> None:
 def test_every_column_with_kernels_is_a_convex_block_at_its_price(stage) -> None:
     tables, limits = stage
     generation = Generation(tables, limits)
-    generation.run(0.0, time.perf_counter() + 60)
+    generation.run(0.0, UNLIMITED)
     blocks, reach = all_blocks(tables, limits.forward_backward), reach_of(tables)
     for counts, seconds, kernels in generation.columns:
         if kernels is not None:
@@ -274,7 +274,7 @@ def test_a_forged_certificate_never_proves_more_than_is_true(stage, factor: floa
     forged += [Certificate(true.price_k, true.partition + sign * factor * unit) for sign in (1, -1)]
     forged += [Certificate(true.price_k * factor, true.partition * factor)]
     for certificate in forged:
-        assert certified(tables, limits, certificate, 60) <= best * (1 + SAME)
+        assert certified(tables, limits, certificate, UNLIMITED) <= best * (1 + SAME)
 
 
 def test_a_price_is_checked_where_no_milp_sees_it() -> None:
@@ -284,11 +284,11 @@ def test_a_price_is_checked_where_no_milp_sees_it() -> None:
     assert (tiled.parts_k > 1).any() and (interchangeable(tables).size_c > 1).any()
     for stage in ((tables, limits), (tiled, alone)):
         best, true = optimum(*stage), generated(*stage).certificate
-        assert certified(*stage, true, 60) >= best * (1 - 2 * SAME)
+        assert certified(*stage, true, UNLIMITED) >= best * (1 - 2 * SAME)
         for k in range(stage[0].kernels):
             raised = true.price_k.copy()
             raised[k] += 0.1 * best
-            assert certified(*stage, Certificate(raised, 0.0), 60) <= best * (1 + SAME)
+            assert certified(*stage, Certificate(raised, 0.0), UNLIMITED) <= best * (1 + SAME)
 
 
 def test_a_partition_is_not_worth_anything_where_it_may_be_missing() -> None:
@@ -298,9 +298,11 @@ def test_a_partition_is_not_worth_anything_where_it_may_be_missing() -> None:
     seconds = partitionings(tables, limits)[1]
     cheapest = all_blocks(tables, "shared").seconds[1:].min()
     assert seconds.min() < 2 * cheapest
-    assert certified(tables, limits, Certificate(np.zeros(3), cheapest), 60) == 0.0
+    assert certified(tables, limits, Certificate(np.zeros(3), cheapest), UNLIMITED) == 0.0
     exactly = replace(limits, exactly=True)
-    assert close(certified(tables, exactly, Certificate(np.zeros(3), cheapest * 0.999), 60), 2 * cheapest * 0.999)
+    assert close(
+        certified(tables, exactly, Certificate(np.zeros(3), cheapest * 0.999), UNLIMITED), 2 * cheapest * 0.999
+    )
 
 
 @share(0.1)
@@ -320,7 +322,7 @@ def test_what_is_no_certificate_proves_nothing(stage, data: st.DataObject) -> No
     if limits.p_max >= tables.kernels and not limits.exactly:  # nobody counts partitions
         wrong += [Certificate(true.price_k, 1e-3), Certificate(true.price_k, -1e-3)]
     for certificate in wrong:
-        assert certified(tables, limits, certificate, 60) == 0.0
+        assert certified(tables, limits, certificate, UNLIMITED) == 0.0
 
 
 # -- examples ---------------------------------------------------------------------------------
@@ -372,7 +374,7 @@ def test_eight_branches_cost_no_more_rows_than_five(fits: float) -> None:
     found = generated(tables, limits)
     assert found.solution.rows == 5
     assert found.solution.objective - found.solution.bound <= 0.02 * found.solution.objective
-    assert certified(tables, limits, found.certificate, 60) >= found.solution.bound * (1 - 2 * SAME)
+    assert certified(tables, limits, found.certificate, UNLIMITED) >= found.solution.bound * (1 - 2 * SAME)
 
 
 def test_under_separate_no_order_is_cut_that_has_the_forward_pass_second() -> None:

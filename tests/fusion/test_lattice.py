@@ -14,6 +14,7 @@ from problem_cases import close, fused, fusion_cases, limits_of, stage_of, table
 from strategies import LEVELS, share
 
 import dfopt as df
+from dfopt.bnb import ENDED
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import price_blocks
@@ -161,7 +162,7 @@ def test_a_search_without_time_says_so() -> None:
     tables, limits = _zoo_tables(load_graph("gpt3-175b"))
     lattice = down_sets(tables, limits.forward_backward, 1000)
     assert lattice is not None
-    path = ShortestPath(tables, limits, lattice, np.inf).run(deadline=0.0)
+    path = ShortestPath(tables, limits, lattice, np.inf).run(ENDED)
     assert not path.complete
     assert path.partition_k is None
 
@@ -174,7 +175,7 @@ def test_bounds_on_the_way_rise_to_the_optimum_and_never_pass_it() -> None:
     start = intrachip.greedy(tables, limits)
     assert start is not None
     known = objective(tables, start)
-    path = ShortestPath(tables, limits, lattice, known).run(np.inf, points.append)
+    path = ShortestPath(tables, limits, lattice, known).run(progress=points.append)
     bounds = [point.bound for point in points]
     assert len(bounds) == tables.kernels
     assert all(bound <= path.objective * (1 + 1e-9) for bound in bounds)

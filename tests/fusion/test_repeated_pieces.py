@@ -13,11 +13,11 @@ from problem_cases import all_blocks, block_numbers, close, partitionings, stage
 from strategies import shardings, share, worlds
 from test_downsets import gemms
 
+from dfopt.bnb import ENDED, UNLIMITED, OutOfTime
 from dfopt.documents.assumptions import profile
 from dfopt.errors import Infeasible
 from dfopt.fusion import pieces
 from dfopt.fusion.blocks import StageTables, price_blocks
-from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.intrachip import optimize_intrachip
 from dfopt.fusion.lattice import PathResult, ShortestPath
@@ -140,7 +140,7 @@ def test_pieces_share_blocks_where_that_pays(stage, above: float) -> None:
     partition_k, seconds = partitionings(tables, limits)
     known = seconds.min() * above if seconds.min() > 0 else np.inf
     with EVERY:
-        graph, found = Pieces(tables, np.inf), piecewise(tables, limits, known)
+        graph, found = Pieces(tables, UNLIMITED), piecewise(tables, limits, known)
     assert found is not None
     check(tables, limits, known, seconds.min(), found)
     # the bound without a MILP is the least of one side over all partitionings, that of the side for which it is most
@@ -162,7 +162,7 @@ def test_a_block_is_its_pieces(stage) -> None:
     member = all_blocks(tables, limits.forward_backward).member
     prices = price_blocks(tables, member)
     with EVERY:
-        graph = Pieces(tables, np.inf)
+        graph = Pieces(tables, UNLIMITED)
     bits = 1 << np.arange(tables.kernels)
     for number, row in enumerate(member):
         parts = list(graph._parts(sum(1 << graph.order.index(k) for k in np.flatnonzero(row))))
@@ -198,7 +198,7 @@ def test_what_a_piece_costs_more_is_counted_once_and_no_more() -> None:
     limits = IntraChipLimits(p_max=3, forward_backward="shared")
     best = partitionings(tables, limits)[1].min()
     with EVERY:
-        fewest, found = Pieces(tables, np.inf), piecewise(tables, limits, best * (1 + 1e-6))
+        fewest, found = Pieces(tables, UNLIMITED), piecewise(tables, limits, best * (1 + 1e-6))
     store = 64 * 4 * 2 / 100.0
     assert close(fewest.low, 20.5, 1e-9) and close(best, 20.5 + 2 * store, 1e-9)
     assert found is not None and found.complete and close(found.objective, best, 1e-9)
@@ -207,7 +207,7 @@ def test_what_a_piece_costs_more_is_counted_once_and_no_more() -> None:
 def test_blocks_that_wait_for_each_other_are_no_answer() -> None:
     tables = gemms([64] * 4, [(0, 1), (2, 3)], 1e9)
     with EVERY:
-        graph = Pieces(tables, np.inf)
+        graph = Pieces(tables, UNLIMITED)
     at = [graph.order.index(k) for k in range(4)]
     with pytest.raises(pieces.CycleError):
         graph._lined_up([1 << at[0] | 1 << at[3], 1 << at[1] | 1 << at[2]])
@@ -220,11 +220,11 @@ def test_wide_graphs_limits_and_deadlines_are_left_to_others() -> None:
     assert piecewise(long, replace(limits, p_max=4), np.inf) is not None
     for other in ({"p_max": 3}, {"exactly": True}, {"pins": ((0, 0),)}, {"dram_left": 1.0}):
         assert piecewise(long, replace(limits, **{"p_max": 4, **other}), np.inf) is None
-    assert piecewise(long, replace(limits, p_max=4), np.inf, deadline=0.0) is None
+    assert piecewise(long, replace(limits, p_max=4), np.inf, clock=ENDED) is None
     with pytest.raises(OutOfTime):
-        Pieces(long, 0.0)
+        Pieces(long, ENDED)
     with patch.object(pieces, "_MOST", 1), pytest.raises(TooWide):
-        Pieces(long, np.inf)
+        Pieces(long, UNLIMITED)
     with EVERY, patch.object(pieces, "_MERGED", 0):
         found = piecewise(wide, limits, np.inf)
     assert found is not None and found.bound <= found.objective

@@ -9,6 +9,7 @@ from hypothesis import given
 from problem_cases import partitionings, stages, tight_stages
 from strategies import share
 
+from dfopt.bnb import ENDED
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.lattice import LeastWaiting
@@ -24,4 +25,4 @@ def test_no_partitioning_leaves_less_to_wait(stage: tuple[StageTables, IntraChip
     legal, _ = partitionings(tables, replace(limits, dram_left=np.inf))
     least = min((most_alive(tables, limits, partition_k) for partition_k in legal), default=np.inf)
     assert LeastWaiting(tables, replace(limits, dram_left=0.0), lattice).bytes() == least
-    assert LeastWaiting(tables, limits, lattice).bytes(0.0) == 0.0  # no time: nothing is known
+    assert LeastWaiting(tables, limits, lattice).bytes(ENDED) == 0.0  # no time: nothing is known

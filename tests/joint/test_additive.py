@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import World, worlds
 
+from dfopt.bnb import UNLIMITED
 from dfopt.documents.assumptions import profile
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -43,7 +44,7 @@ def test_no_mapping_takes_less(world: World, overlap: str, rule: str) -> None:
         if stage.tables is None or stage.limits is None or stage.lattice is None:
             return
         given = nodes.menu(node.ready.instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
-        low = least_of_both(*given, deadline=np.inf)
+        low = least_of_both(*given, clock=UNLIMITED)
         lows.append(node.ready.value_of([low.seconds]))
     assert min(lows) <= best.value * (1 + 1e-9)
 
@@ -74,6 +75,6 @@ def test_a_training_layer_is_bounded_within_one_percent() -> None:
         stage = node.ready.stages[0]
         assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
         given = nodes.menu(node.ready.instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
-        lows.append(node.ready.value_of([least_of_both(*given, deadline=np.inf).seconds]))
+        lows.append(node.ready.value_of([least_of_both(*given, clock=UNLIMITED).seconds]))
     assert min(lows) == pytest.approx(4313.79, rel=0.01)  # a mapping takes 4313.79 s, and nothing less than a bound
     assert min(lows) <= 4313.795

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, worlds
 
+from dfopt.bnb import UNLIMITED
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
@@ -190,9 +191,9 @@ def find(case: Case, above: float) -> None:
     weighed_o = case.per_byte * case.menu.by_option("gradient_k")
     search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), weighed_o)
     upper = best * above
-    search.root(upper, None, 0.0, np.inf)
+    search.root(upper, None, 0.0, UNLIMITED)
     while search.answer is None and search.low < upper * (1 - 1e-12):
-        search.trial(upper, np.inf)
+        search.trial(upper, UNLIMITED)
         assert search.low <= best * (1 + 1e-9), f"{search.low} of {best}, {len(search.tracked)} groups tracked"
     if tables.sharded.menus:  # compute tiles are shared out at their least: a bound, which branching closes
         return

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import World, falls, share, worlds
 
 import dfopt as df
+from dfopt.bnb import UNLIMITED
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.joint.listed import least_listed
@@ -28,7 +29,7 @@ def listed(nodes: Nodes, node: Node, upper: float = np.inf) -> list[float] | Non
             return None
         weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o
-        found.append(least_listed(*given, upper, time_limit=60, deadline=np.inf).seconds)
+        found.append(least_listed(*given, upper, clock=UNLIMITED).seconds)
     return found
 
 
@@ -121,7 +122,7 @@ def test_no_mapping_that_fits_takes_less(world: World, execution: str, share: fl
         return
     best = joint_optimum(world.graph, system, chosen, Request(), [world.plan])
     for node in opened:
-        nodes.fitting(node, nodes.menu(node.ready.instance).first_k, np.inf)
+        nodes.fitting(node, nodes.menu(node.ready.instance).first_k)
     event("nothing fits" if best is None else "as the best" if best.value == free.value else "slower")
     assert min(node.bound for node in opened) <= (np.inf if best is None else best.value * (1 + 1e-9))
 

@@ -17,6 +17,7 @@ from test_modules import machine, mixture, models
 from two_halves import check_possible, flat, length, rows_of, steps
 
 import dfopt as df
+from dfopt.bnb import UNLIMITED
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -58,7 +59,7 @@ def test_ways_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
     ]
     before, after = (np.array([block[side] for block in blocks]) for side in (0, 1))
     seconds, sent = (np.array([block[side] for block in blocks]) for side in (2, 3))
-    found = ways(before, after, seconds, sent, sets, np.inf, np.inf)
+    found = ways(before, after, seconds, sent, sets, np.inf, UNLIMITED)
     assert found is not None
 
     def paths(here: int) -> list[list[int]]:
@@ -76,7 +77,7 @@ def test_ways_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
         assert way.pieces == pieces(seconds[list(way.blocks)].tolist(), sent[list(way.blocks)].tolist())
     # and so they do below a value that the best one reaches: the rest takes as much as it adds at least
     room = (min(values) - 2 * at_least(around, 1)) / (2 * times) * (1 + 1e-9)
-    near = ways(before, after, seconds, sent, sets, room, np.inf)
+    near = ways(before, after, seconds, sent, sets, room, UNLIMITED)
     assert near is not None and {way.pieces for way in near} <= {way.pieces for way in found}
     few = [together([(around, 1), (way.pieces, times), (around, 1)]) for way in near]
     assert min(few) == pytest.approx(min(values), rel=1e-12)

@@ -13,6 +13,7 @@ import pytest
 
 import dfopt as df
 import dfopt.search as optimizer
+from dfopt.bnb import OutOfTime
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
@@ -20,7 +21,6 @@ from dfopt.documents.result import LOOSE, TOO_WIDE, Result, status_words
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
-from dfopt.fusion.clock import OutOfTime
 from dfopt.milp import Solution, Termination, worker
 from dfopt.search import candidate, families, nodes, racing
 from dfopt.search.branching import Search, failure_of

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import dfopt as df
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.result import TOO_MANY, status_words
 from dfopt.search import known, racing
 from dfopt.search.verify import verify
@@ -20,11 +21,12 @@ class Runner:
     """What `race` asks of a search."""
 
     microbatch: int
+    clock: Clock
     stopped: bool = False
 
     @property
     def options(self) -> Any:
-        return SimpleNamespace(left=lambda: 60.0)
+        return SimpleNamespace(clock=self.clock)
 
     @property
     def setting(self) -> Any:
@@ -42,7 +44,8 @@ def steps(log: list[int], name: int, bounds: list[float]) -> Iterator[tuple[bool
 
 def raced(sizes: list[int], bounds: list[list[float]], plans: int) -> list[int]:
     log: list[int] = []
-    runners: Any = [Runner(size) for size in sizes]
+    clock = Clock.of_limit(60.0)
+    runners: Any = [Runner(size, clock) for size in sizes]
     racing.race(runners, [steps(log, number, each) for number, each in enumerate(bounds)], plans)
     return log
 
@@ -56,12 +59,12 @@ def test_whole_batches_go_ahead_where_plans_are_very_many() -> None:
 
 
 def test_what_is_left_after_the_start_races_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(racing, "_AHEAD_S", 1e-9)  # over before it begins
+    monkeypatch.setattr(racing, "_AHEAD_WORK", 0.0)  # over before it begins
     assert sorted(raced([1, 4], [[1.0], [2.0, 3.0]], racing.MANY + 1)) == [0, 1, 1]
 
 
 def test_when_one_is_stopped_all_are() -> None:
-    runners: Any = [Runner(2), Runner(1)]
+    runners: Any = [Runner(2, UNLIMITED), Runner(1, UNLIMITED)]
 
     def stopping() -> Iterator[tuple[bool, float]]:
         runners[0].stopped = True

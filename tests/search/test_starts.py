@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from strategies import World, worlds
 
 import dfopt as df
+from dfopt.bnb import OutOfTime
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible
-from dfopt.fusion.clock import OutOfTime
 from dfopt.judge import evaluate
 from dfopt.milp import Termination
 from dfopt.physics.pipeline import resolve

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Protocol
 
+from dfopt.bnb import UNITS_PER_S, OutOfTime
 from dfopt.documents.axes import AXES
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff
 from dfopt.interrupts import interruptible
+from dfopt.search import work
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
 from dfopt.search.starts.estimates import estimated
@@ -156,8 +157,8 @@ class _Starts:
 
     def __init__(self, searches: Sequence[Startable]) -> None:
         self.searches, self.found, self.options = searches, searches[0].found, searches[0].options
-        limit = min(self.options.left(), self.options.request.time_limit)
-        self.end, self.patience = self.options.deadline - (1 - _SHARE) * limit, _PATIENCE * limit
+        work = min(self.options.clock.work_left, self.options.request.time_limit * UNITS_PER_S)
+        self.clock, self.patience = self.options.clock.allowance(_SHARE * work), _PATIENCE * work
         self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
         self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
         self.of_graphs: list[float] = []  # what was estimated of the best layer of each, by its least
@@ -168,7 +169,7 @@ class _Starts:
 
     @cached_property
     def _options(self) -> Options:
-        return replace(self.options, request=narrowed(self.options.request), deadline=self.end)
+        return replace(self.options, request=narrowed(self.options.request), clock=self.clock)
 
     def run(self) -> None:
         """Look for mappings while estimates are near the best that is known, and there is time."""
@@ -179,7 +180,7 @@ class _Starts:
         open_: list[_Graph] = [_Graph(search, least_step(search.setting)) for search in self.searches]
         varied = False
         while open_ and len(self.valued) < _LAYERS:
-            look(self.end)
+            self.clock.check()
             self.searches[0].report()
             guesses = [self._guess(item) for item in open_]
             number = min(range(len(open_)), key=guesses.__getitem__)
@@ -206,16 +207,18 @@ class _Starts:
         """The layers that plans of a graph share, those that may fit."""
         setting = item.search.setting
         listing = replace(
-            textbook_plans(setting.graph, setting.system, self.options.request), check_time=lambda: look(self.end)
+            textbook_plans(setting.graph, setting.system, self.options.request), check_time=self.clock.check
         )
-        bounds = item.search.plan_bounds
+        bounds, charge = item.search.plan_bounds, self.clock.charge
         layers: list[_Graph] = []
         try:
             plans, _ = asked_plans(setting.graph, setting.system, self._options.request, setting.assumptions, listing)
             tables = bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
         except (PlanError, OutOfTime):
             return layers
+        charge(work.LISTED * len(plans))
         for table in tables:
+            charge(work.TABLE + work.BOUNDED * len(table.plans))
             fitting = (table.used_i <= 1.0).nonzero()[0]
             if not fitting.size:
                 continue
@@ -241,7 +244,8 @@ class _Starts:
         if schemes is None or (key := (layer, tuple(schemes.values()))) in self.tried:
             return
         self.tried.add(key)
-        within = replace(self._options, deadline=self.end - max(self._options.left() - self.patience, 0.0))
+        self.clock.charge(work.OPENED)
+        within = replace(self._options, clock=self.clock.allowance(self.patience))
         try:
             priced = ShardedLayer(setting, layer.plans, schemes, within, layer.lattices)
             usual = variation == VARIATIONS[0]
@@ -259,7 +263,7 @@ class _Starts:
         best = sorted(self.valued, key=self.valued.__getitem__)[:_VARIED]
         for variation in VARIATIONS[1:]:
             for layer in best:
-                look(self.end)
+                self.clock.check()
                 if layer.degrees[0] > 1 and self.valued[layer] <= _CLOSE * self._beat():
                     self._value(layer, variation)
 
