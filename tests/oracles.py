@@ -160,7 +160,7 @@ def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:
     found: dict[str, float] = {}
     if chosen.layer_boundary == "free":
         return found
-    operands = ops.operands(graph)
+    operands = graph.operands()
     taken = {t.src for t in (*graph.tensors, *graph.carried)}
     for kernel in graph.kernels:
         name, z = kernel.name, sharding[kernel.name]
@@ -372,7 +372,7 @@ def moved_bytes(world: World, sharding: dict[str, Sharding], stage: dict[str, in
     )
     paid: dict[object, float] = {}
     carried = graph.carried if chosen.layer_boundary == "dram" else ()
-    operands = [*ops.operands(graph), *[1 for _ in carried]]
+    operands = [*graph.operands(), *[1 for _ in carried]]
     for i, (t, operand) in enumerate(zip((*graph.tensors, *carried), operands, strict=True)):
         size = graph.bytes_of(t)
         elements = size / word_of(graph, kernels[t.src])

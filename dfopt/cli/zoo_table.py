@@ -28,9 +28,8 @@ def _parameters(graph: Any) -> str:
 
 def _tokens(graph: Any) -> str:
     """Tokens of a sample."""
-    from dfopt.documents.tokens import tokens_of
 
-    return f"{tokens_of(graph).processed / graph.microbatch:.10g}"
+    return f"{graph.evaluation_tokens.processed / graph.microbatch:.10g}"
 
 
 def _sections(technology: Any) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dfopt.documents.evaluation import asked
 from dfopt.documents.metrics import METRICS
-from dfopt.documents.tokens import asked
 
 _TIMES = "compute_s", "memory_s", "network_s"
 

@@ -23,11 +23,13 @@ from dfopt.documents.ends import Output as Output
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.kernel import Kernel as Kernel
 from dfopt.documents.kernel import Tensor as Tensor
+from dfopt.documents.kernel import is_training
 from dfopt.documents.passes import with_passes
 from dfopt.documents.sections import LAYER, Layers, Section, add_repeat, layers_of, of_version_1, spelled_out
 from dfopt.documents.sequence_state import SequenceState as SequenceState
-from dfopt.documents.tokens import Tokens, of_evaluation, tokens_of
-from dfopt.documents.wiring import needed, reads, structure_issues, writes
+from dfopt.documents.structure import structure_issues
+from dfopt.documents.tokens import Tokens, of_evaluation
+from dfopt.documents.wiring import Wiring
 from dfopt.errors import GraphError
 
 
@@ -117,42 +119,50 @@ class Graph(Named):
     @model_validator(mode="after")
     def _is_a_dag(self) -> Self:
         check_word_bytes(self.dtypes, self.word_bytes)
-        if problems := list(structure_issues(self)):
+        if problems := list(structure_issues(self.wiring, self.layers, self.sections, self.recomputed)):
             raise GraphError(self.name, problems)
         return self
 
     @cached_property
-    def _ends(self) -> tuple[list[tuple[int, int, float]], list[tuple[int, float]]]:
-        return reads(self), writes(self)
+    def wiring(self) -> Wiring:
+        """The kernels with the tensors between them, and what goes from DRAM and to it."""
+        return Wiring(self.kernels, self.tensors, self.carried, self.inputs, self.outputs, self.words)
+
+    def operands(self) -> tuple[int, ...]:
+        """Which operand of its consumer each of ``tensors`` is: 1 (the ``k x n`` side) or 2 (the ``m x k`` side)."""
+        return self.wiring.operands
 
     def reads(self) -> list[tuple[int, int, float]]:
         """What comes from DRAM: position of a kernel, operand and bytes; not to be changed."""
-        return self._ends[0]
+        return self.wiring.reads
 
     def writes(self) -> list[tuple[int, float]]:
         """What goes to DRAM: position of a kernel and bytes; not to be changed."""
-        return self._ends[1]
-
-    @cached_property
-    def _index(self) -> dict[str, int]:
-        return {kernel.name: position for position, kernel in enumerate(self.kernels)}
+        return self.wiring.writes
 
     def index(self) -> dict[str, int]:
         """Kernel name -> position in ``kernels``; not to be changed."""
-        return self._index
+        return self.wiring.index
 
     @cached_property
     def memo(self) -> dict[Hashable, Any]:
         """What others worked out of this graph alone, by what else it depends on: machines of one question share it."""
         return {}
 
-    @cached_property
-    def _made(self) -> list[float]:
-        return [float(one.matrices * needed(one) * self.words.of_output(one)) for one in self.kernels]
-
     def output_bytes(self, name_or_position: str | int) -> float:
         """Bytes of a kernel's whole output, or of what a mask leaves of it, before any sharding."""
-        return self._made[name_or_position if isinstance(name_or_position, int) else self._index[name_or_position]]
+        return self.wiring.output_bytes(name_or_position)
+
+    @property
+    def evaluation_tokens(self) -> Tokens:
+        """Tokens of one evaluation; a graph that says nothing of them has one of every sample.
+
+        Examples
+        --------
+        >>> Graph(name="g", microbatch=8, kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=8),)).evaluation_tokens
+        Tokens(processed=8, produced=None)
+        """
+        return self.tokens or Tokens(processed=self.microbatch)
 
     @cached_property
     def words(self) -> Words:
@@ -161,7 +171,7 @@ class Graph(Named):
 
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""
-        return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
+        return self.wiring.bytes_of(tensor)
 
     def taken(self, tensor: Tensor) -> tuple[str, float, str | None]:
         """Of which output it is, how much and which part: the same for what is stored once if fan-out is shared."""
@@ -170,7 +180,7 @@ class Graph(Named):
 
     def elements_of(self, tensor: Tensor) -> float:
         """Elements of a tensor, of which its source says the bytes."""
-        return self.bytes_of(tensor) / self.words.of_output(self.kernels[self.index()[tensor.src]])
+        return self.wiring.elements_of(tensor)
 
     def networkx(self) -> Any:
         """Which kernel feeds which, as a :class:`networkx.DiGraph` of their names."""
@@ -237,6 +247,14 @@ class Graph(Named):
         return self.layers.kinds.index(kernel.layer or LAYER) if self.folded else 0
 
     @cached_property
+    def kernels_by_kind(self) -> tuple[tuple[Kernel, ...], ...]:
+        """The kernels of every kind of layer, by its number; of a graph that is drawn as a whole all of them."""
+        kinds: list[list[Kernel]] = [[] for _ in self.layers.kinds]
+        for kernel in self.kernels:
+            kinds[self.kind_of(kernel)].append(kernel)
+        return tuple(map(tuple, kinds))
+
+    @cached_property
     def handed_on(self) -> tuple[tuple[Tensor, ...], ...]:
         """The carried tensors of every kind of counted layers: the same ones, in the same order."""
         of = {kernel.name: self.kind_of(kernel) for kernel in self.kernels}
@@ -249,7 +267,7 @@ class Graph(Named):
     @cached_property
     def trains(self) -> bool:
         """Whether the graph has a backward pass or weight updates."""
-        return any(kernel.pass_ != "forward" for kernel in self.kernels)
+        return is_training(self.kernels)
 
     def __repr__(self) -> str:
         times = f", {self.repeat} times" if self.repeat > 1 else ""
@@ -258,10 +276,11 @@ class Graph(Named):
     __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
+        tokens = self.evaluation_tokens.processed
         facts = [
             ("graph", f"{self.name}: {self.description}" if self.description else self.name),
             ("size", f"{len(self.kernels)} kernels, {len(self.tensors)} tensors, repeated {self.repeat} times"),
-            ("batch", f"{self.batch} samples, {self.microbatch} per evaluation, {tokens_of(self).processed} tokens"),
+            ("batch", f"{self.batch} samples, {self.microbatch} per evaluation, {tokens} tokens"),
         ]
         rows = [[k.name, k.op, k.pass_, *(str(size) for size in (k.outer, k.m, k.k, k.n))] for k in self.kernels]
         return facts_html(facts) + table_html("Kernels", ("kernel", "op", "pass", "outer", "m", "k", "n"), rows)

@@ -6,7 +6,8 @@ tokens, by a contraction over ``k``. What is apart for every sample has one such
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterable
+from typing import ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +25,8 @@ Role = Literal[
     "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
     "norm", "optimizer", "router", "latent", "fused_activation",
 ]  # fmt: skip
+OPERANDS: Final[dict[Op, int]] = {"gemm": 1, "matmul": 2, "weight_update": 2, "elementwise": 1}
+"""Operands of a kernel that tensors bring; an elementwise kernel may have more of its only one."""
 Count = Field(ge=1, le=10**15)
 _COPIED = "share of its weight, table or gradient that all chips of the second axis have, which add up its gradients"
 
@@ -246,3 +249,46 @@ class Tensor(Part):
     operand: Literal[1, 2] | None = None
     direction: Literal["forward", "backward"] = "forward"
     part: str | None = Field(default=None, min_length=1, max_length=200)
+
+
+def operand_shape(kernel: Kernel, operand: int) -> tuple[int, int]:
+    """Features and tokens of one operand of one of the ``outer`` matrices.
+
+    The operands of a weight update are features by tokens too, of the gradient and of the forward input.
+
+    Examples
+    --------
+    >>> product = Kernel(name="scores", op="matmul", m=8, k=4, n=16)
+    >>> operand_shape(product, 1), operand_shape(product, 2)
+    ((4, 16), (8, 4))
+    """
+    if kernel.op == "elementwise":
+        return kernel.m, kernel.n
+    if operand == 2:
+        return kernel.m, kernel.k
+    return (kernel.n, kernel.k) if kernel.op == "weight_update" else (kernel.k, kernel.n)
+
+
+def needed(kernel: Kernel, operand: int = 0) -> int:
+    """Elements that a mask leaves of one of the ``outer`` matrices: of the output, or of an operand.
+
+    Examples
+    --------
+    >>> scores = Kernel(name="scores", op="matmul", m=8, k=4, n=8, density=9 / 16)
+    >>> needed(scores), needed(scores, 1)
+    (36, 32)
+    """
+    rows, columns = operand_shape(kernel, operand) if operand else (kernel.m, kernel.n)
+    here = kernel.op == "elementwise" or operand == (kernel.masked or 0)
+    return max(round(kernel.density * rows * columns), 1) if here and kernel.density is not None else rows * columns
+
+
+def is_training(kernels: Iterable[Kernel]) -> bool:
+    """Whether kernels have a backward pass or weight updates.
+
+    Examples
+    --------
+    >>> is_training([Kernel(name="a", op="gemm", m=8, k=4, n=8)])
+    False
+    """
+    return any(kernel.pass_ != "forward" for kernel in kernels)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import FORMATS, Dtype, weights_of
 from dfopt.documents.graph import Graph, Tensor
-from dfopt.documents.wiring import needed
+from dfopt.documents.kernel import needed
 
 __all__ = [
     "added_bytes", "beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "optimizer_bytes", "read_later",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from pydantic import Field
 
 from dfopt.documents.base import Part, problem
 from dfopt.errors import shown
-
-if TYPE_CHECKING:
-    from dfopt.documents.graph import Graph, Kernel
 
 Ints = NDArray[np.int64]
 Where = Literal["every_layer", "first", "last"]
@@ -186,14 +183,6 @@ def layers_of(
             alone.setdefault(one.layers[0], []).append(before)
     pairs = ((number[kind], number[again]) for kind, again in (recomputed or {}).items() if kind in number)
     return Layers((*number, *alone), first, np.concatenate(parts), tuple(map(tuple, alone.values())), tuple(pairs))
-
-
-def kernels_by_kind(graph: Graph) -> list[list[Kernel]]:
-    """The kernels of every kind of layer, by its number; of a graph that is drawn as a whole all of them."""
-    found: list[list[Kernel]] = [[] for _ in graph.layers.kinds]
-    for kernel in graph.kernels:
-        found[graph.kind_of(kernel)].append(kernel)
-    return found
 
 
 def repeated(count: int) -> tuple[Section, ...] | None:

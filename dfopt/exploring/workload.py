@@ -26,7 +26,6 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Dram, System
-from dfopt.documents.tokens import tokens_of
 from dfopt.errors import DfoptError, PlanError, SystemSpecError
 from dfopt.exploring.costs import Costs
 from dfopt.exploring.descent import downhill, smallest
@@ -285,7 +284,7 @@ class Workload:
     @cached_property
     def _tokens(self) -> float:
         """Tokens of a step."""
-        return max(one.batch * (tokens_of(one).processed / one.microbatch) for one in self.graphs)
+        return max(one.batch * (one.evaluation_tokens.processed / one.microbatch) for one in self.graphs)
 
     def _valued(self, box: Box, seconds: float) -> float:
         """A bound on the objective from one on the time of a step."""

@@ -315,7 +315,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         )
         produced.append(share)
 
-    index, operand_t = graph.index(), ops.operands(graph)
+    index, operand_t = graph.index(), graph.operands()
     level = graph.levels() if assume.skew_buffers == "depth" else {}
 
     def fan(src: int, whole: float, consumers: tuple[Consumer, ...]) -> Fan:

@@ -8,7 +8,6 @@ from functools import cached_property
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
-from dfopt.documents.wiring import operands
 from dfopt.physics import ops
 from dfopt.physics.spread import Spread, spread
 
@@ -98,7 +97,7 @@ class Parts:
             return found
         makers = [self.of[name] for name in self.made_by[kernel.name]]
         once = {one.stage_with if one.pass_ == "recompute" else one.name for one in makers}
-        for tensor, operand in zip(self.all.tensors, operands(self.all), strict=True):
+        for tensor, operand in zip(self.all.tensors, self.all.operands(), strict=True):
             if tensor.dst == product.name and tensor.src in once:
                 found.add(operand)
         return found
@@ -192,7 +191,7 @@ class Parts:
     def _grown_problem(self, kernel: Kernel) -> str | None:
         """Whether the operand of a weight's gradient that chips do not share comes in parts."""
         cut = {"n": 1, "m": 2}.get(self.grows_along(kernel))
-        for tensor, operand in zip(self.all.tensors, operands(self.all), strict=True):
+        for tensor, operand in zip(self.all.tensors, self.all.operands(), strict=True):
             own = tensor.dst == kernel.name and self.of[tensor.src].module == kernel.module
             if own and cut is not None and operand != cut and self._hands_on_features(tensor.src):
                 return f"{kernel.name!r} needs all features of {tensor.src!r}"

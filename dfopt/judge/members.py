@@ -17,7 +17,6 @@ from dfopt.documents.dtypes import FORMATS
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
-from dfopt.documents.wiring import operands
 from dfopt.errors import Issue
 from dfopt.judge.member_parts import Parts
 from dfopt.judge.types import made_word, word
@@ -97,7 +96,7 @@ class _View(Parts):
 
     @cached_property
     def _operand(self) -> dict[int, int]:
-        return {id(one): operand for one, operand in zip(self.all.tensors, operands(self.all), strict=True)}
+        return {id(one): operand for one, operand in zip(self.all.tensors, self.all.operands(), strict=True)}
 
     @cached_property
     def _everywhere(self) -> bool:
@@ -265,7 +264,7 @@ class _View(Parts):
             Output(src=kernels[k].name, bytes=size * output(kernels[k].name) / self.all.output_bytes(k))
             for k, size in self.all.writes()
         ]
-        between = [tensor(one, operand) for one, operand in zip(self.all.tensors, operands(self.all), strict=True)]
+        between = [tensor(one, operand) for one, operand in zip(self.all.tensors, self.all.operands(), strict=True)]
         handed = [tensor(one, one.operand or 1).model_copy(update={"operand": one.operand}) for one in self.all.carried]
         parts = {"kernels": (*mine.values(),), "tensors": (*between,), "carried": (*handed,)}
         return self.all.model_copy(update={**parts, "inputs": (*read,), "outputs": (*written,)})

@@ -21,7 +21,6 @@ from itertools import groupby
 from dfopt.documents.physical_score import ChipHeat, PartitionPhysics, PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
-from dfopt.documents.tokens import tokens_of
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import Case, Place, Term
 from dfopt.judge.timing import through_s
@@ -85,6 +84,7 @@ def physical_score(
     ).total
     split = {name: joules.tolist() for name, joules in here.model.dynamic_split(here.activity, state.voltages).items()}
     energy = _energy(here, state, split, step)
+    graph = case.graph
     whole, moved = math.fsum(energy.values()), [part.dram_bytes for part in score.partitions]
     partitions = tuple(_partitions(here, state, split))
     waiting = math.fsum(part.memory_s for part in partitions)
@@ -102,7 +102,7 @@ def physical_score(
         iterations=rounds,
         loop_gain=state.gain,
         energy_per_step_j=whole,
-        energy_per_token_j=whole / (case.graph.batch * (tokens_of(case.graph).processed / case.graph.microbatch)),
+        energy_per_token_j=whole / (graph.batch * (graph.evaluation_tokens.processed / graph.microbatch)),
         energy_j=energy,
         power_w=max(chip.power_w for chip in chips),
         logic_max_c=max(die.max_c for chip in chips for die in chip.dies if die.kind == "logic"),

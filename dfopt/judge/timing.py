@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dfopt.documents.graph import Kernel
 from dfopt.documents.metrics import FORMULAS
 from dfopt.documents.score import PartitionScore, Score, StageScore
-from dfopt.documents.tokens import tokens_of
 from dfopt.judge import ledger, network, offload, overlap, runtimes, traffic, turns, types, window
 from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
 from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
@@ -59,7 +58,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     ends = {number: (links[number], adam[number]) for number in links if number != slowest.stage}
     parts = {one.stage: breakdown(case, partitions, one, step, sent, ends.get(one.stage)) for one in stages}
     graph, system = case.graph, case.system
-    samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
+    samples_per_s, tokens = graph.batch / step.total, graph.evaluation_tokens
     flop = flop_of_step(case.model, case.layers)
     shares = _shares(case, slowest, partitions)
     cost = system_cost(system)

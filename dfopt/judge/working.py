@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dfopt.documents.wiring import needed
+from dfopt.documents.kernel import needed
 from dfopt.judge.case import LATER, Case, Fan, Placed
 from dfopt.judge.types import copied_word, made_word
 from dfopt.physics import ops

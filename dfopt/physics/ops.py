@@ -23,10 +23,9 @@ from typing import Literal
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.experts import Experts as Experts
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.kernel import needed as needed
+from dfopt.documents.kernel import operand_shape as operand_shape
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.wiring import needed as needed
-from dfopt.documents.wiring import operand_shape as operand_shape
-from dfopt.documents.wiring import operands as operands
 from dfopt.physics.collectives import Collective
 
 Layout = Literal["RR", "SR", "RS"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.kernel import needed
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.wiring import needed
 from dfopt.physics import ops
 
 __all__ = ["MAIN_GRADIENT", "activation_gradients", "collective_buffers"]

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.evaluation import asked, sequences_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.metrics import METRICS
 from dfopt.documents.plan import Plan
@@ -25,7 +26,6 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
-from dfopt.documents.tokens import asked, sequences_of
 from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError
 from dfopt.processes.packing import unpack
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.evaluation import drawn
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
@@ -16,7 +17,6 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import LOOSE, TOO_WIDE, Result, Status
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
-from dfopt.documents.tokens import drawn
 from dfopt.interrupts import SIGNALS
 from dfopt.milp import solver_version
 from dfopt.physics.window import by_window

@@ -13,7 +13,6 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
-from dfopt.documents.sections import kernels_by_kind
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables
@@ -87,7 +86,7 @@ def lattices_of(memo: Memo, graph: Graph) -> dict[int, Lattice | None]:
     Where a graph is drawn once, pipeline stages hold a part of its kernels each, and so do the down-sets of a stage.
     """
     lattices = dict[int, Lattice | None]()
-    sizes = [len(kernels) for kernels in kernels_by_kind(graph)]
+    sizes = [len(kernels) for kernels in graph.kernels_by_kind]
     for work in memo.values():
         for kind, lattice in work.lattices.items() if isinstance(work, ChipWork) else ():
             if lattice is None or (kind < len(sizes) and lattice.member.shape[1] == sizes[kind]):

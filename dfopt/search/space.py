@@ -14,7 +14,6 @@ import numpy as np
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.space import Space
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits
@@ -103,7 +102,7 @@ def _log10_fusions(setting: Setting, lattices: Mapping[int, Lattice | None], ask
     """Ways to cut the kernels of a stage into partitions, and whether that is how many there are."""
     graph, assumptions = setting.graph, setting.assumptions
     fusions, exact = 0.0, assumptions.execution != "library"
-    for kind, of_kind in enumerate(kernels_by_kind(graph) if assumptions.execution == "dataflow" else ()):
+    for kind, of_kind in enumerate(graph.kernels_by_kind if assumptions.execution == "dataflow" else ()):
         forward = np.array([kernel.pass_ == "forward" for kernel in of_kind])
         separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
         lattice = lattices.get(kind)

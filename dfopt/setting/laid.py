@@ -14,9 +14,9 @@ import networkx as nx
 
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
+from dfopt.documents.kernel import needed, operand_shape
 from dfopt.documents.modules import Modules, ModuleScheme
 from dfopt.documents.routing import Routing
-from dfopt.documents.wiring import needed, operand_shape, operands
 from dfopt.physics.spread import Spread, spread
 
 __all__ = ["Laid", "Lies", "Placed", "Unsplit"]
@@ -202,9 +202,9 @@ class Laid:
         return (kernel.stage_with or name) if kernel.pass_ == "recompute" else name
 
     @cached_property
-    def operands(self) -> list[int]:
+    def operands(self) -> tuple[int, ...]:
         """Which operand of its reader each tensor is."""
-        return operands(self.whole)
+        return self.whole.operands()
 
     def _by_keys(self, kernel: Kernel) -> Placed:
         """Some of the keys of every sequence, in turn; the parts of a softmax are put together behind it."""

@@ -45,8 +45,8 @@ from dfopt.documents.axes import MODULES
 from dfopt.documents.communication import CollectiveKind, Communication
 from dfopt.documents.dtypes import FORMATS
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+from dfopt.documents.kernel import needed, operand_shape
 from dfopt.documents.modules import Modules
-from dfopt.documents.wiring import needed, operand_shape
 from dfopt.setting.laid import Laid, Lies, Unsplit
 
 __all__ = ["Unsplit", "able", "member_graph", "obstacle"]

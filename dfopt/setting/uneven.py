@@ -9,7 +9,6 @@ from functools import lru_cache
 import numpy as np
 
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
 from dfopt.physics.identity import Same
 from dfopt.physics.pipeline import layers_per_stage
@@ -128,7 +127,7 @@ def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int 
 @lru_cache(maxsize=256)
 def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, int | None], ...]:
     graph, layers = same.document, same.document.layers
-    even, of_kind = layers_per_stage(layers.count, stages), kernels_by_kind(graph)
+    even, of_kind = layers_per_stage(layers.count, stages), graph.kernels_by_kind
     alone, spared = [], []
     for first, given in ((True, layers.order[:even][::-1]), (False, layers.order[-even:])):
         own = [kernel for kind, _ in layers.ends(first, not first) for kernel in of_kind[kind]]
@@ -145,7 +144,7 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, 
     )
 
 
-def handed_on(graph: Graph, own: list[Kernel], layers: Sequence[list[Kernel]]) -> int:
+def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Kernel]]) -> int:
     """How many layers, in the order in which a stage hands them on, weigh twice what kernels of its own do.
 
     By FLOP, by DRAM traffic, by bytes that are held or by outputs, the most; all layers if they weigh less. What no

@@ -114,7 +114,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
 
     carried = graph.carried if layer.carried else ()
     tensors = (*graph.tensors, *carried)
-    operand_t = [*ops.operands(graph), *([1] * len(carried))]
+    operand_t = [*graph.operands(), *([1] * len(carried))]
     required_to = np.full((len(tensors), len(left_o)), -1, dtype=np.int64)
     late_t = np.append(gathered_late(graph, assumptions), np.zeros(len(carried), dtype=bool))
     again_t = late_t & readers_pay(assumptions)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dfopt.documents.assumptions import CHANGED
-from dfopt.documents.tokens import phase_of
+from dfopt.documents.evaluation import phase_of
 from dfopt.show.omissions import Answer, has_experts
 
 __all__ = ["NEVER", "accuracy_off", "accuracy_words", "efficiency_of"]

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dfopt.documents.axes import MODULES
+from dfopt.documents.evaluation import phase_of
 from dfopt.documents.experts import routing_of
 from dfopt.documents.modules import STREAM
 from dfopt.documents.passes import way_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
-from dfopt.documents.tokens import phase_of
 from dfopt.physics.ops import output_axis
 from dfopt.show.accuracy import NEVER, accuracy_off, efficiency_of
 from dfopt.show.asked import PHASES, batch_words, short_types

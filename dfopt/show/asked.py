@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from dfopt.documents.assumptions import CHANGED
+from dfopt.documents.evaluation import phase_of, segments_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.score import Score
-from dfopt.documents.tokens import phase_of, segments_of, tokens_of
 from dfopt.show.accuracy import accuracy_words, efficiency_of
 from dfopt.show.omissions import Answer, has_experts
 from dfopt.show.parts import percent
@@ -29,7 +29,7 @@ def batch_words(graph: Graph) -> str:
     """
     segments, turns = segments_of(graph), graph.batch // graph.microbatch
     if not segments:
-        each = tokens_of(graph).processed / graph.microbatch
+        each = graph.evaluation_tokens.processed / graph.microbatch
         plural = "s" * (graph.batch > 1)
         return f"{graph.batch:,} " + (f"sequence{plural} x {each:,.10g} tokens" if graph.tokens else f"sample{plural}")
     of_all = 1 if len(segments) > 1 else turns

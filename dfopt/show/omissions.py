@@ -16,7 +16,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
-from dfopt.documents.tokens import tokens_of
 from dfopt.physics.pipeline import resolve
 from dfopt.show.parts import percent
 from dfopt.units import format as show_unit
@@ -107,7 +106,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
         lambda one: has_experts(one.graph),
         "order of tokens by experts on a chip (0.8 to 1.9 times as long as their products where it was measured)",
     ),
-    (lambda one: tokens_of(one.graph).produced is not None, "token sampling and host work between steps"),
+    (lambda one: one.graph.evaluation_tokens.produced is not None, "token sampling and host work between steps"),
     (lambda one: _is_mixed(one.graph), "sequences of a sample dealt out among copies (ask for more samples of fewer)"),
     (lambda one: len(one.system.chip.tiers) > 1, "memories that move data at the same time"),
     (

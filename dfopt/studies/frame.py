@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dfopt.documents.evaluation import asked
 from dfopt.documents.plan import Plan
 from dfopt.documents.store import Record
 from dfopt.documents.study import Study
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
-from dfopt.documents.tokens import asked
 from dfopt.errors import refuse, shown
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.studies.cells import Cell

@@ -234,7 +234,7 @@ class Layer:
         Under ``fanout: shared`` all readers of an output, or of the same part of it, share an entry. Else each has one.
         """
         graph, index = self.graph, self.graph.index()
-        depth_t, operand_t = depths(graph, self.assumptions), ops.operands(graph)
+        depth_t, operand_t = depths(graph, self.assumptions), graph.operands()
         kept_t = beside_tensors(graph)
         late_t, groups = gathered_late(graph, self.assumptions).tolist(), dict[int, list[int]]()
         for t, group in enumerate(fanout_groups(graph, self.assumptions).tolist()):

@@ -31,7 +31,7 @@ from typing import Any, Literal
 import networkx as nx
 
 from dfopt.documents.graph import Graph, Input, Kernel, Tensor
-from dfopt.documents.wiring import needed, operands
+from dfopt.documents.kernel import needed
 from dfopt.errors import GraphError, Issue
 
 __all__ = ["Gradient", "backward_of"]
@@ -220,7 +220,7 @@ class _Pass:
         self.inputs: dict[str, list[_Input]] = defaultdict(list)
         self.readers: dict[str, set[str]] = defaultdict(set)  # of a kernel's output, that are not passed yet
         self.arrived: dict[str, list[_Sent]] = defaultdict(list)  # gradients of a kernel's output
-        for place, (tensor, operand) in enumerate(zip(graph.tensors, operands(graph), strict=True)):
+        for place, (tensor, operand) in enumerate(zip(graph.tensors, graph.operands(), strict=True)):
             self.inputs[tensor.dst].append(_Input(tensor, place, operand, False))
             self.readers[tensor.src].add(tensor.dst)
         for place, tensor in enumerate(graph.carried, start=len(graph.tensors)):

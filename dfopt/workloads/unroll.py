@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.sections import kernels_by_kind, repeated
+from dfopt.documents.sections import repeated
 from dfopt.errors import GraphError, Issue
 
 __all__ = ["unroll"]
@@ -58,7 +58,7 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     for place in range(count + 1):
         drawn += [(kind, f".{place}" if layers.times(kind) > 1 else "") for kind in at[place]]
         drawn += order[place : place + 1]
-    of, handed = kernels_by_kind(graph), graph.handed_on
+    of, handed = graph.kernels_by_kind, graph.handed_on
     kind_of = {kernel.name: kind for kind, kernels in enumerate(of) for kernel in kernels}
 
     def renamed(kernel: Kernel, suffix: str) -> Kernel:

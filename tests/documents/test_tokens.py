@@ -11,7 +11,7 @@ import pytest
 import dfopt as df
 from dfopt.documents.base import digest_of
 from dfopt.documents.graph import Graph
-from dfopt.documents.tokens import Tokens, tokens_of
+from dfopt.documents.tokens import Tokens
 from dfopt.errors import DocumentError
 from dfopt.search.verify import verify
 
@@ -27,7 +27,7 @@ def test_tokens_of_a_sample_become_those_of_an_evaluation(schema: str, each: obj
     more = {} if each is None else {"tokens_per_sample": each}
     graph = Graph.from_data({**BEFORE, **more, "schema": schema})
     assert graph.tokens == tokens
-    assert tokens_of(graph).processed == (16 if tokens else 2)
+    assert graph.evaluation_tokens.processed == (16 if tokens else 2)
     assert "tokens_per_sample" not in graph.to_data() and Graph.from_data(graph.to_data()) == graph
 
 

@@ -14,7 +14,6 @@ import dfopt as df
 from dfopt.cli import app
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.tokens import tokens_of
 from dfopt.frontends.onnx import read
 from dfopt.physics.ops import flop, weight_elements
 from dfopt.workloads import load_graph
@@ -80,7 +79,7 @@ def test_bert_is_counted_as_by_hand(models: dict[str, Path], folded: bool) -> No
         assert held(graph, "/encoder") == 12 * layer == 85_054_464
     embeddings = (30522 + SEQ + 2 + 2) * 768  # positions in use, types, and a norm
     assert held(graph) == 12 * layer + embeddings + 768**2 + 768
-    assert (graph.microbatch, graph.batch, tokens_of(graph).processed) == (BATCH, BATCH, BATCH * SEQ)
+    assert (graph.microbatch, graph.batch, graph.evaluation_tokens.processed) == (BATCH, BATCH, BATCH * SEQ)
 
 
 def test_resnet_is_counted_as_by_hand(models: dict[str, Path]) -> None:
@@ -202,7 +201,7 @@ def test_the_command_writes_a_graph(models: dict[str, Path], tmp_path: Path) -> 
     sizes_ = {"dims": {"batch": 2, "sequence": 64}, "samples": "batch", "tokens": "sequence"}
     assert load_graph(tmp_path / "gpt.yaml") == read(models["gpt-4"], **sizes_)
     graph = load_graph(tmp_path / "gpt.yaml", batch=64)
-    assert (graph.repeat, graph.microbatch, graph.batch, tokens_of(graph).processed) == (4, 2, 64, 128)
+    assert (graph.repeat, graph.microbatch, graph.batch, graph.evaluation_tokens.processed) == (4, 2, 64, 128)
     done = CliRunner().invoke(app, [*words, *sizes, "--no-fold"])
     assert done.exit_code == 0 and load_graph(tmp_path / "gpt.yaml").repeat == 1
 

@@ -112,7 +112,7 @@ def test_a_better_machine_is_never_slower(world: World, what: str) -> None:
 @given(worlds(most=4, max_pp=3), st.data())
 def test_names_and_order_do_not_matter(world: World, data: st.DataObject) -> None:
     graph = world.graph
-    given_operands = ops.operands(graph)
+    given_operands = graph.operands()
     graph = graph.model_copy(
         update={
             "tensors": tuple(

@@ -13,7 +13,7 @@ import pytest
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions, profile
-from dfopt.documents.tokens import phase_of, sequences_of
+from dfopt.documents.evaluation import phase_of, sequences_of
 from dfopt.machines.calibrations import calibration_of
 from dfopt.machines.stacks import load_stack, with_stack
 from dfopt.show import accuracy

@@ -17,7 +17,7 @@ from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.physics.ops import flop, legal_schemes, operands, shard_extents, split_share, weight_elements, weight_share
+from dfopt.physics.ops import flop, legal_schemes, shard_extents, split_share, weight_elements, weight_share
 from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, as_stack, parameter_count
@@ -165,7 +165,7 @@ def test_operands_of_attention() -> None:
         graph = build(**SMALL | {"kv_heads": kv_heads})
         sides = {
             (t.src, t.dst): side
-            for t, side in zip(graph.tensors, operands(graph), strict=True)
+            for t, side in zip(graph.tensors, graph.operands(), strict=True)
             if t.dst in ("QK", "AV")
         }
         # QK: queries are the k x n side, keys the m x k side; AV: scores the k x n side, values the m x k side.

@@ -14,7 +14,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.physics.ops import flop, operands, weight_elements
+from dfopt.physics.ops import flop, weight_elements
 from dfopt.search import solve
 from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
@@ -183,7 +183,7 @@ def test_operands_of_the_backward_products(kv_heads: int) -> None:
     graph = build(**SMALL | {"kv_heads": kv_heads}, mode="training")
     sides = {
         (t.src, t.dst): side
-        for t, side in zip(graph.tensors, operands(graph), strict=True)
+        for t, side in zip(graph.tensors, graph.operands(), strict=True)
         if by_name(graph)[t.dst].op == "matmul" and by_name(graph)[t.dst].pass_ == "backward"
     }
     assert sides == {

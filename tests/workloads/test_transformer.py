@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.tokens import tokens_of
-from dfopt.physics.ops import flop, operands, weight_elements
+from dfopt.physics.ops import flop, weight_elements
 from dfopt.workloads import WORKLOADS
 
 build = WORKLOADS["transformer"]
@@ -195,7 +194,7 @@ def test_operands_are_those_that_sizes_give_where_sizes_differ() -> None:
         update={"tensors": tuple(t.model_copy(update={"operand": None}) for t in graph.tensors)}
     )
     kernels = by_name(graph)
-    for tensor, stated, derived in zip(graph.tensors, operands(graph), operands(stripped), strict=True):
+    for tensor, stated, derived in zip(graph.tensors, graph.operands(), stripped.operands(), strict=True):
         if kernels[tensor.dst].m != kernels[tensor.dst].n:
             assert stated == derived, tensor
 
@@ -237,7 +236,7 @@ def test_flop_and_activations_scale_with_the_microbatch(
         **{"ffn": ffn, "seq": seq, "mode": "training"},
     }
     one, many = build(**sizes), build(**sizes, microbatch=microbatch)
-    assert (many.microbatch, many.batch, tokens_of(many).processed) == (microbatch, microbatch, microbatch * seq)
+    assert (many.microbatch, many.batch, many.evaluation_tokens.processed) == (microbatch, microbatch, microbatch * seq)
     for small, large in zip(one.kernels, many.kernels, strict=True):
         assert flop(large) == microbatch * flop(small), small.name
         assert weight_elements(large) == weight_elements(small)

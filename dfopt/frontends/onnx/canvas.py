@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from dfopt.documents.dtypes import Dtype, Dtypes
 from dfopt.documents.graph import Graph, Input, Kernel, Output, SequenceState, Tensor
-from dfopt.documents.wiring import needed
+from dfopt.documents.kernel import needed
 from dfopt.errors import DocumentError, Issue
 from dfopt.frontends.onnx.model import FLOATS, Model, Node, Type
 from dfopt.frontends.onnx.values import Axes, Value, extents, of_products, one_each

@@ -1,7 +1,7 @@
 """What kernels take at least under any of their sharding schemes, whatever the rest of a plan is: the work of a layer.
 
 A *folded* graph has the kernels of each distinct layer once, and says how often the model repeats it. *Kinds* are these
-distinct layers, by number (:func:`dfopt.documents.sections.kernels_by_kind`). A graph that is not folded has one, 0,
+distinct layers, by number (:attr:`dfopt.documents.graph.Graph.kernels_by_kind`). A graph that is not folded has one, 0,
 with all kernels. Seconds and bytes are those of one chip, for one microbatch.
 
 Suffixes: k kernel, in the order of the graph or of its kind.
@@ -17,7 +17,6 @@ from typing import TypeVar
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import offload
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.pipeline import partition_time
@@ -114,7 +113,7 @@ class LeastWork:
         self.setting, graph = setting, setting.graph
         self._questions: defaultdict[str, ByReads] = defaultdict(ByReads)
         self.kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
-        self.kinds = kernels_by_kind(graph)
+        self.kinds = graph.kernels_by_kind
         self._talks = any(kernel.communications for kernel in graph.kernels)
 
     def drawn_stages(self, instance: Instance) -> int:

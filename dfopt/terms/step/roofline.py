@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from dfopt.documents.graph import Kernel
-from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import most_sustained
@@ -65,7 +64,7 @@ def least_step(setting: Setting) -> float:
     bandwidth = most_sustained(system.chip, assumptions)
     evaluations = graph.batch / graph.microbatch
     seconds = []
-    for kernels in kernels_by_kind(graph):
+    for kernels in graph.kernels_by_kind:
         compute = math.fsum(_compute_s(setting, kernel) for kernel in kernels)
         memory = math.fsum(_traffic(setting, kernel) for kernel in kernels) / bandwidth
         times = graph.times_of(kernels[0]) if kernels else 0
