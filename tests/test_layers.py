@@ -70,7 +70,11 @@ def imports(module: str, eager: bool = False, types: bool = False) -> tuple[tupl
 
     Those for ``types`` alone are left out unless asked for.
     """
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    return tuple(imports_of(MODULES[module].read_text(encoding="utf-8"), module, eager, types))
+
+
+def imports_of(source: str, module: str, eager: bool, types: bool) -> list[tuple[str, int]]:
+    """As `imports`, of the source of a module."""
     found: list[tuple[str, int]] = []
 
     def walk(node: ast.AST) -> None:
@@ -89,8 +93,8 @@ def imports(module: str, eager: bool = False, types: bool = False) -> tuple[tupl
                     found.append((inner if known else str(child.module), child.lineno))
             walk(child)
 
-    walk(tree)
-    return tuple(found)
+    walk(ast.parse(source))
+    return found
 
 
 def room(module: str) -> str | None:
@@ -178,15 +182,45 @@ def test_the_judge_is_asked_and_nothing_else_of_it() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_import_cycles() -> None:
-    """Imports at the top of modules; a package's ``__init__`` is a module of its own."""
-    drawn = nx.DiGraph()
+def inner_imports(eager: bool, types: bool) -> nx.DiGraph:
+    """Which module of dfopt imports which; a package's ``__init__`` is a module of its own."""
+    graph = nx.DiGraph()
     for module in MODULES:
-        for name, _ in imports(module, eager=True):
+        for name, _ in imports(module, eager, types):
             if name.split(".")[0] == "dfopt":
-                drawn.add_edge(module, name.removeprefix("dfopt").removeprefix("."))
-    cycles = list(nx.simple_cycles(drawn))
+                graph.add_edge(module, name.removeprefix("dfopt").removeprefix("."))
+    return graph
+
+
+def cycles_of(graph: nx.DiGraph) -> set[frozenset[str]]:
+    """Largest sets of modules of which each imports each other one, in however many steps, or imports itself."""
+    groups = map(frozenset, nx.strongly_connected_components(graph))
+    return {group for group in groups if len(group) > 1 or any(graph.has_edge(name, name) for name in group)}
+
+
+def test_no_import_cycles() -> None:
+    """Imports at the top of modules."""
+    cycles = list(nx.simple_cycles(inner_imports(eager=True, types=False)))
     assert not cycles, "\n".join(" -> ".join(cycle) for cycle in cycles)
+
+
+# All cycles that imports inside functions and for types close, each with exactly its modules. No cycle may be added,
+# and none may grow: a concept that two modules need goes below both. One that shrinks is to be written here as it is.
+CYCLES = {
+    frozenset(
+        f"search.{name}"
+        for name in (
+            "diving", "families", "hiding", "jointly", "known", "matrices", "nodes", "placing", "racing", "shortage",
+            "shown", "unrolled",
+        )
+    ),
+}  # fmt: skip
+
+
+def test_no_import_cycles_in_functions_and_types_but_the_listed_ones() -> None:
+    cycles = cycles_of(inner_imports(eager=False, types=True))
+    new, gone = sorted(map(sorted, cycles - CYCLES)), sorted(map(sorted, CYCLES - cycles))
+    assert cycles == CYCLES, f"cycles that are not listed: {new}; listed, but not there as listed: {gone}"
 
 
 # Imports inside functions or for types, of what needs the module itself. The list may only get shorter.
@@ -196,22 +230,15 @@ CLOSING = {
     ("search.placing", "search.jointly"),
     ("search.racing", "search.jointly"),
     ("search.unrolled", "search.jointly"),
-    ("studies.listing", "studies.sweep"),
 }
 
 
-def test_no_more_cycles_are_hidden_in_functions_and_types() -> None:
-    drawn = nx.DiGraph()
-    for module in MODULES:
-        eager = {name for name, _ in imports(module, eager=True)}
-        for name, _ in imports(module, types=True):
-            if name.split(".")[0] == "dfopt":
-                drawn.add_edge(module, name.removeprefix("dfopt").removeprefix("."), late=name not in eager)
-    groups = [group for group in nx.strongly_connected_components(drawn) if len(group) > 1]
-    edges = ((a, b) for group in groups for a, b, late in drawn.subgraph(group).edges(data="late") if late)
-    found = set(edges)
-    assert found <= CLOSING, f"close a cycle: {sorted(found - CLOSING)}"
-    assert found == CLOSING, f"close none any more, so take them out of the list: {sorted(CLOSING - found)}"
+def test_no_more_imports_in_functions_and_types_close_cycles() -> None:
+    """Also in the modules of a cycle that is there anyway."""
+    every, eager = inner_imports(eager=False, types=True), inner_imports(eager=True, types=False)
+    closing = {edge for group in cycles_of(every) for edge in every.subgraph(group).edges if not eager.has_edge(*edge)}
+    assert closing <= CLOSING, f"close a cycle: {sorted(closing - CLOSING)}"
+    assert closing == CLOSING, f"close none any more, so take them out of the list: {sorted(CLOSING - closing)}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -246,3 +273,32 @@ def test_this_test_sees_imports() -> None:
     assert any(name.startswith("milp") for name, _ in inner("fusion.intrachip"))
     assert any("highspy" in name for module in MODULES if module.startswith("milp") for name, _ in imports(module))
     assert len(MODULES) > 30
+
+
+IMPORTS = """
+import dfopt.units
+if TYPE_CHECKING:
+    from dfopt.documents.graph import Graph
+class Asks:
+    from dfopt.documents import plan
+    def late(self):
+        if self:
+            import dfopt.judge.case as case
+"""
+
+
+@pytest.mark.parametrize(
+    ("eager", "types", "names"),
+    [
+        (True, False, ["dfopt.units", "dfopt.documents.plan"]),
+        (False, False, ["dfopt.units", "dfopt.documents.plan", "dfopt.judge.case"]),
+        (False, True, ["dfopt.units", "dfopt.documents.graph", "dfopt.documents.plan", "dfopt.judge.case"]),
+    ],
+)
+def test_imports_in_functions_and_for_types_are_seen(eager: bool, types: bool, names: list[str]) -> None:
+    assert [name for name, _ in imports_of(IMPORTS, "asks", eager, types)] == names
+
+
+def test_what_a_cycle_is() -> None:
+    edges = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("f", "f")]
+    assert cycles_of(nx.DiGraph(edges)) == {frozenset("abc"), frozenset("f")}

@@ -37,9 +37,9 @@ def runs(
     """
     with errors():
         from dfopt.cli.sweep_tables import frame_table, plain_rows
-        from dfopt.documents.store import read_records, write_new
+        from dfopt.documents.store import damage, read_records, write_new
         from dfopt.errors import PlanError
-        from dfopt.studies.listing import damage, listing, narrowed
+        from dfopt.studies.listing import listing, narrowed
         from dfopt.studies.runs import write_frame
 
         check_output("--csv", csv, (".csv", ".txt"))

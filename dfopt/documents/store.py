@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 from dfopt.documents.files import replaced
 from dfopt.errors import refuse, shown
 
-__all__ = ["SCHEMA", "Record", "Store", "is_store", "line_of", "read_records", "write_new"]
+__all__ = ["SCHEMA", "Record", "Store", "damage", "is_store", "line_of", "read_records", "write_new"]
 
 SCHEMA = "dfopt/run/1"
 Record = Mapping[str, Any]
@@ -189,6 +189,34 @@ def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
             if key not in found or "figures" in record or "figures" not in found[key]:
                 found[key] = record
     return found
+
+
+def damage(stores: Iterable[str | os.PathLike[str]]) -> str:
+    """What a person should know about lines that `read_records` left out; empty if every line is whole.
+
+    Raises
+    ------
+    DocumentError
+        If there is no such file, or it is no store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "runs.jsonl"
+    >>> size = path.write_bytes(line_of({"cell": "c0ffee", "status": "infeasible"}))
+    >>> damage([path])
+    ''
+    >>> size = path.write_bytes(path.read_bytes() + b"{")
+    >>> damage([path]).partition(" (")[0]
+    '1 cut or damaged line is left out'
+    """
+    counts = {os.fspath(path): len(parse(_read(path), path)[2]) for path in stores}
+    total = sum(counts.values())
+    if not total:
+        return ""
+    where = ", ".join(f"{path}: {count}" if len(counts) > 1 else path for path, count in counts.items() if count)
+    lines, cells = ("line is", "its cell") if total == 1 else ("lines are", "their cells")
+    return f"{total} cut or damaged {lines} left out ({where}): the next sweep with this store solves {cells} again"
 
 
 def parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record], list[bytes], list[bytes]]:

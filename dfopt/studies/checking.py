@@ -14,7 +14,7 @@ from typing import Any
 from dfopt import __version__
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.request import Request
-from dfopt.documents.store import Record, parse, read_records
+from dfopt.documents.store import Record, damage, parse, read_records
 from dfopt.errors import DfoptError, DocumentError, Issue, refuse
 from dfopt.interrupts import now
 from dfopt.machines.calibrations import assumed_again
@@ -29,7 +29,6 @@ from dfopt.search.verify import judged_again, rounded, seconds_for, words_of
 from dfopt.setting.instance import Setting
 from dfopt.studies.cells import key_of
 from dfopt.studies.frame import SOLVED
-from dfopt.studies.listing import damage
 
 __all__ = ["NOT_CHECKED", "check_store"]
 

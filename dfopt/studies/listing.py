@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from dfopt.documents.store import Record, parse, read_records
+from dfopt.documents.store import Record, read_records
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS
 from dfopt.documents.study_expressions import check_expression
 from dfopt.errors import PlanError
 from dfopt.studies.frame import INTEGERS, of_record
 from dfopt.studies.selection import check_column, selected
+from dfopt.studies.sweep import collect
 
-__all__ = ["damage", "listing", "narrowed", "records_frame"]
+__all__ = ["listing", "narrowed", "records_frame"]
 
 
 def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) -> Any:
@@ -32,21 +32,8 @@ def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) 
     """
     if study is None:
         return records_frame(read_records(*stores).values())
-    from dfopt.studies.sweep import collect
-
     whole = collect(study, *stores).frame()
     return whole[whole["status"] != "pending"].reset_index(drop=True)
-
-
-def damage(stores: Sequence[str | os.PathLike[str]]) -> str:
-    """What a person should know about lines that `read_records` left out; empty if every line is whole."""
-    counts = {os.fspath(path): len(parse(Path(path).read_bytes(), path)[2]) for path in stores}
-    whole = sum(counts.values())
-    if not whole:
-        return ""
-    where = ", ".join(f"{path}: {count}" if len(counts) > 1 else path for path, count in counts.items() if count)
-    lines, cells = ("line is", "its cell") if whole == 1 else ("lines are", "their cells")
-    return f"{whole} cut or damaged {lines} left out ({where}): the next sweep with this store solves {cells} again"
 
 
 def records_frame(records: Iterable[Record]) -> Any:

@@ -12,14 +12,13 @@ from typing import Any
 
 from dfopt.documents.names import renamed
 from dfopt.documents.result import Result
-from dfopt.documents.store import Record, Store, read_records
+from dfopt.documents.store import Record, Store, damage, read_records
 from dfopt.documents.study import Study
 from dfopt.documents.study_entries import SystemEntry
 from dfopt.errors import PlanError
 from dfopt.processes.executor import INTERRUPTED, Executor
 from dfopt.processes.executors import executor_of
 from dfopt.studies.cells import expand
-from dfopt.studies.listing import damage
 from dfopt.studies.packing import Tasks
 from dfopt.studies.runs import Runs
 from dfopt.studies.shard import Shard
