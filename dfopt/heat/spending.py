@@ -16,6 +16,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import adds_up_at_once, bytes_sent
+from dfopt.physics.operands import splits_features
 from dfopt.physics.states import cache_traffic
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 from dfopt.terms.chip import chip_of
@@ -78,7 +79,7 @@ def spending(ready: PricedPlan) -> Spending:
     def made(k: int, held: float) -> tuple[Flow, Flow]:
         """The output of a kernel, of which a chip has so many bytes."""
         of = kernels[k]
-        return lying(held, float(layer.output_tile_k[k]), of.m, of.n, schemes[k] == "m", words.of_output(of))
+        return lying(held, float(layer.output_tile_k[k]), of.m, of.n, splits_features(schemes[k]), words.of_output(of))
 
     _, first = np.unique(sharded.group_t, return_index=True)
     src_g = sharded.src_t[first].tolist()

@@ -366,7 +366,7 @@ def _ends(case: Case) -> Iterator[End]:
 
     def out(src: int, chip: float, tile: float, kernel: int, write: bool) -> End:
         of = case.kernels[src]
-        made = of.kernel.n, of.kernel.m, of.sharding == "m", made_word(graph, of.kernel)
+        made = of.kernel.n, of.kernel.m, operands.splits_features(of.sharding), made_word(graph, of.kernel)
         return End(kernel, chip, tile, write, *lying(*made))
 
     for fan in case.carried:

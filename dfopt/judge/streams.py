@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dfopt.judge.case import Case, End, Fan, Place
 from dfopt.judge.traffic import Moved, WeightParts, moves
 from dfopt.judge.types import made_word, word
+from dfopt.physics.operands import splits_features
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
 
@@ -22,7 +23,7 @@ def _flows(case: Case, moved: Moved) -> tuple[Flow, ...]:
     of, size = moved.of, moved.bytes
     if isinstance(of, Fan):
         source = case.kernels[of.src]
-        split = case.plan.shards if source.sharding == "m" else 1
+        split = case.plan.shards if splits_features(source.sharding) else 1
         row, rows = (
             -(-source.kernel.m // split) * made_word(case.graph, source.kernel),
             -(-source.kernel.n // case.tile_count),

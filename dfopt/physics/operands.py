@@ -15,7 +15,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 
-__all__ = ["adding", "read_share", "shard_flop", "work_whole", "written_share"]
+__all__ = ["adding", "read_share", "shard_flop", "splits_features", "work_whole", "written_share"]
 
 
 def adding(graph: Graph) -> frozenset[str]:
@@ -31,6 +31,17 @@ def adding(graph: Graph) -> frozenset[str]:
     of = {kernel.name: kernel for kernel in graph.kernels}
     sums = (tensor.dst for tensor in graph.tensors if of[tensor.src].accumulates_into is not None)
     return frozenset(name for name in sums if of[name].op == "elementwise")
+
+
+def splits_features(scheme: Sharding) -> bool:
+    """Whether chips have different features of the output of a kernel, all of them of every token.
+
+    Examples
+    --------
+    >>> splits_features("m"), splits_features("n"), splits_features("outer")
+    (True, False, False)
+    """
+    return ops.split_axis(scheme) == "m"
 
 
 def work_whole(kernel: Kernel, scheme: Sharding, sums: frozenset[str], assumptions: Assumptions) -> bool:

@@ -18,7 +18,7 @@ may end in a reduce-scatter along the tokens (``k>n``) instead of an all-reduce 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.experts import Experts as Experts
@@ -31,7 +31,7 @@ from dfopt.physics.collectives import Collective
 Layout = Literal["RR", "SR", "RS"]
 Rules = Literal["exact", "dfmodel"]
 
-SCHEMES: tuple[Sharding, ...] = ("outer", "m", "k", "k>n", "n", "none", "even")
+SCHEMES: tuple[Sharding, ...] = get_args(Sharding)
 PRODUCED: dict[Sharding, Layout] = {
     "outer": "SR", "m": "SR", "n": "RS", "k": "RR", "k>n": "RS", "none": "RR", "even": "RS",
 }  # fmt: skip
