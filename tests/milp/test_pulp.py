@@ -240,8 +240,8 @@ def test_no_time_at_all() -> None:
     m = cover()
     s = solve(m, solver=CBC, time_limit=0.0, start=np.ones(30))
     assert s.seconds <= BUSY
-    if s.termination is not Termination.OPTIMAL:  # on a busy machine it is done before anyone looks
-        assert s.termination is Termination.LIMIT_WITH_SOLUTION and s.bound == -np.inf
+    if s.termination is not Termination.OPTIMAL:  # on a busy machine it is done, or nearly, before anyone looks
+        assert s.termination is Termination.LIMIT_WITH_SOLUTION and s.bound <= 25.0
     assert s.objective >= 25.0  # what it was given, or the optimum
 
 
