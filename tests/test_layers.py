@@ -34,7 +34,7 @@ FLOORS = [
     ("formulation",),
     ("joint",),
     ("heat",),
-    ("search",),
+    ("search", "regions"),
     ("calibration",),
     ("processes",),
     ("exploring",),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer
-from dfopt.bnb.clock import Clock
+from dfopt.bnb.clock import Clock, OutOfTime
 from dfopt.bnb.entries import BRANCHING, Problem, Relaxation
 from dfopt.bnb.node import BestFirst, Node, NodeSelection, OpenNodes
 from dfopt.bnb.outcome import Ending, Outcome, Progress
@@ -128,6 +128,8 @@ class _Search(Generic[Region, Solution]):
                     break
                 else:
                     self._step(node)
+        except OutOfTime:  # in the middle of a step: what it was taken with stays open
+            stopped = "time_limit"
         except KeyboardInterrupt:
             stopped = "time_limit" if cause() == LIMIT else "interrupted"
         return self._ended(stopped)

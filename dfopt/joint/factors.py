@@ -9,8 +9,9 @@ Suffixes: k kernel, o option, r resource, c charge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Final
 
@@ -27,7 +28,7 @@ from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain, Table, amounts_left
 
-__all__ = ["Part", "least_by_side", "least_of_sets", "parts_of"]
+__all__ = ["Part", "least_by_side", "least_of_sets", "parts_of", "parts_of_sides"]
 
 MOST_APART: Final = 8
 """Of more kernels that pay by which of them share a block, only the block of the first one is charged: 3^8 sums."""
@@ -163,13 +164,51 @@ def parts_of(
     layer, table, domain = menu.figures.layer.at(tiles), menu.of_blocks(tiles), menu.domain_of(allowed_o)
     side_k = sides_among(tables, limits.forward_backward, members, len(layer.kernels))
     mine_k = (side_k >= 0) & (True if holding_k is None else holding_k)
-    parts = list(_charged(table, domain, side_k, mine_k, chip, layer.by_cycles))
+    counts = partial(least_by_side, side_k=side_k, holding_k=mine_k)
+    return parts_of_sides(layer, table, domain, side_k, mine_k, chip, counts)
+
+
+def parts_of_sides(
+    layer: Layer,
+    table: Table,
+    domain: Domain,
+    side_k: Ints,
+    mine_k: Bools,
+    chip: Chip,
+    counts: Callable[[Incidence], Mapping[int, float]],
+) -> list[Part]:
+    """All factors of kernels whose sides are known, with the options that are left.
+
+    Parameters
+    ----------
+    layer, table : Layer, Table
+        The layer in some number of tiles, and its charges by :data:`dfopt.terms.rules.OF_BLOCKS`.
+    domain : Domain
+        By kernel the places of the options that are left.
+    side_k : int array, shape (kernels,)
+        Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
+    mine_k : bool array, shape (kernels,)
+        Count only blocks that hold one of these kernels.
+    chip : Chip
+        Limits and rates, as bounds see them.
+    counts : callable
+        How often the blocks of each side pay an incidence at least, such as :func:`least_by_side` says.
+    """
+    parts = list(_charged(table, domain, side_k, mine_k, chip, layer.by_cycles, counts))
     if layer.by_cycles:
         parts += _of_cycles(layer, domain, side_k, mine_k, chip)
     return [*parts, *_read_again(table, domain, side_k, mine_k, chip)]
 
 
-def _charged(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip, by_cycles: bool) -> Iterator[Part]:
+def _charged(
+    table: Table,
+    domain: Domain,
+    side_k: Ints,
+    mine_k: Bools,
+    chip: Chip,
+    by_cycles: bool,
+    counts: Callable[[Incidence], Mapping[int, float]],
+) -> Iterator[Part]:
     """What charges say of each side, with the options that are left."""
     unit_of = {
         "compute_s": ("compute", 1.0),
@@ -177,7 +216,7 @@ def _charged(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Ch
         "network_s": ("network", 1.0),
         "sram_traffic_bytes": ("sram", 1.0 / chip.sram_bandwidth),
     }
-    paid: dict[Incidence, dict[int, float]] = {}
+    paid: dict[Incidence, Mapping[int, float]] = {}
     by_sets: dict[tuple[str, float, tuple[int, ...]], list[Charge]] = {}
     for charge in table.charges:
         if charge.resource == "legal":
@@ -190,7 +229,7 @@ def _charged(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Ch
             by_sets.setdefault((name, unit, charge.incidence.kernels), []).append(charge)
             continue
         if charge.incidence not in paid:
-            paid[charge.incidence] = least_by_side(charge.incidence, side_k, mine_k)
+            paid[charge.incidence] = counts(charge.incidence)
         for side, times in paid[charge.incidence].items():
             yield Part(side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times))
     for (name, unit, kernels), charges in by_sets.items():

@@ -25,6 +25,7 @@ from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import Kept
 from dfopt.search.options import Only, Options, Progress
 from dfopt.search.placing import Placing
+from dfopt.search.regional import RegionSearch, is_on
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
@@ -76,7 +77,8 @@ def search(
     end = began + request.time_limit
     options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
     found: list[Solved] = []
-    kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
+    kind: type[Search] = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
+    kind = RegionSearch if kind is JointSearch and is_on() else kind
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     with wall_limit(options.clock.last - began, began):

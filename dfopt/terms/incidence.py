@@ -355,7 +355,9 @@ def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
 
 def _held(member_bk: Bools, kernels_i: Sequence[tuple[int, ...]]) -> Floats:
     """How many of some kernels each block holds, shape (blocks, incidences)."""
-    listed_ki = np.zeros((member_bk.shape[1], len(kernels_i)))
-    for i, kernels in enumerate(kernels_i):
-        listed_ki[list(kernels), i] = 1.0
-    return np.asarray(member_bk.astype(np.float64) @ listed_ki)
+    held_bi = np.zeros((len(member_bk), len(kernels_i)))
+    some_i = [list(dict.fromkeys(kernels)) for kernels in kernels_i]
+    for place in range(max(map(len, some_i), default=0)):  # most incidences have two kernels or three
+        having = [i for i, some in enumerate(some_i) if place < len(some)]
+        held_bi[:, having] += member_bk[:, [some_i[i][place] for i in having]]
+    return held_bi

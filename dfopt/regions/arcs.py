@@ -1,0 +1,275 @@
+"""Paths through the lattice of down-sets as arrays: an arc is a block that leads from one down-set to a larger one.
+
+Partitions that run one after another visit down-sets of the kernels (:mod:`dfopt.fusion.downsets`). So an order of
+partitions is a path from the empty down-set to that of all kernels, and each of its arcs is a block. Blocks cost what
+they cost wherever they are on a path. Here all arcs are listed at once, and shortest paths are found for many vectors
+of prices together.
+
+Suffixes: a arc, b block, j down-set, k kernel of the graph, v vector of options, i incidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.terms.incidence import Has, Incidence, counts
+
+__all__ = ["Arcs"]
+
+_LOT = 4_000_000
+"""Most numbers in one array of prices by arc and vector, 32 MB: more vectors are taken in several lots."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arcs:
+    """All arcs of a lattice of down-sets, or those of them that are left.
+
+    Attributes
+    ----------
+    member_bk : bool array, shape (blocks, kernels of the graph)
+        Kernels of every block.
+    set_jk : bool array, shape (down-sets, kernels of the graph)
+        Kernels of every down-set, smaller sets first: the first is empty, the last has all kernels of the layer.
+    before_a, after_a, block_a : int arrays, shape (arcs,)
+        The down-sets that an arc joins, and its block. Arcs are sorted by ``after_a``.
+
+    Examples
+    --------
+    Two kernels, one after the other, in one block or in two:
+
+    >>> sets = np.array([[False, False], [True, False], [True, True]])
+    >>> blocks = np.array([[True, False], [False, True], [True, True]])
+    >>> arcs = Arcs(blocks, sets, np.array([0, 1, 0]), np.array([1, 2, 2]), np.array([0, 1, 2]))
+    >>> distance = arcs.distances(np.array([[1.0, 1.0, 3.0], [1.0, 1.0, 1.5]]))
+    >>> distance[:, -1].tolist()
+    [2.0, 1.5]
+    >>> arcs.path(distance[0], np.array([1.0, 1.0, 3.0])).tolist()
+    [0, 1]
+    """
+
+    member_bk: Bools
+    set_jk: Bools
+    before_a: Ints
+    after_a: Ints
+    block_a: Ints
+
+    def __post_init__(self) -> None:
+        assert (np.diff(self.after_a) >= 0).all(), "arcs are sorted by the down-set that they lead to"
+
+    @cached_property
+    def kernels(self) -> Ints:
+        """Kernels of the layer, as numbers of the graph: int array, ascending."""
+        return np.flatnonzero(self.set_jk[-1]).astype(np.int64)
+
+    @cached_property
+    def _levels(self) -> list[tuple[slice, Ints, Ints]]:
+        """Arcs into down-sets of one size: which, where those into each down-set begin, and these down-sets.
+
+        No arc joins two down-sets of one size, so all of them are worked out together.
+        """
+        size_a = self.set_jk.sum(axis=1)[self.after_a]
+        firsts = np.flatnonzero(np.diff(size_a, prepend=-1))
+        levels = []
+        for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(size_a)], strict=True):
+            begins = np.flatnonzero(np.diff(self.after_a[first:end], prepend=-1))
+            levels.append((slice(first, end), begins, self.after_a[first + begins]))
+        return levels
+
+    def distances(self, price_vb: Floats) -> Floats:
+        """Least sum of prices over the paths from the empty down-set to each one, for many vectors of prices.
+
+        Parameters
+        ----------
+        price_vb : float array, shape (vectors, blocks)
+            Price of every block, in any unit. Infinite: the block may not be used.
+
+        Returns
+        -------
+        float array, shape (vectors, down-sets)
+            In the unit of the prices. Infinite where no path leads.
+        """
+        vectors, most = len(price_vb), max((s.stop - s.start for s, _, _ in self._levels), default=1)
+        lot = max(_LOT // most, 1)
+        if vectors > lot:
+            return np.concatenate([self.distances(price_vb[v : v + lot]) for v in range(0, vectors, lot)])
+        price_bv = np.ascontiguousarray(price_vb.T)  # the prices of a block lie together
+        distance_jv = np.full((len(self.set_jk), vectors), np.inf)
+        distance_jv[0] = 0.0
+        for arcs, begins, sets in self._levels:
+            reached_av = distance_jv[self.before_a[arcs]]
+            reached_av += price_bv[self.block_a[arcs]]
+            distance_jv[sets] = np.minimum.reduceat(reached_av, begins, axis=0)
+        return np.ascontiguousarray(distance_jv.T)
+
+    @cached_property
+    def _reversed(self) -> tuple[Arcs, int]:
+        """The same arcs the other way, from the full down-set to the empty one, which is then the last."""
+        last = len(self.set_jk) - 1
+        order = np.argsort(last - self.before_a, kind="stable")
+        before_a, after_a = last - self.after_a[order], last - self.before_a[order]
+        set_jk = self.set_jk[-1] & ~self.set_jk[::-1]
+        return Arcs(self.member_bk, set_jk, before_a, after_a, self.block_a[order]), last
+
+    def remaining(self, price_b: Floats) -> Floats:
+        """Least sum of prices over the paths from each down-set to that of all kernels.
+
+        Parameters
+        ----------
+        price_b : float array, shape (blocks,)
+            Price of every block, in any unit.
+
+        Returns
+        -------
+        float array, shape (down-sets,)
+            In the unit of the prices. Infinite where no path leads.
+        """
+        backwards, _ = self._reversed
+        return backwards.distances(price_b[None])[0, ::-1]
+
+    def through(self, price_b: Floats) -> tuple[Floats, Floats]:
+        """Least sum of prices over the paths through each arc.
+
+        Parameters
+        ----------
+        price_b : float array, shape (blocks,)
+            Price of every block, in any unit.
+
+        Returns
+        -------
+        (float array, shape (down-sets,), float array, shape (arcs,))
+            Distances from the empty down-set, as of :meth:`distances`, and the sums by arc.
+        """
+        distance_j = self.distances(price_b[None])[0]
+        through_a = distance_j[self.before_a] + price_b[self.block_a] + self.remaining(price_b)[self.after_a]
+        return distance_j, through_a
+
+    def path(self, distance_j: Floats, price_b: Floats) -> Ints:
+        """Arcs of a shortest path, in their order.
+
+        Parameters
+        ----------
+        distance_j : float array, shape (down-sets,)
+            Distances under the prices: a row of :meth:`distances`. The last is finite.
+        price_b : float array, shape (blocks,)
+            Price of every block.
+
+        Returns
+        -------
+        int array, shape (arcs of the path,)
+        """
+        place, arcs = len(self.set_jk) - 1, list[int]()
+        while place > 0:
+            first, end = np.searchsorted(self.after_a, [place, place + 1]).tolist()
+            sums = distance_j[self.before_a[first:end]] + price_b[self.block_a[first:end]]
+            arcs.append(first + int(sums.argmin()))
+            place = int(self.before_a[arcs[-1]])
+        return np.array(arcs[::-1], dtype=np.int64)
+
+    def kept(self, keep_a: Bools) -> tuple[Arcs, Ints, Ints] | None:
+        """Some of the arcs, with the blocks and down-sets that these have, numbered anew.
+
+        Arcs to which no path leads are left out.
+
+        Parameters
+        ----------
+        keep_a : bool array, shape (arcs,)
+            Which arcs to keep.
+
+        Returns
+        -------
+        (Arcs, int array, int array) or None
+            These arcs, and the numbers here of each of their blocks, and of each arc. None: no path is left.
+        """
+        reached_j = np.zeros(len(self.set_jk), dtype=bool)
+        reached_j[0] = True
+        for arcs, _, _ in self._levels:
+            leads_a = keep_a[arcs] & reached_j[self.before_a[arcs]]
+            reached_j[self.after_a[arcs][leads_a]] = True
+        if not reached_j[-1]:
+            return None
+        keep_a = keep_a & reached_j[self.before_a]
+        ends = self.after_a[keep_a]
+        blocks, block_a = np.unique(self.block_a[keep_a], return_inverse=True)
+        sets, place = np.unique(np.concatenate([self.before_a[keep_a], ends]), return_inverse=True)
+        before_a, after_a = place[: len(ends)], place[len(ends) :]
+        return (
+            Arcs(self.member_bk[blocks], self.set_jk[sets], before_a, after_a, block_a.ravel()),
+            blocks,
+            np.flatnonzero(keep_a),
+        )
+
+    @cached_property
+    def side_k(self) -> Ints:
+        """Number of each kernel's side, from 0: kernels of two sides share no block. -1 for kernels of other layers.
+
+        Int array, shape (kernels of the graph,).
+        """
+        side_k = np.full(self.set_jk.shape[1], -1, dtype=np.int64)
+        mine = self.kernels
+        member_bk = self.member_bk[:, mine]
+        label, before = np.arange(len(mine)), np.full(len(mine), -1)
+        while (label != before).any():  # the least number that chains of kernels in blocks lead to
+            label_b = np.where(member_bk, label, len(mine)).min(axis=1)
+            before, label = label, np.where(member_bk, label_b[:, None], label).min(axis=0)
+        side_k[mine] = np.unique(label, return_inverse=True)[1]
+        return side_k
+
+    @cached_property
+    def counted(self) -> dict[tuple[Incidence, ...], sp.csr_array]:
+        """Cache of how often the blocks pay some incidences, for :attr:`dfopt.terms.blocks.Blocks.counted`."""
+        return {}
+
+    def waiting(self, tensors: tuple[Incidence, ...]) -> tuple[sp.csr_array, sp.csr_array]:
+        """How often down-sets, and blocks, pay for tensors that wait: sparse, with a column for each tensor."""
+        if tensors not in self._waiting:
+            of_sets, of_blocks = counts(tensors, self.set_jk), counts(tensors, self.member_bk)
+            self._waiting[tensors] = sp.csr_array(of_sets), sp.csr_array(of_blocks)
+        return self._waiting[tensors]
+
+    @cached_property
+    def _waiting(self) -> dict[tuple[Incidence, ...], tuple[sp.csr_array, sp.csr_array]]:
+        return {}
+
+    @cached_property
+    def _least_counts(self) -> dict[Incidence, dict[int, float]]:
+        return {}
+
+    def least_counts(self, incidences: Iterable[Incidence]) -> dict[Incidence, dict[int, float]]:
+        """How often the blocks of each side pay an incidence at least, whatever path is taken.
+
+        Parameters
+        ----------
+        incidences
+            Of charges.
+
+        Returns
+        -------
+        dict of dict
+            By incidence, and by number of a side, the least count, if it is above 0.
+        """
+        new = [each for each in dict.fromkeys(incidences) if each not in self._least_counts]
+        several = list[Incidence]()
+        for each in new:
+            if isinstance(each, Has):  # one block has the kernel, whatever the path
+                side = int(self.side_k[each.kernel])
+                self._least_counts[each] = {side: 1.0} if side >= 0 else {}
+            else:
+                several.append(each)
+        if several:
+            count_bi = counts(several, self.member_bk)
+            side_b = self.side_k[self.member_bk.argmax(axis=1)]
+            pairs = [(i, s) for i in range(len(several)) for s in np.unique(side_b[count_bi[:, i] > 0]).tolist()]
+            for each in several:
+                self._least_counts[each] = {}
+            if pairs:
+                price_vb = np.stack([np.where(side_b == s, count_bi[:, i], 0.0) for i, s in pairs])
+                for (i, s), least in zip(pairs, self.distances(price_vb)[:, -1].tolist(), strict=True):
+                    if least > 0:
+                        self._least_counts[several[i]][s] = least
+        return self._least_counts

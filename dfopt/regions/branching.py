@@ -1,0 +1,108 @@
+"""How a region is divided: plans whose capacity binds go apart, else the options of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.arrays import Floats
+from dfopt.bnb import Bound, BranchingRule, View
+from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.region import Part, Unlisted, listed
+
+__all__ = ["Listing", "PlansApart", "Probing"]
+
+_EACH = 4
+"""Plans up to which each goes apart; of more only the one with the least step."""
+
+
+class Listing(BranchingRule[Part]):
+    """A graph is divided into classes of its plans."""
+
+    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+        """Every class of plans; none where they are listed already. A graph without plans has no mapping."""
+        if not isinstance(region, Unlisted):
+            return None
+        roots = region.space.roots
+        return [(root, bound.value) for root in roots] if roots else [(region, np.inf)]
+
+
+class PlansApart(BranchingRule[Part]):
+    """The plan with the least step goes apart if its capacity binds: what fits it is then one question.
+
+    A class of plans shares bounds well, but an option that does not fit one plan may fit another.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+        """The plan and all others, or each of a few plans; none if there is one, or its capacity does not bind."""
+        [region] = listed([region])
+        facts = self._memory.of(region)
+        step_i = facts.steps(facts.layer_k)
+        order = np.argsort(step_i, kind="stable")
+        first = int(facts.plan_i[order[0]])
+        if len(order) < 2 or first not in facts.cuts:
+            return None
+        alone = len(order) if len(order) <= _EACH else 1
+        groups = [order[[place]] for place in range(alone)]
+        groups += [np.sort(order[alone:])] if alone < len(order) else []
+        children = [
+            (replace(region, plans=tuple(sorted(facts.plan_i[group].tolist()))), float(step_i[group].min()))
+            for group in groups
+        ]
+        gone = sorted(set(region.plans) - set(facts.plan_i.tolist()))  # what they must hold does not fit
+        return [*children, (replace(region, plans=tuple(gone)), np.inf)] if gone else children
+
+
+class Probing(BranchingRule[Part]):
+    """Divides the options of the kernel of which most are shown to reach the cutoff, or else raise the bound most."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+        """One region for every option of that kernel, each with the bound of its path or its min-marginal."""
+        [region] = listed([region])
+        facts = self._memory.of(region)
+        low_ko = probed(facts)
+        cutoff = view.cutoff
+        capped = 2 * cutoff if np.isfinite(cutoff) else np.inf
+        free = [k for k, left in enumerate(region.domain) if len(left) > 1]
+
+        def worth(k: int) -> tuple[float, float, float]:
+            low_o = np.minimum(low_ko[k], capped)
+            finite = np.where(np.isfinite(low_o), low_o, 0.0)
+            return float((low_o >= cutoff).sum()), float(low_o.min()), float(finite.sum())
+
+        kernel = max(free, key=worth)
+        return [
+            (replace(region, domain=(*region.domain[:kernel], (option,), *region.domain[kernel + 1 :])), float(low))
+            for option, low in zip(region.domain[kernel], low_ko[kernel].tolist(), strict=True)
+        ]
+
+
+def probed(facts: Facts) -> list[Floats]:
+    """Seconds of a step at least with each option that is left, by kernel."""
+    region = facts.region
+    of, domain = region.of, region.domain
+    least = facts.least_step(facts.layer_k)
+    found = [np.maximum(step_o, least) for step_o in facts.step_ko]
+    free = [k for k, left in enumerate(domain) if len(left) > 1]
+    amounts = [of.table.least_by_option(domain, facts.least_c, k) for k in free]
+    for kind, arcs in enumerate(facts.some):
+        mine = [place for place, k in enumerate(free) if of.kind_k[k] == kind]
+        if not mine:
+            continue
+        price_vb = of.prices(arcs, np.concatenate([amounts[place] for place in mine]))
+        by_path_v = arcs.distances(price_vb)[:, -1]
+        layer_kv = np.repeat(facts.layer_k[:, None], len(by_path_v), axis=1)
+        layer_kv[kind] = np.maximum(by_path_v, layer_kv[kind])
+        step_v = of.steps.of(layer_kv, facts.beside)[facts.plan_i].min(axis=0, initial=np.inf)
+        sizes = [len(domain[free[place]]) for place in mine]
+        for place, low_o in zip(mine, np.split(step_v, np.cumsum(sizes)[:-1]), strict=True):
+            found[free[place]] = np.maximum(found[free[place]], low_o)
+    return found

@@ -1,0 +1,222 @@
+"""Plans that read alike: a layer costs a chip the same under all of them, whatever the options of its kernels are.
+
+Suffixes: i plan, k kernel of the graph or kind of layer, o option of all kernels, v vector of options, c column of
+amounts, h what a layer holds, a arc.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.documents.plan import Plan
+from dfopt.joint.menu import Menu
+from dfopt.regions.arcs import Arcs
+from dfopt.setting.instance import Instance, Setting
+from dfopt.terms.blocks import Blocks, times_counts
+from dfopt.terms.bounds import PlanTable
+from dfopt.terms.bounds.holding import Holding
+from dfopt.terms.bounds.steps import Beside, Steps
+from dfopt.terms.chip import Chip, chip_of
+from dfopt.terms.incidence import Open
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import HELD
+from dfopt.terms.table import Domain, Table
+
+__all__ = ["PlanClass"]
+
+_KEPT = 48
+"""Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanClass:
+    """Plans with one table of charges, in one number of tiles.
+
+    Attributes
+    ----------
+    menu : Menu
+        Options and figures of the layer, shared by the plans.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+    domain : Domain
+        Options that may be taken in so many tiles.
+    table_of_plans : PlanTable
+        The plans as arrays.
+    arcs_k : tuple of Arcs
+        By kind of layer.
+    """
+
+    menu: Menu
+    tiles: int
+    domain: Domain
+    table_of_plans: PlanTable
+    arcs_k: tuple[Arcs, ...]
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans: the axis i."""
+        return self.table_of_plans.plans
+
+    @property
+    def setting(self) -> Setting:
+        """Graph, system and resolved assumptions."""
+        return self.table_of_plans.work.setting
+
+    @cached_property
+    def least_i(self) -> Floats:
+        """Seconds of a step at least under each plan, by the least work of kernels: float array, shape (plans,)."""
+        return self.table_of_plans.seconds()
+
+    @cached_property
+    def steps(self) -> Steps:
+        """What a step takes under each plan."""
+        return Steps(self.table_of_plans)
+
+    @cached_property
+    def holding(self) -> Holding:
+        """What stages hold under each plan."""
+        return Holding(self.table_of_plans)
+
+    @property
+    def layer(self) -> Layer:
+        """Kernels and their options."""
+        return self.menu.priced(self.tiles)[0]
+
+    @property
+    def table(self) -> Table:
+        """All charges of the layer."""
+        return self.menu.priced(self.tiles)[1]
+
+    @cached_property
+    def chip(self) -> Chip:
+        """The chip, as bounds see it; scope excludes those that price differently."""
+        return chip_of(self.setting.system, self.setting.assumptions, bounding=True)
+
+    @cached_property
+    def kind_k(self) -> Ints:
+        """Kind of layer of every kernel."""
+        return self.steps.kind_k
+
+    @property
+    def kinds(self) -> int:
+        """Number of kinds of layers."""
+        return len(self.arcs_k)
+
+    def schemes(self, option_k: Sequence[int]) -> dict[str, object]:
+        """Scheme of every kernel, by its name, from places among the options of each."""
+        pairs = zip(self.layer.kernels, self.layer.schemes_k, option_k, strict=True)
+        return {kernel.name: schemes[option] for kernel, schemes, option in pairs}
+
+    # -- blocks -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _blocks(self) -> OrderedDict[Arcs, Blocks]:
+        return OrderedDict()
+
+    def blocks(self, arcs: Arcs) -> Blocks:
+        """The blocks of some arcs with the charges of the layer."""
+        if arcs not in self._blocks:
+            self._blocks[arcs] = Blocks(self.table, self.chip, arcs.member_bk, counted=arcs.counted)
+            if len(self._blocks) > _KEPT:
+                self._blocks.popitem(last=False)
+        self._blocks.move_to_end(arcs)
+        return self._blocks[arcs]
+
+    def prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
+        """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""
+        found = self.blocks(arcs).prices(amount_vc)
+        return np.where(found.legal, found.time, np.inf)
+
+    # -- what a layer holds and sends ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _held_columns(self) -> list[tuple[int, int, Ints]]:
+        """Columns of amounts by place in HELD and kind of layer."""
+        found = []
+        for h, name in enumerate(HELD):
+            if name not in self.table.of_resource:
+                continue
+            places, columns = self.table.of_resource[name]
+            of_c = np.array([self._kind_of(c) for c in places.tolist()])
+            found += [(h, kind, columns[of_c == kind, 0]) for kind in np.unique(of_c).tolist()]
+        return found
+
+    def _kind_of(self, charge: int) -> int:
+        """Kind of layer of the kernel whose option decides a charge."""
+        [kernel] = self.table.charges[charge].scope
+        return int(self.kind_k[kernel])
+
+    def held(self, amount_vc: Floats) -> Floats:
+        """What a layer holds, from amounts of charges: shape (HELD, kinds, vectors)."""
+        held_hkv = np.zeros((len(HELD), self.kinds, len(amount_vc)))
+        for h, kind, columns in self._held_columns:
+            held_hkv[h, kind] = amount_vc[:, columns].sum(axis=1)
+        return held_hkv
+
+    @cached_property
+    def held_ho(self) -> Floats:
+        """What a layer holds by each option of the menu: float array, shape (HELD, options)."""
+        return np.array([np.concatenate(self.table.of_options(name)) for name in HELD])
+
+    @cached_property
+    def kind_o(self) -> Ints:
+        """Kind of layer of the kernel of each option of the menu."""
+        return np.repeat(self.kind_k, self.table.sizes_k)
+
+    @cached_property
+    def first_k(self) -> Ints:
+        """First option of each kernel in the menu."""
+        return np.cumsum([0, *self.table.sizes_k], dtype=np.int64)[:-1]
+
+    def room(self, amount_vc: Floats) -> Floats:
+        """Bytes left for what waits between partitions: shape (kinds, plans, vectors); see :meth:`Holding.room`."""
+        return self.holding.room(self.held(amount_vc))
+
+    def illegal(self, amount_vc: Floats) -> Floats:
+        """Where options cannot be together: infinite, else 0, shape (vectors,)."""
+        return self.table.totals(amount_vc, "legal")
+
+    def beside_of(self, option_vk: Ints) -> Beside:
+        """Seconds beside the layers under given options of all kernels."""
+        figures = self.menu.figures
+        o_vk = option_vk + self.first_k
+        return self.steps.beside(figures.output_o[o_vk], figures.gradient_o[o_vk], figures.weight_o[o_vk], least=False)
+
+    def least_beside(self, domain: Domain) -> Beside:
+        """Seconds beside the layers at least, with the options that are left."""
+        figures = self.menu.figures
+        o_k = [first + np.array(left) for first, left in zip(self.first_k.tolist(), domain, strict=True)]
+        used = figures.output_o, figures.gradient_o, figures.weight_o
+        least_fk = np.array([[float(figure_o[mine].min()) for mine in o_k] for figure_o in used])
+        return self.steps.beside(*least_fk[:, None, :], least=True)
+
+    # -- what waits between partitions --------------------------------------------------------------------------------
+
+    @cached_property
+    def _waiting(self) -> tuple[Ints, tuple[Open, ...]]:
+        """Columns of what may wait, and the tensors."""
+        if "waiting_bytes" not in self.table.of_resource:
+            return np.zeros(0, dtype=np.int64), ()
+        places, columns = self.table.of_resource["waiting_bytes"]
+        incidences = [self.table.charges[c].incidence for c in places.tolist()]
+        return columns[:, 0], tuple(each for each in incidences if isinstance(each, Open))
+
+    def waiting(self, arcs: Arcs, amount_c: Floats) -> Floats:
+        """Bytes that wait in DRAM while the block of each arc runs: float array, shape (arcs,).
+
+        What ran before and has a reader to come, and what the block makes for others: :class:`Open`.
+        """
+        columns, tensors = self._waiting
+        size_t = amount_c[columns]
+        before_j, made_b = (times_counts(size_t[None], counted)[0] for counted in arcs.waiting(tensors))
+        return np.asarray(before_j[arcs.before_a] + made_b[arcs.block_a])
+
+    def instance(self, plan: int) -> Instance:
+        """The setting under one of the plans."""
+        return Instance(self.setting, self.plans[plan])

@@ -1,0 +1,317 @@
+"""What is shown of one region: least amounts, what fits, the dual of each kind of layer, and shortest paths.
+
+Everything is a lower bound over the region's members, whatever is known elsewhere. Suffixes: i plan of the class, k
+kernel of the graph or kind of layer, o option of a kernel, c column of amounts, a arc, b block, j down-set.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.joint.dual import Dual, Resources
+from dfopt.joint.factors import parts_of_sides
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.capacity import Cut, best_price, stages_by_cut
+from dfopt.regions.region import Region
+from dfopt.terms.bounds.steps import Beside
+from dfopt.terms.incidence import Incidence
+
+__all__ = ["Facts", "Memory", "resources_of"]
+
+_SLACK = 1e-9
+"""Share of a memory that bounds leave open: sums of bytes are rounded."""
+_PLANS = 4
+"""Plans of a region that are raised by cuts, at most: one cut raises all plans of a class."""
+_KEPT = 128
+"""Regions of which facts are kept, those that were asked about last: others are worked out again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Lower bounds on the members of a region, each worked out when it is first asked for.
+
+    Attributes
+    ----------
+    region : Region
+        The region.
+    """
+
+    region: Region
+
+    # -- what fits ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def least_c(self) -> Floats:
+        """Least amount of every charge."""
+        return self.region.of.table.least(self.region.domain)
+
+    @cached_property
+    def room_ki(self) -> Floats:
+        """Bytes left at most for what waits between partitions, by kind and plan that is left; a little more."""
+        of = self.region.of
+        room = of.room(self.least_c[None])[:, self.region.plan_i, 0]
+        if np.isinf(of.holding.capacity):
+            return room
+        return room + _SLACK * of.holding.capacity
+
+    @cached_property
+    def plan_i(self) -> Ints:
+        """Plans that are left and may hold what their states need."""
+        return self.region.plan_i[(self.room_ki >= 0).all(axis=0)]
+
+    @cached_property
+    def beside(self) -> Beside:
+        """Seconds beside the layers, at least."""
+        return self.region.of.least_beside(self.region.domain)
+
+    def steps(self, layer_k: Floats) -> Floats:
+        """Seconds of a step at least, by plan of :attr:`plan_i`, from those of a layer of every kind, and by cuts."""
+        return self._steps(layer_k[:, None], self._by_cuts_r[:, None])[:, 0]
+
+    def _steps(self, layer_kv: Floats, stage_rv: Floats) -> Floats:
+        """The same for several choices, from seconds of layers and of stages: shape (plans, choices)."""
+        steps = self.region.of.steps
+        found = steps.of_stages(np.maximum(steps.stages(layer_kv), stage_rv), self.beside)[self.plan_i]
+        return np.asarray(found)
+
+    def least_step(self, layer_k: Floats) -> float:
+        """The least of these."""
+        return float(self.steps(layer_k).min(initial=np.inf))
+
+    @property
+    def by_dual(self) -> float:
+        """Seconds of a step at least, by the dual; infinite where no member fits."""
+        return np.inf if self.arcs_k is None else self.least_step(self.by_dual_k)
+
+    @property
+    def by_all(self) -> float:
+        """Seconds of a step at least, by all that is shown; infinite where no member fits."""
+        return np.inf if self.arcs_k is None else self.least_step(self.layer_k)
+
+    # -- capacity -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def cuts(self) -> dict[int, Cut]:
+        """By plan of the class, the cut with the highest bound of its fullest stage, as far as :meth:`tighten` went."""
+        return {}
+
+    @cached_property
+    def _by_cuts_r(self) -> Floats:
+        """Seconds of the layers of every stage at least, by all cuts that were met; raised in place."""
+        return np.full(len(self.region.of.table_of_plans.plan_r), -np.inf)
+
+    @cached_property
+    def room_r(self) -> Floats:
+        """Bytes of every stage left at most for what options decide; a little more."""
+        holding = self.region.of.holding
+        room_r = holding.room_of_layers(self.region.of.held(self.least_c[None]))[:, 0]
+        return room_r + _SLACK * holding.capacity if np.isfinite(holding.capacity) else room_r
+
+    def tighten(self, cutoff: float) -> None:
+        """Raise the plan with the least step by cuts, and then others, while their capacity binds below a cutoff."""
+        of = self.region.of
+        if self.arcs_k is None or np.isinf(of.holding.capacity):
+            return
+        for _ in range(_PLANS):
+            step_i = self.steps(self.layer_k)
+            plan = int(self.plan_i[step_i.argmin()])
+            if step_i.min() >= cutoff or plan in self.cuts:
+                return
+            stage = self._fullest(plan)
+            solve = [resources.dual for resources in self.resources_k]
+            met = best_price(of, solve, self._free, stage, float(self.room_r[stage]))
+            if not met:
+                return
+            self.cuts[plan] = met[-1]
+            for cut in met:
+                by_cut_r = stages_by_cut(of, self.room_r, cut.price_kh, cut.value_k[:, None])[:, 0]
+                np.maximum(self._by_cuts_r, by_cut_r, out=self._by_cuts_r)
+
+    def _fullest(self, plan: int) -> int:
+        """The stage of a plan in which the options of the dual exceed the room most."""
+        of = self.region.of
+        mine = np.flatnonzero(of.table_of_plans.plan_r == plan)
+        held_hk = np.zeros((len(of.held_ho), of.kinds))
+        for kind, dual in enumerate(self.dual_k):
+            option_o = dual.option_k[of.kind_k == kind]
+            held_hk[:, kind] = of.held_ho[:, option_o].sum(axis=1)
+        held_r = np.einsum("rkh,hk->r", of.holding.of_layers[mine], held_hk)
+        return int(mine[(held_r - self.room_r[mine]).argmax()])
+
+    @property
+    def _free(self) -> Cut:
+        """The duals without prices."""
+        of = self.region.of
+        return Cut(np.zeros((of.kinds, len(of.held_ho))), self.dual_k)
+
+    @cached_property
+    def arcs_k(self) -> tuple[Arcs, ...] | None:
+        """Blocks that are left, by kind of layer, but for those beside which more waits than there is room under any
+        plan. None: no member of the region fits."""
+        of, found = self.region.of, list[Arcs]()
+        if not len(self.plan_i):
+            return None
+        if not of.holding.counts_waiting:
+            return self.region.arcs_k
+        for arcs, room_i in zip(self.region.arcs_k, self.room_ki, strict=True):
+            fits_a = of.waiting(arcs, self.least_c) <= room_i.max()
+            few = (arcs,) if fits_a.all() else arcs.kept(fits_a)
+            if few is None:
+                return None
+            found.append(few[0])
+        return tuple(found)
+
+    @property
+    def some(self) -> tuple[Arcs, ...]:
+        """:attr:`arcs_k` of a region of which some member may fit."""
+        assert self.arcs_k is not None, "no member of the region fits: nothing more is asked about it"
+        return self.arcs_k
+
+    # -- the dual -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def dual_k(self) -> tuple[Dual, ...]:
+        """The dual of every kind of layer, see :mod:`dfopt.joint.dual`."""
+        return tuple(resources.dual() for resources in self.resources_k)
+
+    @cached_property
+    def resources_k(self) -> tuple[Resources, ...]:
+        """Resources of every kind of layer, as factors."""
+        return tuple(resources_of(self.region, arcs) for arcs in self.some)
+
+    @property
+    def by_dual_k(self) -> Floats:
+        """Seconds of a layer of every kind, by the dual."""
+        return np.array([dual.seconds for dual in self.dual_k])
+
+    @cached_property
+    def marginal_ko(self) -> tuple[Floats, ...]:
+        """Seconds of its kind of layer at least with each option that is left, by kernel."""
+        return self._marginals(self.dual_k)
+
+    def _marginals(self, dual_k: Sequence[Dual]) -> tuple[Floats, ...]:
+        found = [np.zeros(len(left)) for left in self.region.domain]
+        for arcs, dual in zip(self.some, dual_k, strict=True):
+            for k in arcs.kernels.tolist():
+                found[k] = dual.elimination.marginals_ko[k]
+        return tuple(found)
+
+    @cached_property
+    def step_ko(self) -> tuple[Floats, ...]:
+        """Seconds of a step at least with each option that is left, by kernel: by the duals with prices and without."""
+        region, of = self.region, self.region.of
+        kind_v = np.repeat(of.kind_k, list(map(len, region.domain)))
+        layer_kv, stage_rv = self._with(self.layer_k, self.marginal_ko, kind_v), self._by_cuts_r[:, None]
+        for cut in self.cuts.values():
+            value_kv = self._with(cut.value_k, self._marginals(cut.dual_k), kind_v)
+            stage_rv = np.maximum(stage_rv, stages_by_cut(of, self.room_r, cut.price_kh, value_kv))
+        step_v = self._steps(layer_kv, stage_rv).min(axis=0, initial=np.inf)
+        return tuple(np.split(step_v, np.cumsum(list(map(len, region.domain)))[:-1]))
+
+    def _with(self, value_k: Floats, marginal_ko: Sequence[Floats], kind_v: Ints) -> Floats:
+        """Seconds of layers of every kind with each option: those of its own kind are raised."""
+        value_kv = np.repeat(value_k[:, None], len(kind_v), axis=1)
+        own = kind_v, np.arange(len(kind_v))
+        value_kv[own] = np.maximum(value_kv[own], np.concatenate(marginal_ko))
+        return value_kv
+
+    @cached_property
+    def rounded_vk(self) -> Ints:
+        """Options of all kernels that attain the duals, with prices and without, as places among their schemes."""
+        duals = [self.dual_k, *(cut.dual_k for cut in self.cuts.values())]
+        return np.array([self._rounded(each) for each in duals])
+
+    def _rounded(self, dual_k: Sequence[Dual]) -> Ints:
+        option_k, of = np.array([left[0] for left in self.region.domain], dtype=np.int64), self.region.of
+        for dual, arcs in zip(dual_k, self.some, strict=True):
+            option_k[arcs.kernels] = (dual.option_k - of.first_k)[arcs.kernels]
+        return option_k
+
+    # -- paths --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def price_kb(self) -> tuple[Floats, ...]:
+        """Least seconds of every block, by kind of layer; infinite where it never fits the chip."""
+        return tuple(self.region.of.prices(arcs, self.least_c[None])[0] for arcs in self.some)
+
+    @cached_property
+    def distance_kj(self) -> tuple[Floats, ...]:
+        """Least seconds from the empty down-set to each one, by kind of layer."""
+        pairs = zip(self.some, self.price_kb, strict=True)
+        return tuple(arcs.distances(price_b[None])[0] for arcs, price_b in pairs)
+
+    @property
+    def by_path_k(self) -> Floats:
+        """Seconds of a layer of every kind, by the shortest path over least prices."""
+        return np.array([distance_j[-1] for distance_j in self.distance_kj])
+
+    @property
+    def layer_k(self) -> Floats:
+        """Seconds of a layer of every kind at least, by all that is shown."""
+        return np.maximum(self.by_path_k, self.by_dual_k)
+
+    @cached_property
+    def through_ka(self) -> tuple[Floats, ...]:
+        """Least seconds of a path through each arc, by kind of layer."""
+        pairs = zip(self.some, self.price_kb, strict=True)
+        return tuple(arcs.through(price_b)[1] for arcs, price_b in pairs)
+
+    def path(self, kind: int) -> Ints:
+        """Arcs of a shortest path of a kind of layer."""
+        return self.some[kind].path(self.distance_kj[kind], self.price_kb[kind])
+
+    # -- what a cutoff leaves -----------------------------------------------------------------------------------------
+
+    def most_k(self, cutoff: float) -> Floats:
+        """Seconds of a layer above which no plan is below a cutoff, by kind, the other kinds at their least."""
+        steps, layer_k = self.region.of.steps, self.layer_k
+        most = [steps.most(cutoff, layer_k, kind, self.beside)[self.plan_i] for kind in range(len(layer_k))]
+        return np.array([each.max(initial=-1.0) for each in most])
+
+    def kept_a(self, kind: int, most: float) -> Bools:
+        """Arcs of a kind of layer, as of :attr:`arcs_k`, that may be on a path of so many seconds."""
+        through_a = self.through_ka[kind]
+        return np.asarray((through_a <= max(most, float(self.by_path_k[kind]))) & np.isfinite(through_a))
+
+
+class Memory:
+    """Facts of the regions that were asked about last.
+
+    It holds nothing that a search shows or decides: whatever is not there is worked out again.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Region, Facts] = OrderedDict()
+
+    def of(self, region: Region) -> Facts:
+        """The facts of a region."""
+        if region not in self._known:
+            self._known[region] = Facts(region)
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(region)
+        return self._known[region]
+
+
+def resources_of(region: Region, arcs: Arcs) -> Resources:
+    """Resources of a kind of layer, whichever of some blocks its kernels are in.
+
+    The sides are those of these blocks, and how often a charge is paid at least is a shortest path of its own.
+    """
+    of = region.of
+    table, layer, chip, side_k = of.menu.of_blocks(of.tiles), of.layer, of.chip, arcs.side_k
+    known = arcs.least_counts(charge.incidence for charge in table.charges)
+    parts = parts_of_sides(layer, table, region.domain, side_k, side_k >= 0, chip, partial(_least, known))
+    left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, region.domain, strict=True))
+    fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
+    return Resources(left_ko, chip.resources, chip.rule.sums, tuple(one for one in parts if one.side >= 0), fixed)
+
+
+def _least(known: Mapping[Incidence, Mapping[int, float]], incidence: Incidence) -> Mapping[int, float]:
+    return known[incidence]

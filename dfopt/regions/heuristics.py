@@ -1,0 +1,120 @@
+"""Solutions from what relaxations attain: their options, the options that are best for their blocks, single changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dfopt.arrays import Ints
+from dfopt.bnb import BRANCHING, Candidate, Heuristic, Node, View
+from dfopt.joint.dual import Resources
+from dfopt.joint.factors import parts_of_sides
+from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.judged import Found, judged
+from dfopt.regions.pricing import Priced, best_of
+from dfopt.regions.reductions import below
+from dfopt.regions.region import Part, Region, listed
+from dfopt.search.options import Options
+from dfopt.terms.incidence import counts
+
+__all__ = ["Rounding"]
+
+_SAME = 1 - 1e-12
+"""A value that is less by a smaller share is the same one, added up in another order."""
+_ROUNDS = 4
+"""Turns of options for blocks and blocks for options: later ones find nothing new."""
+
+
+class Rounding(Heuristic[Part, Found]):
+    """In turn: options that are best for the blocks of a path, the best path with them, single changes of options."""
+
+    def __init__(self, memory: Memory, options: Options, after: str) -> None:
+        self._memory, self._options, self._after = memory, options, after
+
+    def due(self, node: Node[Part], after: str) -> bool:
+        """When a root has all its bounds, and before any other region is divided."""
+        if not isinstance(node.region, Region):
+            return False
+        return after == (self._after if node.region.is_whole else BRANCHING)
+
+    def propose(self, node: Node[Part], view: View) -> Iterator[Candidate]:
+        """The best that it comes to, if that is below the cutoff."""
+        [region] = listed([node.region])
+        facts = self._memory.of(region)
+        if facts.arcs_k is None or node.bound.value >= view.cutoff:
+            return
+        thorough = region.is_whole or not np.isfinite(view.last)
+        best = self._best(facts, facts.rounded_vk, view.cutoff)
+        if thorough:
+            best = self._improved(facts, best, view.cutoff)
+        if best is not None:
+            yield judged(region.of, best, self._options)
+
+    def _improved(self, facts: Facts, best: Priced | None, cutoff: float) -> Priced | None:
+        """Blocks for options, options for blocks, and options of single kernels changed, as long as that is better."""
+        partition_k = partitions_of(facts)
+        for _ in range(_ROUNDS):
+            for_blocks = rounded_for(facts.region, partition_k)
+            limit = cutoff if best is None else best.step_s * _SAME
+            further = self._best(facts, for_blocks[None], limit) or best
+            if further is None:
+                return None
+            changed = self._changed(facts, further)
+            if best is not None and changed.step_s >= best.step_s * _SAME:
+                return best
+            best, partition_k = changed, np.array(changed.partition_k)
+        return best
+
+    def _best(self, facts: Facts, option_vk: Ints, cutoff: float) -> Priced | None:
+        return best_of(facts.region.of, facts.plan_i, facts.some, option_vk, cutoff)
+
+    def _changed(self, facts: Facts, best: Priced) -> Priced:
+        """The mapping with options of single kernels changed, as long as that is better."""
+        while True:
+            few = below(facts, best.step_s * _SAME)
+            vectors = [
+                (*best.option_k[:k], option, *best.option_k[k + 1 :])
+                for k, left in enumerate(few.domain)
+                for option in left
+                if option != best.option_k[k]
+            ]
+            if not vectors:
+                return best
+            option_vk = np.array(vectors, dtype=np.int64)
+            other = best_of(few.of, few.plan_i, few.arcs_k, option_vk, best.step_s * _SAME)
+            if other is None:
+                return best
+            best = other
+
+
+def partitions_of(facts: Facts) -> Ints:
+    """Partition of every kernel on the shortest paths of a region, numbered through all kinds of layers."""
+    partition_k = np.zeros(len(facts.region.domain), dtype=np.int64)
+    number = 0
+    for kind, arcs in enumerate(facts.some):
+        for arc in facts.path(kind).tolist():
+            partition_k[arcs.member_bk[arcs.block_a[arc]]] = number
+            number += 1
+    return partition_k
+
+
+def rounded_for(region: Region, partition_k: Ints) -> Ints:
+    """Options that take least if the partitions are given, by the dual: each partition is a side of its own."""
+    of, option_k = region.of, np.array([left[0] for left in region.domain], dtype=np.int64)
+    table = of.menu.of_blocks(of.tiles)
+    for arcs in region.arcs_k:
+        side_k = np.full(len(partition_k), -1, dtype=np.int64)
+        side_k[arcs.kernels] = np.unique(partition_k[arcs.kernels], return_inverse=True)[1]
+        member_sk = np.arange(int(side_k.max()) + 1)[:, None] == side_k
+
+        count_is = counts(table.incidences, member_sk).T.tolist()
+        often = [{s: times for s, times in enumerate(count_s) if times} for count_s in count_is]
+        paid_of = dict(zip(table.incidences, often, strict=True)).__getitem__
+        parts = parts_of_sides(of.layer, table, region.domain, side_k, side_k >= 0, of.chip, paid_of)
+        left_ko = tuple(np.array(left, dtype=np.int64) for left in region.domain)
+        fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
+        paid = tuple(part for part in parts if part.side >= 0)
+        dual = Resources(left_ko, of.chip.resources, of.chip.rule.sums, paid, fixed).dual()
+        option_k[arcs.kernels] = dual.option_k[arcs.kernels]
+    return option_k

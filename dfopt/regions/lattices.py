@@ -1,0 +1,113 @@
+"""The arcs of every kind of layer of a graph: which blocks may lead from which down-set to which.
+
+Only the structure counts here: the tensors between kernels, the passes, the sets of kernels that a library fuses, and
+the number of compute tiles. What fits SRAM, and what blocks cost, depends on prices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dfopt.arrays import Bools, Ints
+from dfopt.fusion.blocks import StageTables, derived, restrict
+from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
+from dfopt.fusion.segments import topological_orders
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.scope import NotCovered
+from dfopt.setting.instance import Instance
+from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import LayerOptions
+
+__all__ = ["MOST_SETS", "arcs_of"]
+
+MOST_SETS = 5_000
+"""Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
+_ROWS = 2_000_000
+"""Pairs of down-sets that are compared at a time, 16 MB for each word of their kernels."""
+
+
+def arcs_of(instance: Instance, kind: int) -> Arcs:
+    """All arcs of the layers of one kind.
+
+    Parameters
+    ----------
+    instance : Instance
+        Setting, and a plan whose dims do not matter here.
+    kind : int
+        Number of the kind of layer; 0 for a graph that is not folded.
+
+    Raises
+    ------
+    NotCovered
+        If a layer has more than :data:`MOST_SETS` down-sets.
+    """
+    graph, assumptions = instance.graph, instance.assumptions
+    members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.kind_of(kernel) == kind], dtype=np.int64)
+    tables = _structure(instance, members)
+    rule = assumptions.forward_backward if graph.trains else "shared"
+    if not tables.chip.fused:  # one order, and no other partition for any kernel
+        lattice = one_by_one(topological_orders(tables)[0])
+        before = np.arange(len(members))
+        return _arcs(len(graph.kernels), lattice, members, before, before + 1)
+    listed = down_sets(tables, rule, MOST_SETS)
+    if listed is None:
+        raise NotCovered(f"a layer of {graph.name} has more than {MOST_SETS:,} down-sets of kernels")
+    if tables.chip.library:
+        steps = listed.steps(tables)
+        before, after = steps.before, steps.after
+    else:
+        before, after = _pairs(listed, tables.chip.tiles)
+    keep = listed.size[after] - listed.size[before] <= tables.chip.tiles
+    if rule == "separate":
+        ahead = (listed.member & tables.sharded.forward_k).sum(axis=1)
+        behind = listed.size - ahead
+        keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
+    return _arcs(len(graph.kernels), listed, members, before[keep], after[keep])
+
+
+def _structure(instance: Instance, members: Ints) -> StageTables:
+    """The kernels of a layer and their tensors, without prices: nothing is too large for a chip."""
+    chip = chip_of(instance.system, instance.assumptions, bounding=True)
+    sharded = restrict(LayerOptions.of(instance).plain, members)
+    none = np.zeros(len(members))
+    return StageTables(
+        sharded=sharded,
+        chip=chip,
+        parts_k=np.ones(len(members), dtype=np.int64),
+        sram_k=none,
+        mem_k=none,
+        latency_l=np.zeros(0),
+        tiles_kl=np.zeros((0, 0), dtype=np.int64),
+        **derived(sharded, chip),
+    )
+
+
+def _pairs(lattice: Lattice, tiles: int) -> tuple[Ints, Ints]:
+    """Pairs of down-sets of which the second holds the first, and so many kernels more at most."""
+    words, count = lattice.words, len(lattice.size)
+    before, after = list[Ints](), list[Ints]()
+    step = max(_ROWS // count, 1)
+    for first in range(0, count - 1, step):
+        rows = np.arange(first, min(first + step, count - 1))
+        larger = int(np.searchsorted(lattice.size, lattice.size[first], side="right"))
+        end = int(np.searchsorted(lattice.size, lattice.size[rows[-1]] + tiles, side="right"))
+        inside: Bools = lattice.size[rows][:, None] < lattice.size[None, larger:end]
+        for word in range(words.shape[1]):
+            inside &= (words[rows, word][:, None] & ~words[None, larger:end, word]) == 0
+        row, column = np.nonzero(inside)
+        before.append(rows[row])
+        after.append(column + larger)
+    return np.concatenate(before), np.concatenate(after)
+
+
+def _arcs(kernels: int, lattice: Lattice, members: Ints, before: Ints, after: Ints) -> Arcs:
+    """Arcs between down-sets of the kernels of a layer, sorted, with each distinct block once."""
+    order = np.argsort(after, kind="stable")
+    before, after = before[order], after[order]
+    words = lattice.words[after] & ~lattice.words[before]
+    alike = words[:, 0] if words.shape[1] == 1 else words
+    _, first, block_a = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    set_jk = np.zeros((len(lattice.size), kernels), dtype=bool)
+    set_jk[:, members] = lattice.member
+    member_bk = set_jk[after[first]] & ~set_jk[before[first]]
+    return Arcs(member_bk, set_jk, before.astype(np.int64), after.astype(np.int64), block_a.ravel().astype(np.int64))

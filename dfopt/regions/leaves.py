@@ -1,0 +1,40 @@
+"""Regions with few vectors of options: all of them are priced exactly."""
+
+from __future__ import annotations
+
+from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, View
+from dfopt.regions.facts import Memory
+from dfopt.regions.judged import Found, judged
+from dfopt.regions.pricing import best_of
+from dfopt.regions.reductions import below
+from dfopt.regions.region import Part, Region, listed
+from dfopt.search.options import Options
+
+__all__ = ["VECTORS", "Enumeration"]
+
+VECTORS = 512
+"""Vectors of options that are priced together, at most: one product of arrays is cheaper than further branching."""
+
+
+class Enumeration(LeafSolver[Part, Found]):
+    """Every vector of options, each with its best partitions under its best plan."""
+
+    def __init__(self, memory: Memory, options: Options) -> None:
+        self._memory, self._options = memory, options
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether the vectors are few."""
+        return isinstance(region, Region) and region.vectors <= VECTORS
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The best mapping below the cutoff; no other member is below it, or below the cutoff where there is none.
+
+        One unit of work for each vector.
+        """
+        [region] = listed([region])
+        clock.charge(region.vectors)
+        few = below(self._memory.of(region), view.cutoff)
+        found = best_of(few.of, few.plan_i, few.arcs_k, few.of.table.vectors(few.domain), view.cutoff)
+        if found is None:
+            return LeafAnswer([], view.cutoff)
+        return LeafAnswer([judged(region.of, found, self._options)], found.step_s)

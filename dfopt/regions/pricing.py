@@ -1,0 +1,194 @@
+"""Exact prices: the best plan and partitions under each of some vectors of options.
+
+All blocks are priced under many vectors as products of arrays, then a shortest path is found for each vector. What
+waits in DRAM between partitions is looked at only for plans and vectors that would be the best.
+
+Suffixes: v vector of options, k kernel or kind of layer, i plan, c column of amounts, a arc, b block, j down-set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.classes import PlanClass
+
+__all__ = ["Priced", "best_of"]
+
+_LOT = 4_000_000
+"""Most prices of blocks in one array, 32 MB."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A mapping with its value by arrays; the judge has not seen it yet.
+
+    Attributes
+    ----------
+    plan : int
+        Place among the plans of the class.
+    option_k : tuple of int
+        Option of every kernel, as a place among its schemes.
+    partition_k : tuple of int
+        Partition of every kernel, numbered from 0 in every kind of layer.
+    step_s : float, s
+        Seconds of a step.
+    """
+
+    plan: int
+    option_k: tuple[int, ...]
+    partition_k: tuple[int, ...]
+    step_s: float
+
+
+def best_of(of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints, cutoff: float) -> Priced | None:
+    """The best mapping with one of some vectors of options, under one of some plans, with blocks of some arcs.
+
+    Parameters
+    ----------
+    of : PlanClass
+        The class of the plans.
+    plan_i : int array
+        The plans, as places in the class.
+    arcs_k : sequence of Arcs
+        By kind of layer, blocks that may be used.
+    option_vk : int array, shape (vectors, kernels)
+        Options of all kernels, as places among their schemes.
+    cutoff : float, s
+        Only a mapping below this is looked for.
+
+    Returns
+    -------
+    Priced or None
+        None: no mapping is below the cutoff.
+    """
+    best, lot = None, max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
+    for first in range(0, len(option_vk), lot):
+        found = _Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(cutoff)
+        if found is not None:
+            best, cutoff = found, found.step_s
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class _Lot:
+    """Vectors of options that are priced together."""
+
+    of: PlanClass
+    plan_i: Ints
+    arcs_k: tuple[Arcs, ...]
+    option_vk: Ints
+
+    def best(self, cutoff: float) -> Priced | None:
+        """The best mapping below a cutoff, if there is one."""
+        if not self.may.any():
+            return None
+        step_iv = self.of.steps.of(self.layer_kv, self.of.beside_of(self.option_vk))[self.plan_i]
+        step_iv = np.where(self.may, step_iv, np.inf)
+        places = np.argwhere(step_iv < cutoff)
+        best = None
+        for i, v in places[np.argsort(step_iv[tuple(places.T)], kind="stable")].tolist():
+            if step_iv[i, v] >= cutoff:  # of those that follow, too
+                break
+            found = self._with_room(float(step_iv[i, v]), i, v)
+            if found is not None and found.step_s < cutoff:
+                best, cutoff = found, found.step_s
+        return best
+
+    def _with_room(self, step_s: float, i: int, v: int) -> Priced | None:
+        """The mapping of a plan and a vector, with the best paths that leave room for what waits; none without."""
+        paths = [self._path(kind, v) for kind in range(len(self.arcs_k))]
+        if self._has_room(paths, i, v):
+            return self._priced(step_s, i, v, paths)
+        within = self._within(i, v)
+        if within is None:
+            return None
+        layer_k, paths = within
+        beside = self.of.beside_of(self.option_vk[[v]])
+        step_s = float(self.of.steps.of(layer_k[:, None], beside)[self.plan_i[i], 0])
+        return self._priced(step_s, i, v, paths)
+
+    @cached_property
+    def amount_vc(self) -> Floats:
+        """Amounts of all charges."""
+        return self.of.table.exact(self.option_vk)
+
+    @cached_property
+    def room_kiv(self) -> Floats:
+        """Bytes left for what waits between partitions."""
+        return self.of.room(self.amount_vc)[:, self.plan_i]
+
+    @cached_property
+    def may(self) -> Floats:
+        """Whether a plan holds what a vector needs, and its options go together: shape (plans, vectors)."""
+        return np.asarray((self.room_kiv >= 0).all(axis=0) & (self.of.illegal(self.amount_vc) == 0))
+
+    @cached_property
+    def price_kvb(self) -> tuple[Floats, ...]:
+        """Seconds of every block, by kind of layer."""
+        return tuple(self.of.prices(arcs, self.amount_vc) for arcs in self.arcs_k)
+
+    @cached_property
+    def distance_kvj(self) -> tuple[Floats, ...]:
+        """Least seconds to every down-set, by kind of layer."""
+        pairs = zip(self.arcs_k, self.price_kvb, strict=True)
+        return tuple(arcs.distances(price_vb) for arcs, price_vb in pairs)
+
+    @cached_property
+    def layer_kv(self) -> Floats:
+        """Least seconds of a layer of every kind."""
+        return np.stack([distance_vj[:, -1] for distance_vj in self.distance_kvj])
+
+    def _path(self, kind: int, v: int) -> Ints:
+        return self.arcs_k[kind].path(self.distance_kvj[kind][v], self.price_kvb[kind][v])
+
+    def _has_room(self, paths: Sequence[Ints], i: int, v: int) -> bool:
+        """Whether there is room for what waits along some paths."""
+        if not self.of.holding.counts_waiting:
+            return True
+        waits = zip(self._waiting(v), paths, self.room_kiv[:, i, v], strict=True)
+        return all(bool((waiting_a[path] <= room).all()) for waiting_a, path, room in waits)
+
+    @cached_property
+    def _known(self) -> dict[int, list[Floats]]:
+        return {}
+
+    def _waiting(self, v: int) -> list[Floats]:
+        if v not in self._known:
+            self._known[v] = [self.of.waiting(arcs, self.amount_vc[v]) for arcs in self.arcs_k]
+        return self._known[v]
+
+    def _within(self, i: int, v: int) -> tuple[Floats, list[Ints]] | None:
+        """Seconds of layers, and paths, where no more waits than there is room for; none if there are no such paths."""
+        seconds, paths = list[float](), list[Ints]()
+        for kind, path in enumerate(self._shortest_within(i, v)):
+            if path is None:
+                return None
+            seconds.append(float(self.price_kvb[kind][v][self.arcs_k[kind].block_a[path]].sum()))
+            paths.append(path)
+        return np.array(seconds), paths
+
+    def _shortest_within(self, i: int, v: int) -> Iterator[Ints | None]:
+        for kind, (arcs, waiting_a) in enumerate(zip(self.arcs_k, self._waiting(v), strict=True)):
+            fits_a = waiting_a <= self.room_kiv[kind, i, v]
+            few = arcs.kept(fits_a)
+            if few is None:
+                yield None
+                continue
+            some, blocks, arc_a = few
+            price_b = self.price_kvb[kind][v][blocks]
+            distance_j = some.distances(price_b[None])[0]
+            yield arc_a[some.path(distance_j, price_b)] if np.isfinite(distance_j[-1]) else None
+
+    def _priced(self, step_s: float, i: int, v: int, paths: Sequence[Ints]) -> Priced:
+        partition_k = np.zeros(self.option_vk.shape[1], dtype=np.int64)
+        for arcs, path in zip(self.arcs_k, paths, strict=True):
+            for number, arc in enumerate(path.tolist()):
+                partition_k[arcs.member_bk[arcs.block_a[arc]]] = number
+        options = tuple(self.option_vk[v].tolist())
+        return Priced(int(self.plan_i[i]), options, tuple(partition_k.tolist()), step_s)

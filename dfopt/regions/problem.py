@@ -1,0 +1,120 @@
+"""The mapping problem for the engine: which entries there are, and the search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dfopt.bnb import Clock, Node, Outcome, Parameters, Problem, Progress, branch_and_bound
+from dfopt.documents.request import Request
+from dfopt.regions.branching import Listing, PlansApart, Probing
+from dfopt.regions.facts import Memory
+from dfopt.regions.heuristics import Rounding
+from dfopt.regions.judged import Found
+from dfopt.regions.leaves import Enumeration
+from dfopt.regions.reductions import AboveCutoff, Dominated
+from dfopt.regions.region import Part, Region, Unlisted
+from dfopt.regions.relaxations import CapacityBound, LeastOfGraph, LeastStep, LeastWork, PathBound
+from dfopt.regions.space import Space
+from dfopt.regions.starts import textbook_starts
+from dfopt.search.options import Options
+from dfopt.setting.instance import Setting
+from dfopt.terms.step.ledger import usable_bytes
+
+__all__ = ["ClassesFirst", "best_mapping", "problem_in"]
+
+ROUNDED = 5e-13
+"""Relative: values that differ by less are one value, added up in two orders. A region whose bound is as near to a
+mapping as this holds nothing better; without it all mappings that are as good would be looked at."""
+
+
+class ClassesFirst:
+    """Best first, but every class of plans that may be below the cutoff has all its bounds before any is divided.
+
+    So each class gives a mapping before much is shown of any. A graph whose plans are not listed waits until nothing
+    has a lower bound.
+
+    Parameters
+    ----------
+    relaxations : int
+        How many there are.
+    """
+
+    def __init__(self, relaxations: int) -> None:
+        self._relaxations = relaxations
+
+    def priority(self, node: Node[Any]) -> tuple[float, ...]:
+        """Whether it is bounded already, its bound, and relaxations that have answered."""
+        whole = isinstance(node.region, Region) and node.region.is_whole
+        later = not whole or node.answered >= self._relaxations
+        return node.deferrals, float(later), node.bound.value, -node.answered
+
+
+def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Found]:
+    """The mapping problem of some spaces: regions to start from, and the entries that bound, reduce and divide them.
+
+    Parameters
+    ----------
+    spaces : sequence of Space
+        All mappings of a question: one space for each graph that it may be drawn as.
+    options : Options
+        The request under way.
+
+    Raises
+    ------
+    NotCovered
+        If regions do not cover the question; with the reason.
+    PlanError
+        If no plan has what is asked for.
+    """
+    memory = Memory()
+    relaxations = [LeastOfGraph(), LeastStep(), LeastWork(memory), PathBound(memory), CapacityBound(memory)]
+    limited = any(math.isfinite(bytes_) for space in spaces for bytes_ in usable_bytes(space.setting).values())
+    return Problem(
+        roots=[Unlisted(space) for space in spaces],
+        relaxations=relaxations,
+        branching=[Listing(), PlansApart(memory), Probing(memory)],
+        heuristics=[Rounding(memory, options, (CapacityBound if limited else PathBound).name)],
+        reductions=[Dominated(), AboveCutoff(memory)],
+        leaves=[Enumeration(memory, options)],
+    )
+
+
+def best_mapping(
+    setting: Setting, request: Request, progress: Callable[[Progress[Found]], None] | None = None
+) -> Outcome[Part, Found]:
+    """The fastest mapping of a setting, with a bound.
+
+    Parameters
+    ----------
+    setting : Setting
+        Graph, system and resolved assumptions.
+    request : Request
+        What is asked for. Its gap and its time limit count.
+    progress : callable, optional
+        Called after each step.
+
+    Returns
+    -------
+    Outcome
+        Its solution is :class:`Found`, whose value is the judge's; ``empty``: no mapping fits the memories.
+
+    Raises
+    ------
+    NotCovered, PlanError
+        See :func:`problem_in`.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> graph, system = df.load_graph("gpt2-small"), df.load_system("sn10-8-ring")
+    >>> found = best_mapping(Setting.resolved(graph, system, df.Assumptions()), Request())
+    >>> found.ending, round(found.best, 6)
+    ('optimal', 0.066438)
+    """
+    clock, space = Clock.of_limit(request.time_limit), Space(setting, request)
+    problem, kept = problem_in([space], Options(request, clock)), textbook_starts(space, clock)
+    order = ClassesFirst(len(problem.relaxations))
+    parameters = Parameters(gap=max(request.gap, ROUNDED))
+    return branch_and_bound(problem, parameters, clock=clock, selection=order, kept=kept, progress=progress)

@@ -1,0 +1,104 @@
+"""What of a region cannot matter: options, blocks and plans above the cutoff, and options that others dominate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.arrays import Ints
+from dfopt.bnb import Bound, Reduction, View
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.region import Part, Region
+from dfopt.terms.table import Domain
+
+__all__ = ["AboveCutoff", "Dominated", "below"]
+
+_MORE = 1 + 1e-12
+"""Of a kernel whose options all reach the cutoff, those with the least bound stay: what is left is never nothing."""
+_FEWER = 0.8
+"""Share of the blocks of a layer up to which it is worth numbering them anew and bounding the region again."""
+
+
+class AboveCutoff(Reduction[Part]):
+    """Reduced-cost fixing: options whose min-marginals, blocks whose paths, and plans whose steps reach the cutoff."""
+
+    name = "above the cutoff"
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:
+        """A region with fewer options, or with far fewer blocks."""
+        if not isinstance(region, Region):
+            return None
+        facts = self._memory.of(region)
+        smaller = below(facts, view.cutoff)
+        fewer = any(len(after) < len(before) for after, before in zip(smaller.domain, region.domain, strict=True))
+        pairs = zip(smaller.arcs_k, region.arcs_k, strict=True)
+        fewer |= any(len(after.before_a) <= _FEWER * len(before.before_a) for after, before in pairs)
+        return smaller if fewer else None
+
+
+def below(facts: Facts, cutoff: float) -> Region:
+    """What of a region may be below a cutoff.
+
+    At least one option of every kernel, and one path of every kind of layer, are left.
+
+    Parameters
+    ----------
+    facts : Facts
+        What is shown of the region.
+    cutoff : float, s
+        Value from which on a mapping does not matter.
+    """
+    region, most_k, step_i = facts.region, facts.most_k(cutoff), facts.steps(facts.layer_k)
+    domain = list(region.domain)
+    for k, step_o in enumerate(facts.step_ko):
+        keep_o = np.isfinite(step_o) & (step_o < max(cutoff, step_o.min() * _MORE))
+        if keep_o.any() and not keep_o.all():
+            domain[k] = tuple(option for option, kept in zip(domain[k], keep_o.tolist(), strict=True) if kept)
+    arcs_k = tuple(_kept(facts, kind, most_k[kind]) for kind in range(len(facts.some)))
+    plans: Ints = facts.plan_i[step_i < cutoff] if np.isfinite(cutoff) else facts.plan_i
+    return Region(region.of, tuple(domain), tuple(plans.tolist()) or region.plans, arcs_k)
+
+
+def _kept(facts: Facts, kind: int, most: float) -> Arcs:
+    """The arcs that may be on a path of so many seconds; all where hardly any can go."""
+    arcs, keep_a = facts.some[kind], facts.kept_a(kind, most)
+    few = arcs.kept(keep_a) if keep_a.sum() <= _FEWER * len(keep_a) else None
+    return arcs if few is None else few[0]
+
+
+class Dominated(Reduction[Part]):
+    """Options that another one of the same kernel replaces at no cost, whatever the other kernels do.
+
+    Options of kernels whose output goes on to other pipeline stages stay: there a larger share may take less time, as
+    chips that hold a tensor whole may send parts.
+    """
+
+    name = "dominated options"
+    dominance = True
+
+    def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:
+        """The region without them."""
+        if not isinstance(region, Region):
+            return None
+        domain = undominated(region)
+        return None if domain == region.domain else replace(region, domain=domain)
+
+
+def undominated(region: Region) -> Domain:
+    """The options that are left of a region without those that are dominated."""
+    table, left = region.of.table, [list(options) for options in region.domain]
+    stays = set(region.of.steps.handed.tolist()) if region.of.steps.sends else set()
+    changed = set(range(len(left))) - stays
+    while changed:
+        kernel = min(changed)
+        changed.discard(kernel)
+        kept = table.undominated_of(kernel, tuple(map(tuple, left)))
+        if len(kept) < len(left[kernel]):
+            left[kernel] = kept
+            changed |= {k for c in table.of_kernel[kernel] for k in table.charges[c].scope} - stays
+    return tuple(map(tuple, left))

@@ -1,0 +1,102 @@
+"""A region of mappings: a class of plans, some of its plans, and the options and blocks that are left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from dfopt.arrays import Ints
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.classes import PlanClass
+from dfopt.setting.instance import Setting
+from dfopt.terms.table import Domain
+
+__all__ = ["Classes", "Part", "Region", "Unlisted", "listed"]
+
+
+class Classes(Protocol):
+    """A space whose plans can be listed."""
+
+    @property
+    def setting(self) -> Setting:
+        """Graph, system and resolved assumptions."""
+
+    @property
+    def roots(self) -> Sequence[Region]:
+        """Regions that hold all of its mappings, each in one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unlisted:
+    """All mappings of a graph, whose plans are not listed yet.
+
+    Attributes
+    ----------
+    space : Space
+        The mappings.
+    """
+
+    space: Classes
+
+
+@dataclass(frozen=True)
+class Region:
+    """Mappings under some plans of one class.
+
+    Attributes
+    ----------
+    of : PlanClass
+        The class: table of charges, number of tiles, all of its plans.
+    domain : Domain
+        By kernel the options that are left, as places among its schemes.
+    plans : tuple of int
+        The plans that are left, as places among those of the class, ascending.
+    arcs_k : tuple of Arcs
+        By kind of layer the blocks that are left, and the down-sets that they join. Mappings with any other block are
+        no members.
+    """
+
+    of: PlanClass
+    domain: Domain
+    plans: tuple[int, ...]
+    arcs_k: tuple[Arcs, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all mappings of the class are left."""
+        of = self.of
+        return self.domain is of.domain and self.arcs_k is of.arcs_k and len(self.plans) == len(of.plans)
+
+    @property
+    def vectors(self) -> int:
+        """Number of vectors of options."""
+        return math.prod(map(len, self.domain))
+
+    @property
+    def plan_i(self) -> Ints:
+        """The plans that are left."""
+        return np.array(self.plans, dtype=np.int64)
+
+
+Part = Unlisted | Region
+"""What the mapping problem is divided into: graphs, and classes of their plans with what is left of options."""
+
+
+def listed(parts: Iterable[Part]) -> list[Region]:
+    """Parts that are known to be regions of classes.
+
+    Raises
+    ------
+    TypeError
+        If one is a graph whose plans are not listed: that is a bug of whoever asks.
+    """
+    regions = []
+    for part in parts:
+        if not isinstance(part, Region):
+            raise TypeError("the plans of a graph are not listed yet")
+        regions.append(part)
+    return regions

@@ -1,0 +1,99 @@
+"""Bounds of regions, the cheapest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dfopt.bnb import Clock, Relaxation
+from dfopt.regions.facts import Memory
+from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.terms.step.roofline import least_step
+
+__all__ = ["CapacityBound", "LeastOfGraph", "LeastStep", "LeastWork", "PathBound"]
+
+
+class LeastOfGraph(Relaxation[Part, float]):
+    """What a step takes at least under any plan, as all chips have so much to do."""
+
+    name = "least step of a graph"
+
+    def applies(self, region: Part) -> bool:
+        """Whether its plans are not listed."""
+        return isinstance(region, Unlisted)
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """A hundred units of work for each graph."""
+        clock.charge(100.0 * len(regions))
+        return [least_step(region.space.setting) for region in regions if isinstance(region, Unlisted)]
+
+
+class OfClass(Relaxation[Part, float]):
+    """A relaxation of what is left of a class of plans."""
+
+    def applies(self, region: Part) -> bool:
+        """Whether the plans are listed."""
+        return isinstance(region, Region)
+
+
+class LeastStep(OfClass):
+    """The least step of the plans that are left, by the least work of kernels and without a look at options."""
+
+    name = "least step of plans"
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """One unit of work for each region."""
+        clock.charge(len(regions))
+        return [float(region.of.least_i[region.plan_i].min(initial=math.inf)) for region in listed(regions)]
+
+
+class LeastWork(OfClass):
+    """Resources of whole layers: the Lagrangean dual of every kind of layer, found by elimination."""
+
+    name = "resources of layers"
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """One unit of work for each region."""
+        clock.charge(len(regions))
+        facts = map(self._memory.of, listed(regions))
+        return [one.by_dual for one in facts]
+
+
+class PathBound(OfClass):
+    """The shortest path over the down-sets, every block at the least of its amounts."""
+
+    name = "path over least prices"
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """One unit of work for each region."""
+        clock.charge(len(regions))
+        facts = map(self._memory.of, listed(regions))
+        return [one.by_all for one in facts]
+
+
+class CapacityBound(OfClass):
+    """Cuts for the plan with the least step, where the options that are fastest do not fit its memory."""
+
+    name = "capacity of stages"
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def applies(self, region: Part) -> bool:
+        """Whether a memory has a limit."""
+        return isinstance(region, Region) and math.isfinite(region.of.holding.capacity)
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """One unit of work for each region."""
+        clock.charge(len(regions))
+        found = []
+        for facts in map(self._memory.of, listed(regions)):
+            facts.tighten(cutoff)
+            found.append(facts.by_all)
+        return found

@@ -1,0 +1,93 @@
+"""What the regions of mappings cover so far; everything else is refused, never answered in part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.errors import DfoptError
+from dfopt.physics.efficiency import memory_rows
+from dfopt.setting.instance import Setting
+from dfopt.terms.step.overlap import hides_any
+
+__all__ = ["NotCovered", "check_covered"]
+
+
+class NotCovered(DfoptError):
+    """A question outside of what is searched as regions so far; the text says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.args = (reason,)
+
+
+def check_covered(setting: Setting, request: Request, plans: Sequence[Plan]) -> None:
+    """Refuse a question that regions do not cover.
+
+    Parameters
+    ----------
+    setting : Setting
+        Graph, system and resolved assumptions.
+    request : Request
+        What is asked for.
+    plans : sequence of Plan
+        All plans that are searched.
+
+    Raises
+    ------
+    NotCovered
+        With all reasons.
+    """
+    reasons = [*_of_assumptions(setting), *_of_request(request), *_of_plans(setting, plans)]
+    if reasons:
+        raise NotCovered("; ".join(dict.fromkeys(reasons)))
+
+
+def _of_assumptions(setting: Setting) -> Iterator[str]:
+    assumptions, graph, chip = setting.assumptions, setting.graph, setting.system.chip
+    if assumptions.compute_model == "cycle":
+        yield "compute_model: cycle has many numbers of tiles"
+    if memory_rows(chip, assumptions):
+        yield "shares of bandwidth by bytes: more bytes may take less time"
+    if assumptions.sharding_objective != "joint":
+        yield f"sharding_objective: {assumptions.sharding_objective} has two levels"
+    if assumptions.forward_backward == "halves" and graph.trains and assumptions.execution != "kernel_by_kernel":
+        yield "forward_backward: halves numbers partitions"
+    if assumptions.empty_partitions == "forbid":
+        yield "empty_partitions: forbid counts partitions"
+    if hides_any(assumptions, graph):
+        yield "gradient_overlap: what shows of exchanges depends on passes"
+    if setting.of is not None:
+        yield "a chip of a second axis sees a part of the graph"
+
+
+def _of_request(request: Request) -> Iterator[str]:
+    if request.top > 1:
+        yield "several mappings are asked for (top)"
+    if request.p_max is not None or request.pin_partition:
+        yield "partitions are counted or pinned"
+    if request.pin_sharding:
+        yield "schemes are pinned"
+    if request.objective.limits:
+        yield "the objective has limits"
+    if request.heat != "ignore":
+        yield "heat: aware"
+    if request.formulation == "assignment":
+        yield "formulation: assignment"
+
+
+def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:
+    for plan in plans:
+        if plan.stages > 1 and not setting.graph.folded:
+            yield "kernels that are drawn once may be in any pipeline stage"
+        if plan.modules is not None:
+            yield "plans with a second axis"
+        if plan.placement is not None:
+            yield "plans with a placement"
+        if plan.two_batch_overlap:
+            yield "plans with two-batch overlap"
+        if plan.tensor_overlap is not None:
+            yield "plans that say how collectives hide"
+        if plan.recomputed is not None:
+            yield "plans that say how many layers compute again"

@@ -1,0 +1,132 @@
+"""All mappings of a question: its plans in classes, each a region to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.errors import PlanError
+from dfopt.joint.menu import Menu
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.classes import PlanClass
+from dfopt.regions.lattices import arcs_of
+from dfopt.regions.region import Region
+from dfopt.regions.scope import check_covered
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.plans import asked_plans
+from dfopt.sharding.tables import build
+from dfopt.terms.bounds import PlanBounds, PlanTable
+from dfopt.terms.sharded_graph import tile_counts
+from dfopt.terms.table import Domain
+
+__all__ = ["Space"]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The mappings that a request leaves free.
+
+    Attributes
+    ----------
+    setting : Setting
+        Graph, system and resolved assumptions.
+    request : Request
+        What is asked for.
+    given : callable, optional
+        Lists the plans to search; left out, all that are legal.
+    shared : PlanBounds, optional
+        Bounds of plans that others have worked out.
+
+    Raises
+    ------
+    NotCovered
+        If regions do not cover the question, see :mod:`dfopt.regions.scope`.
+    PlanError
+        If no plan has what is asked for.
+    """
+
+    setting: Setting
+    request: Request
+    given: Callable[[], Sequence[Plan]] | None = None
+    shared: PlanBounds | None = None
+
+    @cached_property
+    def plans(self) -> Sequence[Plan]:
+        """All plans that are searched."""
+        if self.given is not None:
+            plans = self.given()
+            check_covered(self.setting, self.request, plans)
+            return plans
+        legal, rejected = asked_plans(self.setting.graph, self.setting.system, self.request, self.setting.assumptions)
+        if not legal:
+            raise PlanError("; ".join(dict.fromkeys(one.reason for one in rejected)))
+        check_covered(self.setting, self.request, legal)
+        return legal
+
+    @cached_property
+    def bounds(self) -> PlanBounds:
+        """Lower bounds of plans by the least work of kernels."""
+        return PlanBounds(self.setting) if self.shared is None else self.shared
+
+    @cached_property
+    def table(self) -> PlanTable:
+        """All plans as arrays."""
+        [table] = self.bounds.tables(self.plans)
+        return table
+
+    @cached_property
+    def least(self) -> dict[Plan, float]:
+        """Seconds of a step at least under every plan that may fit the memories, whatever the mapping is."""
+        if not self.plans:
+            return {}
+        fits_i = self.table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
+        pairs = zip(self.table.plans, self.table.seconds().tolist(), fits_i.tolist(), strict=True)
+        return {plan: seconds for plan, seconds, fits in pairs if fits}
+
+    @cached_property
+    def arcs_k(self) -> tuple[Arcs, ...]:
+        """Arcs of the lattice of down-sets, by kind of layer."""
+        graph, instance = self.setting.graph, self.setting.under(self.plans[0])
+        kinds = sorted({graph.kind_of(kernel) for kernel in graph.kernels})
+        assert kinds == list(range(len(kinds)))
+        return tuple(arcs_of(instance, kind) for kind in kinds)
+
+    @cached_property
+    def roots(self) -> list[Region]:
+        """A region for every class of plans and number of tiles: together they hold every mapping, each in one."""
+        found = []
+        for menu, plans in self._menus():
+            [table] = self.bounds.tables(plans)
+            for tiles, domain in _domains(menu):
+                of = PlanClass(menu, tiles, domain, table, self.arcs_k)
+                found.append(Region(of, domain, tuple(range(len(plans))), self.arcs_k))
+        return found
+
+    def _menus(self) -> list[tuple[Menu, list[Plan]]]:
+        """Plans that may fit the memories, with the menu that they share."""
+        menus: dict[Instance, Menu] = {}
+        alike: dict[tuple[Setting, tuple[object, ...]], tuple[Menu, list[Plan]]] = {}
+        for plan in self.least:
+            shared = self.setting.under(plan).shared
+            if shared not in menus:
+                menus[shared] = Menu(shared, build(shared, {}))
+            menu = menus[shared]
+            alike.setdefault((shared.setting, menu.look), (menu, []))[1].append(plan)
+        return list(alike.values())
+
+
+def _domains(menu: Menu) -> Sequence[tuple[int, Domain]]:
+    """Numbers of tiles with the options that go with each: chips that share no rows of a tile may have smaller ones."""
+    graph, assumptions, shares_o = menu.instance.graph, menu.instance.assumptions, menu.shares_tiles
+    shards = menu.instance.plan.shards
+    counts = tile_counts(graph, assumptions, shards if shares_o.any() else 1)
+    found = [(tiles, menu.domain_of(np.ones_like(shares_o))) for tiles in counts]
+    others = [tiles for tiles in tile_counts(graph, assumptions) if tiles not in counts]
+    if others and np.bincount(menu.tables.kernel_o, ~shares_o, menu.tables.kernels).all():
+        found += [(tiles, menu.domain_of(~shares_o)) for tiles in others]
+    return found

@@ -1,0 +1,184 @@
+"""A search over classes of plans as regions of one branch and bound, where these cover the question.
+
+It is not what answers yet: :data:`SWITCH` turns it on, so that both engines can be compared. Questions that regions do
+not cover (:mod:`dfopt.regions.scope`) go to the other one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final, Self
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats
+from dfopt.bnb import Candidate, Outcome, Parameters, Progress, branch_and_bound
+from dfopt.documents.plan import Plan
+from dfopt.documents.uncollected import uncollected
+from dfopt.fusion.downsets import Lattice
+from dfopt.interrupts import LIMIT
+from dfopt.regions.classes import PlanClass
+from dfopt.regions.judged import Found as Mapped
+from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in
+from dfopt.regions.region import Classes, Part, Unlisted
+from dfopt.regions.scope import NotCovered
+from dfopt.regions.space import Space
+from dfopt.search.jointly import JointSearch
+from dfopt.search.node import Found, Unit
+from dfopt.search.solved import Solved
+from dfopt.terms.sharded_graph import tile_counts
+
+__all__ = ["SWITCH", "RegionSearch", "is_on"]
+
+SWITCH: Final = "DFOPT_REGIONS"
+"""Environment variable that turns this search on."""
+
+
+def is_on() -> bool:
+    """Whether classes of plans are searched as regions, where they cover the question."""
+    return os.environ.get(SWITCH, "") == "1"
+
+
+class RegionSearch(JointSearch):
+    """Plans of one graph; those of all graphs of a workload are one problem."""
+
+    shown: float | None = None  # what no mapping of any graph is below; None where the other engine searches
+
+    @classmethod
+    def run_all(cls, searches: Sequence[Self]) -> None:
+        """Go over the legal plans of several searches together."""
+        for one in searches:
+            one.units, one.levelled, one.shown = {}, frozenset(), one.least
+        try:
+            _Run(searches).run()
+        except NotCovered:
+            for one in searches:
+                one.shown, one.records = None, []
+                for name in ("space", "legal"):
+                    vars(one).pop(name, None)
+            super().run_all(searches)
+
+    @property
+    def fitting(self) -> list[Plan]:
+        """Plans that may fit the memories, bounded; of others there are records."""
+        with uncollected():
+            self._bound_all([plan for plan in self.legal if plan not in self.bounds], self.check_time)
+            return [plan for plan in self.legal if self._fits(plan)]
+
+    @cached_property
+    def space(self) -> Space:
+        """Its mappings under plans that may fit the memories."""
+        return Space(self.setting, self.options.request, lambda: self.fitting, self.plan_bounds)
+
+    @cached_property
+    def several_tiles(self) -> bool:
+        """Whether there are several numbers of tiles, each with a record of its own."""
+        return len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
+
+    def lattices(self) -> dict[int, Lattice | None]:
+        """The down-sets of every kind of layer."""
+        if self.shown is None:
+            return super().lattices()
+        of = enumerate(self.space.arcs_k)
+        return {kind: Lattice(arcs.set_jk[:, arcs.kernels], arcs.set_jk.sum(axis=1)) for kind, arcs in of}
+
+    def proven(self) -> float:
+        """What no mapping is below, as far as it is shown."""
+        return super().proven() if self.shown is None else max(self.least, self.shown)
+
+    def counts(self) -> tuple[int, int]:
+        """How many of its plans may still be better than what is known, and how many are listed."""
+        if self.shown is None:
+            return super().counts()
+        return sum(low < self.incumbent for low in self.bounds.values()) - len(self.records), len(self.bounds)
+
+    def unit_of(self, plan: Plan, tiles: int) -> Unit:
+        """What has a record of its own."""
+        return plan, tiles if self.several_tiles else None
+
+
+class _Run:
+    """One branch and bound over the plans of some searches, and what it leaves on record of each.
+
+    Parameters
+    ----------
+    searches : sequence of RegionSearch
+        Of one workload.
+    """
+
+    def __init__(self, searches: Sequence[RegionSearch]) -> None:
+        self.searches = searches
+        self.of_graph = {id(one.setting.model): one for one in searches}
+        self.of_space: dict[Classes, RegionSearch] = {one.space: one for one in searches}
+        self._gap = max(searches[0].options.request.gap, ROUNDED)
+
+    def run(self) -> None:
+        """Search, and write the records."""
+        first = self.searches[0]
+        problem = problem_in([one.space for one in self.searches], first.options)
+        outcome = branch_and_bound(
+            problem,
+            Parameters(gap=self._gap),
+            clock=first.options.clock,
+            selection=ClassesFirst(len(problem.relaxations)),
+            kept=[Candidate(one.value, Mapped.of(one)) for one in first.found[:1]],
+            progress=self._progress,
+        )
+        if outcome.ending == "interrupted":
+            for one in self.searches:
+                one.stop()
+        self._keep(outcome.solution)
+        self._records(outcome)
+
+    def _progress(self, state: Progress[Mapped]) -> None:
+        for one in self.searches:
+            one.shown = min(state.bound, state.best)
+        self._keep(state.solution)
+        self.searches[0]._out_of_time(True)  # reports, where that is due
+
+    def _keep(self, mapped: Mapped | None) -> None:
+        """Count a mapping among the best of its search."""
+        if mapped is None:
+            return
+        solved: Solved = mapped.solved
+        one = self.of_graph[id(solved.graph)]
+        unit = one.unit_of(solved.plan, solved.mapping.tile_count)
+        if solved.value < one.units.setdefault(unit, Found()).value:
+            one._keep(unit, solved)
+
+    def _records(self, outcome: Outcome[Part, Mapped]) -> None:
+        """What is shown of every plan: the least bound of the leaves that hold it.
+
+        Those that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff.
+        """
+        late = outcome.ending in ("time_limit", "interrupted")
+        dropped = outcome.best * (1 - self._gap) if outcome.kept else np.inf
+        unlisted: dict[RegionSearch, float] = {}
+        low_of, held_of = dict[PlanClass, Floats](), dict[PlanClass, Bools]()
+        for leaf in outcome.leaves:
+            if isinstance(leaf.region, Unlisted):
+                if np.isfinite(leaf.bound):  # else it was listed, and has no plan
+                    unlisted[self.of_space[leaf.region.space]] = leaf.bound
+                continue
+            of, plan_i = leaf.region.of, leaf.region.plan_i
+            low_i = low_of.setdefault(of, np.full(len(of.plans), np.inf))
+            low_i[plan_i] = np.minimum(low_i[plan_i], np.maximum(leaf.bound, of.least_i[plan_i]))
+            held_of.setdefault(of, np.zeros(len(of.plans), dtype=bool))[plan_i] = True
+        for one in self.searches:
+            one.stopped = one.stopped or (LIMIT if late else "")
+            if one in unlisted:
+                one._give_up_graph(unlisted[one], late)
+                continue
+            for of in (root.of for root in one.space.roots):
+                low_i, held_i = low_of.get(of, np.zeros(0)), held_of.get(of, np.zeros(len(of.plans), dtype=bool))
+                for i, plan in enumerate(of.plans):
+                    low = float(low_i[i]) if held_i[i] else dropped
+                    one._give_up(one.unit_of(plan, of.tiles), low, late=late)
+            opened = {plan for plan, _ in one.units}
+            for plan in (each for each in one.space.plans if each not in opened):  # its options cannot be together
+                one.units[plan, None] = Found()
+            with uncollected():
+                for unit, found in one.units.items():
+                    one._told(unit, found)

@@ -1,0 +1,72 @@
+"""The members of regions by brute force, with the judge's values: every vector of options with its best partitions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from brute import Choice
+from brute_problem import Memo, Problem
+from covered import setting_of
+from oracles import kinds
+from strategies import World, sums_meet
+
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.regions.region import Region
+from dfopt.regions.space import Space
+
+Vector = tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Members:
+    """Values of the mappings of a world, by plan, tiles and schemes."""
+
+    world: World
+    request: Request
+    memo: Memo = field(default_factory=dict)
+    problems: dict[Plan, Problem] = field(default_factory=dict)
+    known: dict[tuple[Plan, int, tuple[Sharding, ...]], float] = field(default_factory=dict)
+
+    @cached_property
+    def space(self) -> Space:
+        return Space(setting_of(self.world), self.request)
+
+    def value(self, plan: Plan, tiles: int, schemes: tuple[Sharding, ...]) -> float:
+        """Seconds of a step with the partitions that are best and fit; infinite if none do."""
+        if (plan, tiles, schemes) not in self.known:
+            self.known[plan, tiles, schemes] = self._value(plan, tiles, schemes)
+        return self.known[plan, tiles, schemes]
+
+    def _value(self, plan: Plan, tiles: int, schemes: tuple[Sharding, ...]) -> float:
+        graph = self.world.graph
+        world = World(graph, self.world.system, plan, self.space.setting.assumptions)
+        sharding = {kernel.name: scheme for kernel, scheme in zip(graph.kernels, schemes, strict=True)}
+        if not sums_meet(graph, plan, world.assumptions, sharding):
+            return math.inf
+        if plan not in self.problems:
+            self.problems[plan] = Problem(world, self.request, self.memo)
+        place = tuple(kinds(graph).index(kernel.layer or "layer") if graph.folded else 0 for kernel in graph.kernels)
+        seconds = self.problems[plan].seconds(schemes, place, tiles)
+        if not all(map(math.isfinite, seconds)):
+            return math.inf
+        found = Choice(self.problems[plan], schemes, place, tiles, seconds).judged()
+        return math.inf if found is None else found.value
+
+    def of(self, region: Region) -> Iterator[tuple[Plan, Vector, float]]:
+        """Plans, options and seconds of a region's members."""
+        schemes_k = region.of.layer.schemes_k
+        for i in region.plans:
+            plan = region.of.plans[i]
+            for vector in itertools.product(*region.domain):
+                schemes = tuple(schemes[option] for schemes, option in zip(schemes_k, vector, strict=True))
+                yield plan, vector, self.value(plan, region.of.tiles, schemes)
+
+    def least(self, region: Region) -> float:
+        """The value of the best member; infinite if none fits."""
+        return min((value for _, _, value in self.of(region)), default=math.inf)

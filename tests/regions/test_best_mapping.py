@@ -1,0 +1,109 @@
+"""The best mapping by regions against brute force over plans, schemes and partitions, and against the other search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brute import joint_optimum
+from covered import asked_of, covered, jointly, setting_of
+from hypothesis import given, note
+from hypothesis import strategies as st
+from strategies import World, share
+
+import dfopt as df
+import dfopt.search as optimizer
+from dfopt.bnb import Outcome
+from dfopt.documents.request import Request
+from dfopt.errors import Infeasible, PlanError
+from dfopt.regions.judged import Found
+from dfopt.regions.problem import best_mapping
+from dfopt.regions.region import Region
+from dfopt.regions.scope import NotCovered
+from dfopt.setting.instance import Setting
+
+Best = Outcome[Region, Found]
+
+
+def check(world: World, asked: dict[str, Any]) -> None:
+    """The same optimum as brute force and as the other search; nothing fits exactly where nothing does."""
+    request = Request(**asked)
+    try:
+        expected = joint_optimum(world.graph, world.system, jointly(world), request)
+    except PlanError:
+        with pytest.raises(PlanError):
+            best_mapping(setting_of(world), request)
+        return
+    found = best_mapping(setting_of(world), request)
+    note(f"{found.best} {found.ending} {found.bound} {found.solution and found.solution.plan} against {expected}")
+    if expected is None:
+        assert found.ending == "empty" and found.solution is None
+        with pytest.raises(Infeasible):
+            optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
+        return
+    assert found.ending == "optimal"
+    assert found.best == pytest.approx(expected.value, rel=1e-9)
+    assert found.bound <= expected.value * (1 + 1e-9) and found.bound >= expected.value * (1 - 1e-9)
+    result = optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
+    assert found.best == pytest.approx(result.value, rel=1e-9)
+
+
+@share(2)
+@given(covered(), st.data())
+def test_nothing_is_better(world: World, data: st.DataObject) -> None:
+    check(world, asked_of(world, data.draw))
+
+
+@share(1)
+@given(covered(repeats=(4,), trains=True), st.data())
+def test_nothing_is_better_of_what_trains_in_layers(world: World, data: st.DataObject) -> None:
+    check(world, asked_of(world, data.draw))
+
+
+@pytest.mark.nightly
+@given(covered(), st.data())
+def test_nothing_is_better_nightly(world: World, data: st.DataObject) -> None:
+    check(world, asked_of(world, data.draw))
+
+
+def of_zoo(graph: str, system: str, asked: dict[str, Any], **parameters: Any) -> tuple[Best, df.Result]:
+    """What regions and the other search find of a question of the zoo."""
+    drawn = df.load_graph(graph, **parameters)
+    setting = Setting.resolved(drawn, df.load_system(system), df.Assumptions())
+    result = df.optimize(drawn, system, sensitivity=False, assumptions=df.Assumptions(), **asked)
+    return best_mapping(setting, Request(**asked)), result
+
+
+@pytest.mark.parametrize(
+    ("graph", "system", "parameters"),
+    [
+        ("gpt2-small", "sn10-8-ring", {}),
+        ("llama-3.1-70b", "h100-8", {}),
+        ("gpt3-175b", "sn10-8-torus", {}),
+        ("llama-3.1-8b", "h100-8", {"mode": "training"}),
+    ],
+)
+def test_questions_of_the_zoo_have_the_answer_of_the_other_search(
+    graph: str, system: str, parameters: dict[str, Any]
+) -> None:
+    found, result = of_zoo(graph, system, {}, **parameters)
+    assert found.ending == "optimal" and result.status == "optimal"
+    assert found.best == pytest.approx(result.value, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "assumed", "word"),
+    [
+        ({"top": 2}, {}, "several mappings"),
+        ({"p_max": 3}, {}, "partitions"),
+        ({"pin_sharding": {"Q": "outer"}}, {}, "schemes are pinned"),
+        ({}, {"compute_model": "cycle"}, "compute_model: cycle"),
+        ({}, {"sharding_objective": "seconds"}, "two levels"),
+    ],
+)
+def test_what_is_not_covered_is_refused_with_the_reason(
+    asked: dict[str, Any], assumed: dict[str, Any], word: str
+) -> None:
+    setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions(**assumed))
+    with pytest.raises(NotCovered, match=word):
+        best_mapping(setting, Request(**asked))

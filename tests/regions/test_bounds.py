@@ -1,0 +1,215 @@
+"""Bounds of random regions against the judge's value of every member; what is left out, and what leaves say, too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from brute import joint_optimum, least_capacities
+from covered import covered, jointly, request_of
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from members import Members
+from strategies import World, share, with_dram
+
+import dfopt as df
+from dfopt.bnb import Bound, Candidate, Clock, Incumbents, Problem, Relaxation, branch_and_bound
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, Dram, Sram, System
+from dfopt.errors import PlanError
+from dfopt.physics.pipeline import resolve
+from dfopt.regions.branching import Probing
+from dfopt.regions.facts import Memory
+from dfopt.regions.judged import Found
+from dfopt.regions.leaves import Enumeration
+from dfopt.regions.problem import problem_in
+from dfopt.regions.reductions import AboveCutoff, Dominated
+from dfopt.regions.region import Part, Region, Unlisted
+from dfopt.search.options import Options
+
+MANY = 300
+"""Members that brute force values in one example."""
+SAME = 1e-9
+NOTHING = Bound(-math.inf)
+"""Of a region that no relaxation was asked about."""
+
+
+def problem(members: Members) -> Problem[Region, Found]:
+    """The entries of a world."""
+    return problem_in([members.space], Options(members.space.request))
+
+
+def drawn(world: World, data: st.DataObject) -> tuple[Members, Region]:
+    """A random part of a random root, of few members."""
+    members = Members(world, request_of(world, data.draw))
+    try:
+        roots = members.space.roots
+    except PlanError:
+        assume(False)
+    assume(roots)
+    root = data.draw(st.sampled_from(roots))
+    plans = data.draw(st.sets(st.sampled_from(root.plans), min_size=1, max_size=3))
+    domain = [sorted(data.draw(st.sets(st.sampled_from(left), min_size=1, max_size=3))) for left in root.domain]
+    while len(plans) * math.prod(map(len, domain)) > MANY:
+        domain[max(range(len(domain)), key=lambda k: len(domain[k]))].pop()
+    return members, replace(root, plans=tuple(sorted(plans)), domain=tuple(map(tuple, domain)))
+
+
+def below(bound: float, least: float) -> bool:
+    """Whether no member is below a bound."""
+    return bound <= least * (1 + SAME)
+
+
+def check_bounds(relaxations: Sequence[Relaxation[Region, Any]], region: Part, least: float) -> None:
+    """No relaxation gives a bound above the best member."""
+    for relaxation in (each for each in relaxations if each.applies(region)):
+        [answer] = relaxation.answers([region], math.inf, Clock())
+        bound = relaxation.bound(region, answer).value
+        assert below(bound, least), f"{relaxation.name}: {bound!r} of members from {least!r} on"
+
+
+@share(3)
+@given(covered(most=4), st.data())
+def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
+    members, region = drawn(world, data)
+    least = members.least(region)
+    note(f"{region.domain} {region.plans} {least}")
+    check_bounds(problem(members).relaxations, region, least)
+
+
+@share(2)
+@given(covered(most=4), st.data())
+def test_no_member_is_below_a_bound_where_capacity_binds(world: World, data: st.DataObject) -> None:
+    """With a little less DRAM than the fastest mapping needs, and more than some other one does."""
+    request, unlimited = request_of(world, data.draw), with_dram(world.system, None)
+    try:
+        fastest = joint_optimum(world.graph, unlimited, jointly(world), request)
+        bytes_of = least_capacities(world.graph, unlimited, jointly(world), request)
+    except PlanError:
+        assume(False)
+    assume(fastest is not None)
+    most, least = max(stage.dram_bytes for stage in fastest.score.stages), min(bytes_of.values())
+    assume(least < most * 0.99)  # the judge's tolerance of a limit is 1e-6
+    capacity = least + data.draw(st.sampled_from([0.01, 0.1, 0.5, 0.9, 0.99])) * (most - least)
+    members = Members(replace(world, system=with_dram(world.system, capacity)), request)
+    for root in members.space.roots:
+        if len(root.plans) * root.vectors <= MANY:
+            check_bounds(problem(members).relaxations, root, members.least(root))
+    found = branch_and_bound(problem(members))
+    expected = joint_optimum(world.graph, members.world.system, jointly(world), request)
+    assert expected is not None
+    assert found.best == pytest.approx(expected.value, rel=SAME)
+
+
+@share(2)
+@given(covered(most=4), st.data())
+def test_what_is_left_out_does_not_matter(world: World, data: st.DataObject) -> None:
+    """Under a cutoff just above the best member, or some other one, this member stays; dominance leaves one as good."""
+    members, region = drawn(world, data)
+    least = members.least(region)
+    assume(math.isfinite(least))
+    kept = members.least(_or_itself(Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)), region))
+    assert kept == pytest.approx(least, rel=SAME)
+    cutoff = Incumbents(1, 0.0)
+    cutoff.offer(Candidate(least * data.draw(st.sampled_from([1 + 1e-6, 1.02, 1.5])), "beaten"))
+    memory = Memory()
+    smaller = _or_itself(AboveCutoff(memory).reduce(region, NOTHING, cutoff), region)
+    assert members.least(smaller) == pytest.approx(least, rel=SAME)
+    # with the blocks that are left, too
+    leaf = Enumeration(memory, Options(Request()))
+    [candidate] = leaf.solve(smaller, NOTHING, cutoff, Clock()).candidates
+    assert candidate.value == pytest.approx(least, rel=SAME)
+
+
+def _or_itself(smaller: Region | None, region: Region) -> Region:
+    return region if smaller is None else smaller
+
+
+@share(2)
+@given(covered(most=4), st.data())
+def test_children_cover_a_region_and_none_has_a_member_below_its_bound(world: World, data: st.DataObject) -> None:
+    members, region = drawn(world, data)
+    assume(region.vectors > 1)
+    memory = Memory()
+    if memory.of(region).arcs_k is None:
+        assert math.isinf(members.least(region))
+        return
+    best = Incumbents(1, 0.0)
+    if math.isfinite(least := members.least(region)) and data.draw(st.booleans()):
+        best.offer(Candidate(least * 1.1, "beaten"))
+    children = Probing(memory).children(region, Bound(0.0), best)
+    assert children is not None
+    every = sorted((plan.label, vector) for plan, vector, _ in members.of(region))
+    parts = [(plan.label, vector) for child, _ in children for plan, vector, _ in members.of(child)]
+    assert sorted(parts) == every
+    assert all(below(low, members.least(child)) for child, low in children)
+
+
+@share(2)
+@given(covered(most=4), st.data())
+def test_a_leaf_has_the_best_member(world: World, data: st.DataObject) -> None:
+    """Under a limit on DRAM that some vectors of options keep, and of those some only with other partitions."""
+    members, region = drawn(world, data)
+    memory = Memory()
+    least = members.least(region)
+    if memory.of(region).arcs_k is None:
+        assert math.isinf(least)
+        return
+    answer = Enumeration(memory, Options(Request())).solve(region, NOTHING, Incumbents(1, 0.0), Clock())
+    assert bool(answer.candidates) == math.isfinite(least)
+    assert below(answer.others, least)
+    for candidate in answer.candidates:
+        assert candidate.value == pytest.approx(least, rel=SAME)
+
+
+# -- what these tests would miss -----------------------------------------------------------------------------------
+
+
+class Raised(Relaxation[Region, Any]):
+    """A relaxation that is wrong by one percent."""
+
+    def __init__(self, of: Relaxation[Region, Any]) -> None:
+        self.name, self._of = of.name, of
+
+    def applies(self, region: Region) -> bool:
+        return self._of.applies(region)
+
+    def answers(self, regions: Sequence[Region], cutoff: float, clock: Clock) -> Sequence[Any]:
+        return self._of.answers(regions, cutoff, clock)
+
+    def bound(self, region: Region, answer: Any) -> Bound:
+        return Bound(self._of.bound(region, answer).value * 1.01)
+
+
+def lone_kernel() -> Members:
+    """One product on one chip, which computes all the time: every bound is exact."""
+    dram = Dram(bandwidth=1e9, capacity=1e9)
+    chip = Chip(name="c", tiles=2, peak=300.0, sram=Sram(capacity=1e9), dram=dram)
+    graph = Graph(name="g", batch=4, kernels=(Kernel(name="a", op="gemm", m=4, k=4, n=4),))
+    chosen = resolve(df.Assumptions(), "dataflow", 0.9)
+    request = Request(pp=1, two_batch_overlap=False)
+    members = Members(World(graph, System(name="s", chip=chip), df.Plan(), chosen), request)
+    return members
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_relaxation_that_is_wrong_by_a_percent_is_caught(number: int) -> None:
+    members = lone_kernel()
+    [region] = members.space.roots
+    relaxations = list(problem(members).relaxations)
+    least = members.least(region)
+    parts = region, Unlisted(members.space)
+    for part in parts:
+        check_bounds(relaxations, part, least)
+    relaxations[number] = Raised(relaxations[number])
+    [part] = [one for one in parts if relaxations[number].applies(one)]
+    with pytest.raises(AssertionError, match=relaxations[number].name):
+        check_bounds(relaxations, part, least)
+
+
+def test_all_relaxations_are_broken_in_turn() -> None:
+    assert len(problem(lone_kernel()).relaxations) == 5

@@ -1,0 +1,70 @@
+"""Prices of whole mappings by arrays against the judge: bytes that stages hold, seconds of a step, and what fits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from covered import covered, request_of
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from members import Members
+from strategies import World, share
+
+from dfopt.errors import PlanError
+from dfopt.fusion.blocks import restrict
+from dfopt.regions.pricing import best_of
+from dfopt.regions.region import Region
+from dfopt.terms.sharded import shard
+from dfopt.terms.step.ledger import held, sharded_states
+
+MANY = 40
+
+
+def drawn_root(world: World, data: st.DataObject) -> tuple[Members, Region]:
+    members = Members(world, request_of(world, data.draw))
+    try:
+        roots = members.space.roots
+    except PlanError:
+        assume(False)
+    assume(roots)
+    return members, data.draw(st.sampled_from(roots))
+
+
+@share(2)
+@given(covered(most=4), st.data())
+def test_the_best_partitions_of_a_vector_are_the_judges(world: World, data: st.DataObject) -> None:
+    """Found exactly where brute force finds some that fit, with its value."""
+    members, root = drawn_root(world, data)
+    plan = data.draw(st.sampled_from(root.plans))
+    domain = [sorted(data.draw(st.sets(st.sampled_from(left), min_size=1, max_size=2))) for left in root.domain]
+    while math.prod(map(len, domain)) > MANY:
+        domain[max(range(len(domain)), key=lambda k: len(domain[k]))].pop()
+    region = Region(root.of, tuple(map(tuple, domain)), (plan,), root.arcs_k)
+    for _, vector, value in members.of(region):
+        found = best_of(root.of, np.array([plan]), root.arcs_k, np.array([vector]), math.inf)
+        note(f"{root.of.plans[plan]} {root.of.tiles} {root.of.schemes(vector)} {value} {found}")
+        assert (found is None) == math.isinf(value)
+        assert found is None or found.step_s == pytest.approx(value, rel=1e-9)
+
+
+@share(2)
+@given(covered(most=4), st.data())
+def test_stages_hold_what_the_books_say(world: World, data: st.DataObject) -> None:
+    _, root = drawn_root(world, data)
+    of, options = root.of, [data.draw(st.sampled_from(left)) for left in root.domain]
+    held_hkv = of.held(of.table.exact(np.array([options])))
+    found = of.holding.bytes_held(held_hkv)[:, 0].tolist()
+    names = [kernel.name for kernel in of.layer.kernels]
+    schemes = {name: of.layer.schemes_k[k][options[k]] for k, name in enumerate(names)}
+    books = []
+    for i in range(len(of.plans)):
+        instance = of.instance(i)
+        sharded = shard(instance, schemes, of.tiles)
+        parts = {kind: restrict(sharded, np.flatnonzero(of.kind_k == kind)) for kind in range(of.kinds)}
+        states = {kind: sharded_states(of.setting, part) for kind, part in parts.items()}
+        stages = instance.pipeline if instance.graph.folded else instance.pipeline[:1]
+        fastest = instance.system.chip.fastest_tier
+        books += [sum(held(instance, stage, states)[fastest].values()) for stage in stages]
+    assert found == pytest.approx(books, rel=1e-9, abs=1e-9)
