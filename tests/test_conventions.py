@@ -26,12 +26,12 @@ PRINTED = ("documents", "show", "exports", "cli", "studies", "api", "frontends",
 CONVENTIONS = {
     "overlap", "compute_model", "compute_utilization", "sharding_rules", "masked_scores", "collective_model",
     "all_reduce_passes", "all_to_all_messages", "all_to_all_dims", "weights_from_dram", "layer_boundary", "fanout",
-    "skew_buffers", "weight_tiling", "gradients", "gradient_traffic", "gradient_bandwidth", "backward_gathers",
-    "collective_work", "operand_traffic", "optimizer_step", "kernel_overhead", "step_overhead", "point_to_point",
-    "point_to_point_parts", "point_to_point_overlap", "optimizer_bytes_per_parameter", "training_memory",
-    "layers_exchanged", "memory_reserve", "exchange_buffers",
+    "skew_buffers", "weight_tiling", "token_blocks", "gradients", "gradient_traffic", "gradient_bandwidth",
+    "backward_gathers", "collective_work", "operand_traffic", "optimizer_step", "kernel_overhead", "step_overhead",
+    "point_to_point", "point_to_point_parts", "point_to_point_overlap", "optimizer_bytes_per_parameter",
+    "training_memory", "layers_exchanged", "memory_reserve", "exchange_buffers",
 }  # fmt: skip
-FOLLOWS = {"gradient_passes", "by_layer", "by_tiles", "hides_hops_in"}
+FOLLOWS = {"blocks_tokens", "gradient_passes", "by_layer", "by_tiles", "hides_hops_in"}
 """Properties of assumptions that follow from conventions alone."""
 
 SPACE: dict[str, set[str]] = {

@@ -97,6 +97,10 @@ class Assumptions(Document):
         Traffic of a kernel whose weights do not fit on the chip and that runs alone, in f parts. ``reread``: its inputs
         are read f times. ``reread_all``: its outputs are written f times too. ``free``: nothing is repeated.
         ``forbid``: no such kernel is allowed.
+    token_blocks : e.g. allow
+        Whether partitions of a dataflow chip may take their tokens in blocks and read their weights again for each,
+        instead of holding them on the chip. ``allow``: where it is faster, or the weights do not fit. ``forbid``:
+        never. Neither under ``compute_model: cycle`` nor without ``weights_from_dram``.
     gradients : e.g. exact
         Cost of weight gradients in training. ``exact``: accumulators take SRAM and DRAM traffic, and replicas add them
         up at the end of the step. ``dfmodel``: they are free, and their all-reduce is spread over the microbatches.
@@ -220,6 +224,7 @@ class Assumptions(Document):
     fanout: Literal["shared", "per_consumer"] = "shared"
     skew_buffers: Literal["depth", "double"] = "depth"
     weight_tiling: Literal["reread", "reread_all", "free", "forbid"] = "reread"
+    token_blocks: Literal["allow", "forbid"] = "forbid"
     gradients: Literal["exact", "dfmodel"] = "exact"
     gradient_traffic: Literal["accumulated", "held", "written"] | None = None
     gradient_bandwidth: Bandwidth | None = Field(default=None, gt=0)
@@ -271,6 +276,12 @@ class Assumptions(Document):
         if said is None or (said == "interleaved" and chunks == 1):
             return self.overlap == "perfect"
         return said != "exposed"
+
+    @property
+    def blocks_tokens(self) -> bool:
+        """Whether partitions may take their tokens in blocks; of resolved assumptions."""
+        allowed = self.token_blocks == "allow" and self.execution == "dataflow"
+        return allowed and self.compute_model != "cycle" and self.weights_from_dram
 
     @property
     def gradient_passes(self) -> int:

@@ -64,6 +64,24 @@ class Clock(Part):
     frequency: Ratio = Field(gt=0, le=1)
 
 
+class TokenBlocks(Part):
+    """A partition that takes its tokens in blocks, one after another, and reads its weights again for each.
+
+    Attributes
+    ----------
+    stage : no unit, e.g. 0
+        Number of the pipeline stage of the partition.
+    partition : no unit, e.g. 0
+        Number of the partition within its stage.
+    blocks : blocks, e.g. 4
+        Number of blocks. With 1 all tokens are on the chip at a time, and weights pass by once.
+    """
+
+    stage: int = Field(default=0, ge=0)
+    partition: int = Field(ge=0)
+    blocks: int = Field(ge=1)
+
+
 class Pause(Part):
     """Idle time at the end of every evaluation of a stage's kernels.
 
@@ -94,6 +112,9 @@ class Mapping(Document):
         Place of every kernel: its sharding, pipeline stage, on-chip partition and compute tiles.
     tile_count : tiles, e.g. 64
         Number of tiles into which the streamed axis is cut.
+    token_blocks : e.g. [{partition: 0, blocks: 4}]
+        Partitions that take their tokens in blocks and read their weights again for each. None: all partitions hold
+        their weights on the chip.
     clocks : e.g. [{partition: 0, frequency: 0.8}]
         Partitions that run below the nominal frequency to keep the chip cool. None: all run at the nominal frequency.
     pauses : e.g. [{time: 2 ms}]
@@ -107,6 +128,7 @@ class Mapping(Document):
     plan: Plan
     kernels: tuple[KernelMapping, ...] = Field(min_length=1)
     tile_count: int = Field(default=1, ge=1)
+    token_blocks: tuple[TokenBlocks, ...] | None = None
     clocks: tuple[Clock, ...] | None = None
     pauses: tuple[Pause, ...] | None = None
 

@@ -91,7 +91,8 @@ class End:
     """What a kernel writes to DRAM or reads from there wherever its partition ends.
 
     One end of a carried tensor, or an input or output of the graph. ``row`` bytes of one token's features lie together
-    on a chip, those of ``rows`` tokens in a tile; ``split`` chips share the features of a token.
+    on a chip, those of ``rows`` tokens in a tile; ``split`` chips share the features of a token. ``operand``: 0 of what
+    is written; ``carried``: the kernel that makes it, of a carried tensor.
     """
 
     kernel: int
@@ -101,6 +102,8 @@ class End:
     row: float
     rows: int
     split: int
+    operand: int = 0
+    carried: int | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class Case:
 
     ``model``: the graph that was given; ``graph``: what one chip of the second axis sees of it, itself without one.
     ``clocks``: share of the nominal frequency of the partitions that run below it. ``pauses``: seconds that a stage of
-    the mapping waits after every evaluation.
+    the mapping waits after every evaluation. ``token_blocks``: how many blocks of tokens some partitions take.
     """
 
     model: Graph
@@ -140,6 +143,7 @@ class Case:
     members: dict[Place, list[int]]
     clocks: dict[Place, float]
     pauses: dict[int, float]
+    token_blocks: dict[Place, int]
 
     @cached_property
     def layers(self) -> Layers:
@@ -152,10 +156,7 @@ class Case:
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
-        """The distinct stages: one per pipeline rank, or one when a repeated layer stands for all of them.
-
-        Where a model has layers of several kinds, each rank holds the next ones in their order.
-        """
+        """The distinct stages: one when a repeated layer stands for all, else one per rank, with the next layers."""
         return self._ranked[0]
 
     @property
@@ -196,10 +197,7 @@ class Case:
         return tuple(found.values()), tuple(line)
 
     def _here(self, begin: int, size: int) -> range:
-        """Places of the layers of a pipeline stage that has room for some from a place on.
-
-        Stages may have room for more layers than there are. Layers of one kind count as full stages have them.
-        """
+        """Places of its layers from one on. Stages may have room for too many; of one kind they count as full."""
         layers = self.layers
         end = begin + size
         return range(begin, end) if layers.counted == 1 else range(min(begin, layers.count), min(end, layers.count))
@@ -351,6 +349,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         members=dict(sorted(members.items())),
         clocks={(one.stage, one.partition): one.frequency for one in mapping.clocks or ()},
         pauses={one.stage: one.time for one in mapping.pauses or ()},
+        token_blocks={(one.stage, one.partition): one.blocks for one in mapping.token_blocks or ()},
     )
     return replace(case, ends=tuple(_ends(case))) if assume.layer_boundary == "dram" else case
 
@@ -364,18 +363,18 @@ def _ends(case: Case) -> Iterator[End]:
         share = shards if split else 1
         return float(-(-features // share) * size), -(-tokens // tiles), share
 
-    def out(src: int, chip: float, tile: float, kernel: int, write: bool) -> End:
+    def out(src: int, chip: float, tile: float) -> End:
         of = case.kernels[src]
         made = of.kernel.n, of.kernel.m, operands.splits_features(of.sharding), made_word(graph, of.kernel)
-        return End(kernel, chip, tile, write, *lying(*made))
+        return End(src, chip, tile, True, *lying(*made))
 
     for fan in case.carried:
-        yield out(fan.src, fan.chip, fan.tile, fan.src, write=True)
-        yield out(fan.src, fan.chip, fan.tile, fan.readers[0], write=False)
+        yield replace(wrote := out(fan.src, fan.chip, fan.tile), carried=fan.src)
+        yield replace(wrote, kernel=fan.readers[0], write=False, operand=1, carried=fan.src)
     for src, whole in graph.writes():
         one = case.kernels[src]
         chip = whole * ops.output_share(one.kernel, one.sharding, shards, case.assume.sharding_rules)
-        yield out(src, chip, chip * ops.tile_share(one.kernel, tiles), src, write=True)
+        yield out(src, chip, chip * ops.tile_share(one.kernel, tiles))
     for dst, operand, whole in graph.reads():
         one = case.kernels[dst]
         rules, z = case.assume.sharding_rules, one.sharding
@@ -384,7 +383,7 @@ def _ends(case: Case) -> Iterator[End]:
         features, tokens = ops.operand_shape(one.kernel, operand)
         tile = chip * ops.input_tile_share(one.kernel, tiles, operand)
         split = layout == "SR" and z != "outer"
-        yield End(dst, chip, tile, False, *lying(tokens, features, split, word(graph)))
+        yield End(dst, chip, tile, False, *lying(tokens, features, split, word(graph)), operand)
 
 
 def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:

@@ -292,7 +292,11 @@ def _rate_issues(mapping: Mapping, stack: Stack | None) -> Iterator[Issue]:
     stages = {stage for stage, _ in places}
     clocks = [((c.stage, c.partition), f"partition {c.partition} of stage {c.stage}") for c in mapping.clocks or ()]
     pauses = [(pause.stage, f"stage {pause.stage}") for pause in mapping.pauses or ()]
+    blocks = [
+        ((b.stage, b.partition), f"partition {b.partition} of stage {b.stage}") for b in mapping.token_blocks or ()
+    ]
     yield from _place_issues("clock", "partition", clocks, places)
+    yield from _place_issues("token_block", "partition", blocks, places)
     for position, clock in enumerate(mapping.clocks or ()):
         if stack is not None and not any(abs(level.frequency - clock.frequency) <= 1e-9 for level in stack.levels):
             levels = ", ".join(f"{level.frequency:.6g}" for level in stack.levels)

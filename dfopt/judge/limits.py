@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
+from dfopt.judge import token_blocks
 from dfopt.judge.case import Case, Place
 from dfopt.judge.ledger import reserved
 from dfopt.judge.traffic import WeightParts
@@ -22,6 +23,7 @@ def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: 
     return (
         *_capacities(case, tiling, sram, held),
         *_tiles(case),
+        *token_blocks.refused(case),
         *_order(case),
         *_passes(case),
         *_together(case),

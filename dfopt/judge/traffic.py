@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from dfopt.documents.placement import Item
+from dfopt.judge import token_blocks
 from dfopt.judge.case import Case, End, Fan, Place, Placed, totals
 from dfopt.judge.types import made_word
 from dfopt.physics import operands
@@ -45,7 +46,7 @@ def weight_parts(case: Case) -> WeightParts:
     capacity = case.system.chip.sram.capacity
     parts, alone, stuck = {}, {}, {}
     for number, one in enumerate(case.kernels):
-        if one.stationary <= 0:
+        if one.stationary <= 0 or one.place in case.token_blocks:  # there weights pass by
             continue
         whole, cut = math.fsum(buffers[number]), one.stationary + math.fsum(outputs[number])
         alone[number] = whole + cut
@@ -112,6 +113,8 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
             yield Moved(one.place, "cache", written, one, write=True)
         if one.accumulator:
             yield Moved(one.place, "gradient", case.assume.gradient_passes * one.accumulator, one)
+    for place, what, size, of in token_blocks.again(case):
+        yield Moved(place, what, (case.token_blocks[place] - 1) * size, of)
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in case.fans:
             for number in fan.readers:
@@ -182,17 +185,19 @@ def sram_traffic(case: Case) -> dict[int, float]:
     for end in case.ends:
         if end.write:
             wrote[end.kernel].append(end.chip)
-    found = {}
+    found, again = {}, token_blocks.accessed_again(case)
     for number, taken in inputs(case).items():
         one = case.kernels[number]
         own = own_traffic(one.kernel, one.sharding, case.plan.shards)
-        found[number] = math.fsum((*wrote[number], taken, one.read, case.assume.gradient_passes * one.accumulator, own))
+        gradient = case.assume.gradient_passes * one.accumulator
+        found[number] = math.fsum((*wrote[number], taken, one.read, gradient, own, again[number]))
     return found
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
     """Bytes of SRAM that every partition needs for its buffers and what is stationary."""
-    return totals(_sram_parts(case, tiling))
+    held = (part for part in _sram_parts(case, tiling) if part[0] not in case.token_blocks)
+    return totals([*held, *token_blocks.in_sram(case)])
 
 
 def _sram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
