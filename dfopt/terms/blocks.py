@@ -8,7 +8,7 @@ latency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -20,6 +20,7 @@ from dfopt.terms.chip import Chip, combine
 from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import Incidence, counts
 from dfopt.terms.table import Table
+from dfopt.terms.token_blocks import TokenRows, blocks_needed, shares_of
 
 __all__ = ["FITS", "IN_PARTS", "BlockPrices", "Blocks", "keeps_chip", "parts_of", "times_counts"]
 
@@ -142,6 +143,9 @@ class BlockPrices:
         Number of parts that the weight of each kernel is cut into if it is alone in its block. A block that holds a
         kernel of more than 1 part and another kernel is not legal. Infinite: the kernel does not fit the chip, and no
         block that holds it is legal.
+    token_blocks : no unit, shape (vectors, blocks)
+        Number of blocks of tokens that the kernels of each block take one after another, reading their weights again
+        for each. 0 for a block that holds its weights in SRAM, and for every block if the mode is not priced.
     """
 
     seconds: Floats
@@ -150,6 +154,16 @@ class BlockPrices:
     sram_bytes: Floats
     legal: Bools
     parts: Floats
+    token_blocks: Floats
+
+    def faster(self, other: BlockPrices) -> BlockPrices:
+        """Of two ways to run the same blocks the legal and faster one of each, this one where both are as fast."""
+        take = other.legal & (~self.legal | (other.time < self.time))
+        chosen = {
+            name: np.where(take, getattr(other, name), getattr(self, name))
+            for name in ("seconds", "time", "dram_bytes", "sram_bytes", "legal", "token_blocks")
+        }
+        return replace(self, **chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +186,9 @@ class Blocks:
         :attr:`dfopt.terms.layer.Layer.latency_l`. Empty under other compute models.
     counted : dict of sparse matrix, shape (blocks, incidences)
         Cache of how often the blocks pay some incidences. Objects with the same ``member_bk`` may share it.
+    token_rows
+        What blocks of tokens are cut from (:func:`dfopt.terms.token_blocks.token_rows`). None: no block takes its
+        tokens in blocks.
     """
 
     table: Table
@@ -179,6 +196,7 @@ class Blocks:
     member_bk: Bools
     latency_l: Floats = field(default_factory=lambda: np.zeros(0))
     counted: dict[tuple[Incidence, ...], sp.csr_array] = field(default_factory=dict, repr=False)
+    token_rows: TokenRows | None = None
 
     @cached_property
     def count_bi(self) -> Floats:
@@ -218,8 +236,38 @@ class Blocks:
         Returns
         -------
         BlockPrices
-            Arrays over these vectors, in their order, and over the blocks, in the order of :attr:`member_bk`.
+            Arrays over these vectors, in their order, and over the blocks, in the order of :attr:`member_bk`. A block
+            that may take its tokens in blocks does so where that is faster, or where it does not fit otherwise. Then
+            its time and legality are bounds as above, but its bytes are not: they are those of the way chosen.
         """
+        held, *others = self.ways(amount_vc)
+        for other in others:
+            held = held.faster(other)
+        return held
+
+    def ways(self, amount_vc: Floats) -> tuple[BlockPrices, ...]:
+        """Prices of all blocks in each way to run them, of which :meth:`prices` takes the best for each block.
+
+        Parameters
+        ----------
+        amount_vc : float array, shape (vectors, columns)
+            Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
+
+        Returns
+        -------
+        tuple of BlockPrices
+            First that blocks hold their weights in SRAM, or a kernel alone a part of its weight. Then, if there are
+            :attr:`token_rows`, that they take their tokens in the fewest blocks that fit. In each way, sums of bytes
+            are bounds as times are.
+        """
+        compute, reached = self._compute(amount_vc)
+        held = self._holding_weights(amount_vc, compute, reached)
+        if self.token_rows is None:
+            return (held,)
+        return held, self._by_token_blocks(amount_vc, self.token_rows, compute, held.parts)
+
+    def _holding_weights(self, amount_vc: Floats, compute: Floats, reached: Bools) -> BlockPrices:
+        """Prices of blocks that hold their weights in SRAM, or of a kernel alone a part of its weight."""
         parts_vk = self.parts(amount_vc)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
         sram += self._sums(amount_vc, "stationary_bytes")
@@ -229,13 +277,30 @@ class Blocks:
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         dram[:, alone_b] += self.moved_again(amount_vc, parts_vk)[:, of_b]
         sram[:, alone_b] = (rest_vk + cut_vk / finite_vk)[:, of_b]
-        compute, reached = self._compute(amount_vc)
+        terms = self._seconds(amount_vc, compute, dram, self._sums(amount_vc, "sram_traffic_bytes"))
+        legal = self._legal(sram, parts_vk) & reached
+        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, parts_vk, np.zeros(sram.shape))
+
+    def _by_token_blocks(self, amount_vc: Floats, of: TokenRows, compute: Floats, parts_vk: Floats) -> BlockPrices:
+        """Prices of blocks that take their tokens in as few blocks as fit, and read their weights again for each."""
+        beside, cut = self._sums(amount_vc, "beside_token_bytes"), self._sums(amount_vc, "token_bytes")
+        blocks = blocks_needed(self.chip, of, beside, cut)
+        legal = np.isfinite(blocks) & (self._sums(amount_vc, "all_tokens") == 0)
+        blocks = np.where(legal, blocks, 1.0)
+        dram = self._sums(amount_vc, "dram_bytes") + (blocks - 1) * self._sums(amount_vc, "block_reread_bytes")
+        accessed = self._sums(amount_vc, "sram_traffic_bytes")
+        accessed += (blocks - 1) * self._sums(amount_vc, "block_access_bytes")
+        sram = beside + cut * shares_of(of, blocks)
+        legal &= keeps_chip(self.chip, self.member_bk.sum(axis=1), np.zeros(sram.shape), sram)
+        terms = self._seconds(amount_vc, compute, dram, accessed)
+        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, parts_vk, blocks)
+
+    def _seconds(self, amount_vc: Floats, compute: Floats, dram: Floats, accessed: Floats) -> Floats:
+        """Seconds of each resource, shape (resources, vectors, blocks), of bytes of DRAM and bytes of SRAM traffic."""
         seconds = [compute, self.chip.dram_seconds(dram), self._sums(amount_vc, "network_s")]
         if "sram" in self.chip.resources:
-            seconds.append(self._sums(amount_vc, "sram_traffic_bytes") / self.chip.sram_bandwidth)
-        terms = np.stack(seconds)
-        legal = self._legal(sram, parts_vk) & reached
-        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, parts_vk)
+            seconds.append(accessed / self.chip.sram_bandwidth)
+        return np.stack(seconds)
 
     def _compute(self, amount_vc: Floats) -> tuple[Floats, Bools]:
         """Seconds of compute, and whether the chip has tiles enough; shape (vectors, blocks) both.

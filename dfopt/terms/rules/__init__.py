@@ -34,6 +34,7 @@ from dfopt.terms.rules.network import (
     STARTS,
 )
 from dfopt.terms.rules.tensors import CARRIED, END_BUFFERS, ENDS, OPERANDS, OWN_DATA, TENSORS
+from dfopt.terms.rules.token_blocks import TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENSORS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
@@ -42,7 +43,7 @@ __all__ = ["HELD", "OF_BLOCKS", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "
 _WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts", "parameters")
 OF_KERNELS: Final = (
     COMPUTE, SRAM_TRAFFIC, WEIGHTS, GRADIENTS, OPERANDS, ENDS, END_BUFFERS, OWN_DATA, PARAMETERS, REDUCED, CACHES,
-    SAVED, KEPT,
+    SAVED, KEPT, TOKEN_BLOCK_KERNELS,
 )  # fmt: skip
 """Rules of single kernels, see :meth:`dfopt.terms.charges.Term.of_kernel`."""
 SENT: Final = (COLLECTIVES, OWN_COMMUNICATIONS, REDUCED_EACH)
@@ -53,6 +54,7 @@ option of that kernel.
 """
 OF_LAYER: Final = (
     COMPUTE_TILES, TENSOR_TRAFFIC, TENSORS, CARRIED, CONVERSIONS, STARTS, WAITING, PARTIAL_SUMS, HANDED_ON, TILE_ROWS,
+    TOKEN_BLOCK_TENSORS,
 )  # fmt: skip
 """Rules of several kernels, and of resources with levels."""
 TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
@@ -75,6 +77,11 @@ RESOURCES: Final = (
     Resource("cut_buffer_bytes", "B", "block", "the part of them that is cut with the weight of a kernel"),
     Resource("stationary_bytes", "B", "block", "bytes in SRAM of weights and of gradients that are added up"),
     Resource("reread_bytes", "B", "block", "bytes that a kernel in weight parts moves again for each further one"),
+    Resource("token_bytes", "B", "block", "bytes in SRAM of tensors that blocks of tokens cut, of all tokens"),
+    Resource("beside_token_bytes", "B", "block", "bytes in SRAM beside them where tokens come in blocks"),
+    Resource("block_reread_bytes", "B", "block", "bytes that each further block of tokens reads again"),
+    Resource("block_access_bytes", "B", "block", "bytes that pass through SRAM again for each further block of tokens"),
+    Resource("all_tokens", "1", "block", "kernels and tensors that need all tokens at once"),
     Resource("waiting_bytes", "B", "block", "bytes that wait in DRAM until they were read"),
     Resource("weights", "B", "layer", "weights, but for those of routed experts"),
     Resource("weights_copied", "B", "layer", "weights that all chips of the second axis have"),

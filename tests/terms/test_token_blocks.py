@@ -1,0 +1,141 @@
+"""Blocks of tokens: the table of charges against the judge, which tries every number of blocks for every partition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import judged
+from strategies import Dice, share, worlds
+from test_two_ways import CLOSE, Case, is_broken, mapped, options, placed, with_sram, zoo_cases
+
+from dfopt.documents.mapping import Mapping, TokenBlocks
+from dfopt.documents.score import PartitionScore
+from dfopt.physics import ops
+from dfopt.setting.instance import Setting
+from dfopt.terms.blocks import BlockPrices, Blocks
+from dfopt.terms.chip import chip_of
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import TERMS
+from dfopt.terms.table import Table
+from dfopt.terms.token_blocks import token_rows
+
+DATAFLOW = {"execution": "dataflow", "token_blocks": "allow", "weights_from_dram": True}
+
+
+def allowing(case: Case) -> Case:
+    """The case on a dataflow chip that may take tokens in blocks."""
+    world, *rest = case
+    system = world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"execution": "dataflow"})})
+    return replace(world, system=system, assumptions=world.assumptions.with_(**DATAFLOW)), *rest  # type: ignore[return-value]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A random world whose chip may take tokens in blocks; few kernels that cannot, and often fused."""
+    compute = draw(st.sampled_from(["fixed", "fixed", "efficiency"]))
+    world = draw(worlds(most=6, dims=1, compute_model=compute, tile_rows=[None, 1, 1, 2], **DATAFLOW))
+    return allowing(draw(placed(world, draw(st.sampled_from([(0, 0, 0, 1), (0, 0, 1), (0,), (1,)])))))
+
+
+@st.composite
+def zoo(draw: st.DrawFn) -> Case:
+    return allowing(draw(zoo_cases()))
+
+
+def by_blocks(case: Case, blocks: dict[tuple[int, int], int]) -> Mapping:
+    """The mapping with so many blocks of tokens in some partitions."""
+    listed = [TokenBlocks(stage=stage, partition=partition, blocks=n) for (stage, partition), n in blocks.items()]
+    return mapped(case).model_copy(update={"token_blocks": tuple(listed) or None})
+
+
+def tight(case: Case, dice: Dice) -> Case:
+    """The case with about as much SRAM as some partition needs in some number of blocks of tokens."""
+    world, *rest = case
+    roomy = (replace(world, system=with_sram(world.system, 1e18)), *rest)
+    places = sorted({(each.stage, each.partition) for each in mapped(roomy).kernels})
+    blocks = {place: dice([1, 2, 3, 4, 8]) for place in places}
+    parts = judged(roomy[0], by_blocks(roomy, blocks)).partitions
+    room = max(dice([one.sram_bytes for one in parts]) * dice([1.01, 0.99, 0.7, 1.5]), 1.0)
+    return replace(world, system=with_sram(world.system, room)), *rest  # type: ignore[return-value]
+
+
+def priced(case: Case, partitions: tuple[PartitionScore, ...]) -> tuple[BlockPrices, BlockPrices, BlockPrices]:
+    """Prices of the partitions that the judge scored: in both ways, and in the better of these."""
+    world, _, _, tiles = case
+    layer = Layer(Setting(world.graph, world.system, world.assumptions, world.model).under(world.plan).shared, tiles)
+    table, index = Table.of(layer, TERMS), world.graph.index()
+    member = np.zeros((len(partitions), len(layer.kernels)), dtype=bool)
+    for number, partition in enumerate(partitions):
+        member[number, [index[name] for name in partition.kernels]] = True
+    blocks = Blocks(table, chip_of(world.system, world.assumptions), member, layer.latency_l, token_rows(layer))
+    amount_vc = table.exact(options(case, layer))
+    holding, by_blocks = blocks.ways(amount_vc)
+    return holding, by_blocks, blocks.prices(amount_vc)
+
+
+def ways(case: Case, number: int, partition: PartitionScore) -> list[tuple[int, PartitionScore]]:
+    """Every number of blocks of tokens under which the judge lets a partition be; 0: it holds its weights."""
+    rows, place = ops.streamed_rows(case[0].graph), (partition.stage, partition.partition)
+    found = []
+    for count in range(rows + 2):
+        score = judged(case[0], by_blocks(case, {place: count} if count else {}))
+        said = score.partitions[number]
+        if not any(is_broken(said, sentence) or in_blocks(said, sentence) for sentence in score.violations):
+            found.append((count, said))
+    return found
+
+
+def in_blocks(partition: PartitionScore, sentence: str) -> bool:
+    return sentence.startswith(f"partition {partition.partition} of stage {partition.stage} takes its tokens in blocks")
+
+
+def agrees(prices: BlockPrices, number: int, said: PartitionScore) -> None:
+    """Hold the price of a partition against what the judge says of it."""
+    assert prices.dram_bytes[0, number] == pytest.approx(said.dram_bytes, **CLOSE)
+    assert prices.sram_bytes[0, number] == pytest.approx(said.sram_bytes, **CLOSE)
+    seconds = [said.compute_s, said.memory_s, said.network_s, *([] if said.sram_s is None else [said.sram_s])]
+    assert prices.seconds[:, 0, number].tolist() == pytest.approx(seconds, **CLOSE)
+    assert prices.time[0, number] == pytest.approx(said.time_s, **CLOSE)
+
+
+def checks(case: Case) -> list[tuple[float, float]]:
+    """Hold the prices of all partitions against the judge; how many blocks of tokens each takes, and needs at least."""
+    partitions = judged(case[0], mapped(case)).partitions
+    holding, by_blocks, best = priced(case, partitions)
+    by_share = any(row.unit == "memory" for row in case[0].system.chip.efficiency or ())
+    for number, partition in enumerate(partitions):
+        legal = dict(ways(case, number, partition))
+        least = min((count for count in legal if count), default=0)
+        assert bool(holding.legal[0, number]) == (0 in legal)
+        assert bool(by_blocks.legal[0, number]) == (least > 0)
+        assert bool(best.legal[0, number]) == bool(legal)
+        if 0 in legal:
+            agrees(holding, number, legal[0])
+        if least:
+            assert by_blocks.token_blocks[0, number] == least
+            agrees(by_blocks, number, legal[least])
+        if legal:
+            agrees(best, number, legal[int(best.token_blocks[0, number])])
+            # where a share of the bandwidth depends on bytes, more of them may take less time
+            tried = [one for count, one in legal.items() if not by_share or count in (0, least)]
+            assert best.time[0, number] == pytest.approx(min(one.time_s for one in tried), **CLOSE)
+    need = np.where(by_blocks.legal, by_blocks.token_blocks, 0.0)[0]
+    return list(zip(best.token_blocks[0].tolist(), need.tolist(), strict=True))
+
+
+@share(1.0)
+@given(case=cases(), data=st.data())
+def test_blocks_of_kernels_take_as_many_blocks_of_tokens_as_the_judge_finds_best(
+    case: Case, data: st.DataObject
+) -> None:
+    checks(tight(case, Dice(data.draw)) if data.draw(st.integers(0, 3)) else case)
+
+
+@share(0.3)
+@given(case=zoo(), data=st.data())
+def test_layers_of_the_zoo_take_as_many(case: Case, data: st.DataObject) -> None:
+    checks(tight(case, Dice(data.draw)) if data.draw(st.integers(0, 3)) else case)
