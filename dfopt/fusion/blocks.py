@@ -44,6 +44,11 @@ class StageTables:
         Seconds of each kernel by further resource of the chip, the same in every block; see `RESOURCES`.
     width_g : int
         Tensors in each fan-out group.
+    more_k : float
+        DRAM bytes that a kernel adds at least to those of a set of kernels, beside `sharded.mem_k`: what it reads again
+        because its weight is in parts, or because tokens are taken in blocks.
+    single_k : bool
+        Whether the kernel is alone in its partition however it runs.
     latency_l, tiles_kl : float, int
         Under the cycle model the distinct latencies, ascending, and the fewest compute tiles with which
         each kernel reaches them; empty under the others.
@@ -62,6 +67,8 @@ class StageTables:
     width_g: Ints
     latency_l: Floats
     tiles_kl: Ints
+    more_k: Floats
+    single_k: Bools
 
     @property
     def kernels(self) -> int:
@@ -76,13 +83,17 @@ class StageTables:
 
 @dataclass(frozen=True)
 class BlockPrices:
-    """Per block: seconds by resource (as rows) and of the block, DRAM and SRAM bytes, whether it is legal."""
+    """Per block: seconds by resource (as rows) and of the block, DRAM and SRAM bytes, whether it is legal.
+
+    ``token_blocks``: how many blocks of tokens it takes one after another; 0 if it holds its weights.
+    """
 
     terms: Floats
     time: Floats
     dram_bytes: Floats
     sram_bytes: Floats
     legal: Bools
+    token_blocks: Floats
 
     @property
     def compute(self) -> Floats:
@@ -123,6 +134,7 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
         toll_x=sharded.toll_x[some],
         sent_x=sharded.sent_x[some],
         payers_xk=payers_xk[some],
+        token_blocks=None if sharded.token_blocks is None else sharded.token_blocks.part(members),
         **per_k,
         **per_t | {"src_t": src[here], "dst_t": dst[here], "group_t": groups},
     )
@@ -139,6 +151,8 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
         parts_k=tables.parts_k[members],
         sram_k=tables.sram_k[members],
         mem_k=tables.mem_k[members],
+        more_k=tables.more_k[members],
+        single_k=tables.single_k[members],
         tiles_kl=tables.tiles_kl[members] if sharded.menus else tables.tiles_kl,
         **derived(sharded, tables.chip),
     )
@@ -171,11 +185,14 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         parts_k=np.ones(len(sharded.names), dtype=np.int64),
         sram_k=sharded.stationary_k + sharded.fixed_buffer_k,
         mem_k=sharded.mem_k,
+        more_k=np.zeros(len(sharded.names)),
+        single_k=np.zeros(len(sharded.names), dtype=bool),
         latency_l=latency_l,
         tiles_kl=tiles_kl,
         **derived(sharded, chip),
     )
-    alone = price_each(tables, singles(tables))
+    held = replace(tables, sharded=replace(sharded, token_blocks=None))
+    alone = price_each(held, singles(tables))
     if not (alone.sram_bytes > chip.sram * (1 + 1e-12)).any():
         return tables
     outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
@@ -183,15 +200,28 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     parts_k, whole = parts_of(chip, alone.sram_bytes - cut, cut), alone.sram_bytes > chip.sram * (1 + 1e-12)
     # beside its neighbours a kernel of a library needs less: then those that cannot be cut may fit
     hopeless = np.isinf(parts_k) | (whole & (parts_k == 1) & (not chip.library))
-    if hopeless.any():
+    takes_blocks, again_k = _in_token_blocks(tables)
+    if (hopeless & ~takes_blocks).any():
         raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, alone.sram_bytes - cut, hopeless))
-    parts = parts_k.astype(np.int64)
-    mem_k = sharded.mem_k
-    if chip.reads_again:
-        mem_k = mem_k + (parts - 1) * sharded.again_k
+    parts = np.where(hopeless, 1.0, parts_k).astype(np.int64)  # what is hopeless does not fit in one part either
+    more_k = (parts - 1) * sharded.again_k if chip.reads_again else np.zeros(tables.kernels)
+    mem_k, single_k = sharded.mem_k + more_k, (parts > 1) & ~takes_blocks
+    more_k = np.minimum(np.where(hopeless, np.inf, more_k), again_k)
     in_parts = sharded.fixed_buffer_k + cut / parts - outputs
     sram_k = np.where(parts > 1, in_parts, tables.sram_k)
-    return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)
+    return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k, more_k=more_k, single_k=single_k)
+
+
+def _in_token_blocks(tables: StageTables) -> tuple[Bools, Floats]:
+    """Whether each kernel alone can take its tokens in blocks, and the DRAM bytes that it reads again then at least.
+
+    Any block with it takes no fewer blocks of tokens, and reads its weight again for each.
+    """
+    charges = tables.sharded.token_blocks
+    if charges is None:
+        return np.zeros(tables.kernels, dtype=bool), np.full(tables.kernels, np.inf)
+    needs = charges.needs(tables.chip, np.eye(tables.kernels, dtype=bool))
+    return needs.legal, np.where(needs.legal, (needs.blocks - 1) * charges.own_again_k, np.inf)
 
 
 def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:
@@ -209,12 +239,13 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     """Price blocks of kernels, given as a membership matrix of shape (blocks, kernels).
 
     A block is legal when it fits SRAM and tiles, a weight-tiled kernel is alone in it, and the chip runs all at once.
+    Where it may take its tokens in blocks, it does so if that is faster, or if it is not legal otherwise.
     """
     sharded, chip = tables.sharded, tables.chip
     count, weight = member.sum(axis=1), member.astype(np.float64)
     stored, read, kept = crossings(tables, member)
     moved = (stored | read).astype(float)  # never both
-    dram = added(moved, tables.moved_g) + added(weight, tables.mem_k)
+    crossing = added(moved, tables.moved_g)
     sram = kept + CROSSING_TILES * added(moved, tables.tile_g) + added(weight, tables.sram_k)
     legal = keeps_chip(chip, count, weight @ (tables.parts_k > 1), sram)
     if chip.library:
@@ -225,11 +256,31 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
         compute, legal = np.where(count > 0, latency, 0.0), legal & fits
     else:
         compute = added(weight, tables.compute_k)
-    memory, network = chip.dram_seconds(dram), added(weight, sharded.net_k)
+    network = added(weight, sharded.net_k)
     if len(sharded.toll_x):
         network += added(tolls(tables, member), sharded.toll_x)
-    terms = np.stack([compute, memory, network, *(added(weight, seconds_k) for seconds_k in tables.steady_rk)])
-    return BlockPrices(terms, combine(terms, chip), dram, sram, legal)
+    steady = [added(weight, seconds_k) for seconds_k in tables.steady_rk]
+
+    def prices(dram: Floats, steady: Sequence[Floats], sram: Floats, legal: Bools, blocks: Floats) -> BlockPrices:
+        terms = np.stack([compute, chip.dram_seconds(dram), network, *steady])
+        return BlockPrices(terms, combine(terms, chip), dram, sram, legal, blocks)
+
+    held = prices(crossing + added(weight, tables.mem_k), steady, sram, legal, np.zeros(len(member)))
+    if sharded.token_blocks is None:
+        return held
+    needs = sharded.token_blocks.needs(chip, member)
+    steady = [seconds + needs.accessed_again / chip.sram_bandwidth for seconds in steady]
+    dram = crossing + added(weight, sharded.mem_k) + needs.read_again
+    legal = keeps_chip(chip, count, np.zeros(len(member)), needs.sram) & needs.legal
+    return faster(held, prices(dram, steady, needs.sram, legal, needs.blocks))
+
+
+def faster(first: BlockPrices, second: BlockPrices) -> BlockPrices:
+    """Of two ways to run the same blocks the legal and faster one of each, the first where both are as fast."""
+    take = second.legal & (~first.legal | (second.time < first.time))
+    return BlockPrices(
+        *(np.where(take, getattr(second, one.name), getattr(first, one.name)) for one in fields(BlockPrices))
+    )
 
 
 def tolls(tables: StageTables, member: Bools) -> Bools:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
-from dfopt.fusion.blocks import StageTables, least_latency
+from dfopt.fusion.blocks import StageTables, least_latency, price_blocks
 from dfopt.terms.blocks import keeps_chip
 from dfopt.terms.chip import CROSSING_TILES, combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
@@ -108,6 +108,9 @@ def price_intervals(
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     longest = min(longest, n, chip.tiles if chip.fused else 1, library.largest(sharded) if chip.library else n)
+    if sharded.token_blocks is not None:
+        yield from _one_by_one(tables, order, forward_backward, longest, deadline)
+        return
     rectangles, separate = _rectangles(tables, order), forward_backward == "separate"
 
     def prefix(per_k: Floats | Ints | Bools) -> Floats:
@@ -144,6 +147,28 @@ def price_intervals(
         talk = sum(toll, network[j] - network[i])
         time = combine([work, moved, talk, *(one[j] - one[i] for one in steady)], chip)
         yield Band(first, np.where(legal, time, np.inf))
+
+
+def _one_by_one(
+    tables: StageTables, order: Ints, forward_backward: str, longest: int, deadline: float
+) -> Iterator[Band]:
+    """The same where blocks may take their tokens in blocks: what these need is no sum over rectangles of intervals."""
+    n, forward, separate = tables.kernels, tables.sharded.forward_k[order], forward_backward == "separate"
+    for first in range(0, n, _ROWS):
+        rows = min(_ROWS, n - first)
+        time = np.full((rows, min(rows - 1 + longest, n - first)), np.inf)
+        for row in range(rows):
+            look(deadline)
+            start = first + row
+            ends = np.arange(start + 1, min(start + longest, n) + 1)
+            if separate:
+                ends = ends[: np.flatnonzero(np.append(forward[start : ends[-1]] != forward[start], True))[0]]
+            member = np.zeros((len(ends), n), dtype=bool)
+            for at, end in enumerate(ends.tolist()):
+                member[at, order[start:end]] = True
+            prices = price_blocks(tables, member)
+            time[row, ends - first - 1] = np.where(prices.legal, prices.time, np.inf)
+        yield Band(first, time)
 
 
 def _paces(tables: StageTables, needed: Ints, i: Ints, j: Ints) -> Floats:

@@ -161,6 +161,11 @@ def optimize_intrachip(
         task, found = _by_path(task, lattice)
         if found is not None:
             return found
+    if tables.sharded.token_blocks is not None:  # no MILP has rows for them
+        if task.best is None:
+            raise NoSolution(task.floor, time.perf_counter() - task.began)
+        message = f"{task.note}; blocks of tokens are searched through down-sets only".removeprefix("; ")
+        return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, message)
     if form == "columns" and (solver == "highs" or formulation == "columns"):
         task, found = _by_generation(task, formulation == "columns")
         if found is not None:

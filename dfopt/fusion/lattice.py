@@ -63,8 +63,10 @@ class ShortestPath:
         sharded = tables.sharded
         weight = lattice.member.astype(float)
         self.terms = [added(weight, term) for term in least_terms(tables, limits)]
-        self.stationary = added(weight, np.where(tables.parts_k > 1, 0.0, sharded.stationary_k))
-        self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
+        stays_k = np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
+        # weights need not stay where tokens come in blocks
+        self.stationary = added(weight, stays_k if sharded.token_blocks is None else np.zeros(tables.kernels))
+        self.tiled = (weight @ tables.single_k).astype(np.int64)
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
         self.longest = min(tables.chip.tiles, library.largest(sharded) if tables.chip.library else tables.kernels)
         self.rest = rest_bound(tables, limits, lattice.member)

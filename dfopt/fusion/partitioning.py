@@ -39,7 +39,7 @@ def numbered(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) ->
 
 def runs_alone(tables: StageTables) -> Bools:
     """Kernels that share a partition with no other one."""
-    return (tables.parts_k > 1) | (not tables.chip.fused)
+    return tables.single_k | (not tables.chip.fused)
 
 
 def always_cut(tables: StageTables, forward_backward: str) -> Bools:
@@ -86,7 +86,7 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, .
     talk = sharded.net_k
     if len(sharded.toll_x):
         talk = talk + np.bincount(sharded.payers_xk.argmax(axis=1), sharded.toll_x, n)
-    return work, (tables.mem_k + moved) / chip.dram_bandwidth, talk, *tables.steady_rk
+    return work, (sharded.mem_k + tables.more_k + moved) / chip.dram_bandwidth, talk, *tables.steady_rk
 
 
 def sides(tables: StageTables, forward_backward: str) -> Ints:

@@ -283,12 +283,13 @@ def piecewise(
 ) -> PathResult | None:
     """The best partitioning of a long graph, and seconds that none beats: at most ``known``, the best known so far.
 
-    None where partitions are counted, pinned or short of DRAM, where times of pieces do not add up (cycle model), for
-    graphs more wide than long, and when the clock is over before there is any.
+    None where partitions are counted, pinned or short of DRAM, where times of pieces do not add up (cycle model, blocks
+    of tokens), for graphs more wide than long, and when the clock is over before there is any.
     """
     forward, rule = tables.sharded.forward_k, limits.forward_backward
     counted = limits.exactly or limits.p_max < tables.kernels or bool(limits.pins) or rule == "halves"
-    if counted or tables.sharded.menus or tables.bytes_g.sum() > limits.dram_left:
+    blocks_tokens = tables.sharded.token_blocks is not None  # two pieces together may take more blocks than each
+    if counted or blocks_tokens or tables.sharded.menus or tables.bytes_g.sum() > limits.dram_left:
         return None
     ends = [np.append(kernels, False) for kernels in (~forward, forward)]
     if rule == "separate" and (ends[0][tables.sharded.src_t] & ends[1][tables.sharded.dst_t]).any():

@@ -8,10 +8,10 @@ import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.mapping import KernelMapping, Mapping, Sharding, TokenBlocks
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
-from dfopt.fusion.blocks import StageTables, lots, tiles_of
+from dfopt.fusion.blocks import StageTables, lots, price_blocks, tiles_of
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
@@ -74,11 +74,17 @@ class PricedPlan:
     def mapping(self, partition_k: Ints) -> Mapping:
         """The mapping that these partitions make, with the tiles that every kernel gets."""
         tiles_k = np.ones(len(self.sharded.names), dtype=np.int64)
+        token_blocks = list[TokenBlocks]()
         for stage in self.stages:
             if stage.tables is None:
                 continue
             for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
                 tiles_k[stage.members[here]] = tiles_of(part, member).sum(axis=0)
+                first = stage.members[here[member.argmax(axis=1)]]  # a kernel of each block
+                counts = price_blocks(part, member).token_blocks.astype(np.int64)
+                for k, count in zip(first[counts > 0].tolist(), counts[counts > 0].tolist(), strict=True):
+                    place = {"stage": int(self.stage_k[k]), "partition": int(partition_k[k])}
+                    token_blocks.append(TokenBlocks(**place, blocks=count))
         kernels = tuple(
             KernelMapping(
                 name=name,
@@ -95,4 +101,5 @@ class PricedPlan:
             plan=self.plan,
             kernels=kernels,
             tile_count=self.sharded.tile_count,
+            token_blocks=tuple(token_blocks) or None,
         )

@@ -197,7 +197,8 @@ def parts_of_sides(
     parts = list(_charged(table, domain, side_k, mine_k, chip, layer.by_cycles, counts))
     if layer.by_cycles:
         parts += _of_cycles(layer, domain, side_k, mine_k, chip)
-    return [*parts, *_read_again(table, domain, side_k, mine_k, chip)]
+    token_blocks = tables.sharded.token_blocks is not None
+    return [*parts, *_read_again(table, domain, side_k, mine_k, chip, token_blocks)]
 
 
 def _charged(
@@ -264,9 +265,11 @@ def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, mine_k: Bools, chip: 
         yield Part(int(side_k[k]), chip.resources.index("compute"), (k,), seconds_o)
 
 
-def _read_again(table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip) -> Iterator[Part]:
+def _read_again(
+    table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip, token_blocks: bool
+) -> Iterator[Part]:
     """What kernels that always run alone move again, for each further part that their weight is cut into."""
-    if not chip.cuts_weights:
+    if not chip.cuts_weights or token_blocks:  # in blocks of tokens a weight is never cut
         return
     few = Table(table.sizes_k, tuple(charge for charge in table.charges if charge.resource in IN_PARTS))
     heavy = {k for charge in few.charges if charge.resource == "stationary_bytes" for k in charge.scope}

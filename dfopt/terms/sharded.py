@@ -24,9 +24,11 @@ from dfopt.terms.by_kernel import depths, fanout_groups
 from dfopt.terms.converted import Conversions
 from dfopt.terms.figures import Figures
 from dfopt.terms.incidence import Has
-from dfopt.terms.rules import HELD
+from dfopt.terms.rules import HELD, TOKEN_BLOCKS
 from dfopt.terms.rules.tensors import CARRIED, moves_again
 from dfopt.terms.sharded_graph import ShardedGraph, least_rows, tile_counts
+from dfopt.terms.table import Table
+from dfopt.terms.token_blocks import TokenCharges, token_rows
 
 __all__ = ["LayerOptions", "shard"]
 
@@ -158,7 +160,8 @@ class LayerOptions:
         Returns
         -------
         ShardedGraph
-            A copy of ``sharded``. Only ``fixed_buffer_k``, ``tile_t``, ``menus`` and ``tile_count`` differ.
+            A copy of ``sharded``. Only ``fixed_buffer_k``, ``tile_t``, ``menus``, ``tile_count`` and ``token_blocks``
+            differ.
         """
         layer, least = self.figures.layer.at(tiles), self.figures.least
         buffers_k = self._carried("buffer_bytes", allowed_o, tiles)
@@ -168,7 +171,21 @@ class LayerOptions:
             tile_t=sharded.b_t * layer.output_tile_k[sharded.src_t],
             menus=self._menus(allowed_o, tiles) if layer.by_cycles else (),
             tile_count=tiles,
+            token_blocks=self._token_blocks(allowed_o, tiles),
         )
+
+    def _token_blocks(self, allowed_o: Bools, tiles: int) -> TokenCharges | None:
+        """What partitions need and move that take their tokens in blocks: only where no chips share kernels.
+
+        Where they do, the search adds up what schemes cost beyond the least, which says nothing of blocks of tokens.
+        """
+        figures = self.figures
+        layer = figures.layer.at(tiles)
+        if (rows := token_rows(layer)) is None or layer.degree > 1:
+            return None
+        table, ends = Table.of(layer, TOKEN_BLOCKS), np.append(figures.first_k[1:], len(allowed_o))
+        left = (np.flatnonzero(allowed_o[first:end]) for first, end in zip(figures.first_k, ends, strict=True))
+        return TokenCharges.of(rows, table, table.least(tuple(tuple(mine.tolist()) for mine in left)))
 
     def _carried(self, resource: str, allowed_o: Bools, tiles: int) -> Floats:
         """What kernels have at least of what layers hand on, in so many tiles."""

@@ -17,6 +17,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
+from dfopt.terms.token_blocks import TokenCharges
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -110,6 +111,8 @@ class ShardedGraph:
         Whether a partition that holds the kernel pays the toll.
     sets_k : bool, shape (kernels, sets)
         Whether the kernel is in each set of kernels that a library fuses, see :data:`dfopt.physics.library.SETS`.
+    token_blocks : TokenCharges, optional
+        What partitions need and move that take their tokens in blocks. None: none does.
     """
 
     names: tuple[str, ...]
@@ -141,6 +144,7 @@ class ShardedGraph:
     sent_x: Floats
     payers_xk: Bools
     sets_k: Bools
+    token_blocks: TokenCharges | None = None
 
     @property
     def sram_traffic_k(self) -> Floats:

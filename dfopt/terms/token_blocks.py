@@ -2,23 +2,30 @@
 
 The mode is described in :mod:`dfopt.physics.token_blocks`.
 
-Suffixes: v vector of options (one of each kernel), b block of kernels.
+Suffixes: k kernel, b block of kernels, i incidence, r resource.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Floats
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.physics import ops
 from dfopt.physics.token_blocks import most_blocks
 from dfopt.terms.chip import Chip
+from dfopt.terms.incidence import Has, Incidence, counts
 from dfopt.terms.layer import Layer
+from dfopt.terms.table import Table
 
-__all__ = ["TokenRows", "blocks_needed", "shares_of", "token_rows"]
+__all__ = ["TOKEN_RESOURCES", "TokenCharges", "TokenNeeds", "TokenRows", "blocks_needed", "shares_of", "token_rows"]
+
+TOKEN_RESOURCES: Final = (
+    "beside_token_bytes", "token_bytes", "block_reread_bytes", "block_access_bytes", "all_tokens",
+)  # fmt: skip
+"""Resources of blocks of kernels that take their tokens in blocks, beside those of every block."""
 
 _ROUNDED: Final = 1e-12
 
@@ -101,3 +108,97 @@ def blocks_needed(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) -> Flo
 def shares_of(of: TokenRows, blocks: Floats) -> Floats:
     """Share of all tokens in the largest of so many blocks, which are whole numbers. Of the shape of ``blocks``."""
     return np.asarray(np.ceil(of.rows / blocks) / of.rows)
+
+
+class TokenNeeds(NamedTuple):
+    """What blocks of kernels need and move in the fewest blocks of tokens that fit SRAM.
+
+    Attributes
+    ----------
+    legal : bool, shape (blocks of kernels,)
+        Whether they can take their tokens in blocks, and fit in some number of them.
+    blocks : no unit, shape (blocks of kernels,)
+        Number of blocks of tokens. 1 where it is not legal.
+    sram : B, shape (blocks of kernels,)
+        Bytes that they hold in SRAM at a time.
+    read_again, accessed_again : B, shape (blocks of kernels,)
+        Bytes that all blocks of tokens after the first read from DRAM again, and from SRAM.
+    """
+
+    legal: Bools
+    blocks: Floats
+    sram: Floats
+    read_again: Floats
+    accessed_again: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class TokenCharges:
+    """What the kernels of a stage need and move if they take their tokens in blocks, under given options.
+
+    Attributes
+    ----------
+    rows
+        What blocks of tokens are cut from.
+    incidences : tuple of Incidence
+        Rules by which blocks of kernels pay, over the kernels of the layer.
+    amount_ri : float array, shape (resources, incidences)
+        Amounts of :data:`TOKEN_RESOURCES`: of given options, or the least over those that are left.
+    kernels : int array, shape (kernels of the stage,)
+        Their numbers in the layer.
+    size : int
+        Number of kernels of the layer.
+    """
+
+    rows: TokenRows
+    incidences: tuple[Incidence, ...]
+    amount_ri: Floats
+    kernels: Ints
+    size: int
+
+    @classmethod
+    def of(cls, rows: TokenRows, table: Table, least_c: Floats) -> TokenCharges:
+        """Charges of a table, which are of :data:`TOKEN_RESOURCES` only, with the amounts of its columns."""
+        size, incidences = len(table.sizes_k), table.incidences
+        amount_ri = np.zeros((len(TOKEN_RESOURCES), len(incidences)))
+        for charge, column, i in zip(table.charges, least_c, table.incidence_c, strict=True):
+            amount_ri[TOKEN_RESOURCES.index(charge.resource), i] += column
+        return cls(rows, incidences, amount_ri, np.arange(size, dtype=np.int64), size)
+
+    def part(self, members: Ints) -> TokenCharges:
+        """The charges of some kernels of the stage, given by their places in it."""
+        kernels = self.kernels[members]
+        return replace(self, kernels=kernels)
+
+    def needs(self, chip: Chip, member_bk: Bools) -> TokenNeeds:
+        """What blocks of kernels need and move in the fewest blocks of tokens that fit SRAM.
+
+        ``member_bk``: whether each block holds each kernel of the stage.
+        """
+        beside, cut, again, accessed, all_tokens = self.sums(member_bk)
+        blocks = blocks_needed(chip, self.rows, beside, cut)
+        legal = np.isfinite(blocks) & (all_tokens == 0)
+        blocks = np.where(legal, blocks, 1.0)
+        sram = beside + cut * shares_of(self.rows, blocks)
+        return TokenNeeds(legal, blocks, sram, (blocks - 1) * again, (blocks - 1) * accessed)
+
+    @property
+    def own_again_k(self) -> Floats:
+        """DRAM bytes that each further block of tokens reads again for a kernel whatever its partition has besides.
+
+        Float array, shape (kernels of the stage,). They are those of its weight, its caches, and inputs of the graph.
+        """
+        own_k, amount_i = np.zeros(self.size), self.amount_ri[TOKEN_RESOURCES.index("block_reread_bytes")]
+        for incidence, amount in zip(self.incidences, amount_i.tolist(), strict=True):
+            if isinstance(incidence, Has):
+                own_k[incidence.kernel] += amount
+        return own_k[self.kernels]
+
+    def sums(self, member_bk: Bools) -> Floats:
+        """Sums of :data:`TOKEN_RESOURCES` of blocks of kernels: float array, shape (resources, blocks).
+
+        ``member_bk``: whether each block holds each kernel of the stage.
+        """
+        member = np.zeros((len(member_bk), self.size), dtype=bool)
+        member[:, self.kernels] = member_bk
+        return np.asarray(self.amount_ri @ counts(self.incidences, member).T)

@@ -38,7 +38,7 @@ from dfopt.terms.rules.token_blocks import TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
-__all__ = ["HELD", "OF_BLOCKS", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS"]
+__all__ = ["HELD", "OF_BLOCKS", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS", "TOKEN_BLOCKS"]
 
 _WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts", "parameters")
 OF_KERNELS: Final = (
@@ -57,6 +57,8 @@ OF_LAYER: Final = (
     TOKEN_BLOCK_TENSORS,
 )  # fmt: skip
 """Rules of several kernels, and of resources with levels."""
+TOKEN_BLOCKS: Final = (TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENSORS)
+"""Rules of blocks of kernels that take their tokens in blocks."""
 TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
 """All rules."""
 _HELD: Final = (PARAMETERS, REDUCED, CACHES, SAVED, KEPT, WAITING)

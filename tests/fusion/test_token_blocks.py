@@ -1,0 +1,179 @@
+"""Fusion with blocks of tokens: prices against the table of charges, the search against every partitioning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import judged
+from problem_cases import EXACT
+from strategies import Dice, World, share, worlds
+
+from dfopt.documents.mapping import KernelMapping, Mapping, TokenBlocks
+from dfopt.documents.score import PartitionScore
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible
+from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
+from dfopt.fusion.downsets import down_sets
+from dfopt.fusion.intervals import price_intervals
+from dfopt.fusion.intrachip import optimize_intrachip
+from dfopt.fusion.partitioning import IntraChipLimits, least_terms
+from dfopt.fusion.segments import topological_orders
+from dfopt.physics import ops
+from dfopt.terms.blocks import Blocks
+from dfopt.terms.chip import chip_of, combine
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import TERMS
+from dfopt.terms.sharded import shard
+from dfopt.terms.table import Table
+from dfopt.terms.token_blocks import token_rows
+
+DATAFLOW = {
+    "execution": "dataflow", "token_blocks": "allow", "weights_from_dram": True, "forward_backward": "shared",
+    "empty_partitions": "allow",
+}  # fmt: skip
+
+
+def with_sram(system: System, capacity: float) -> System:
+    sram = system.chip.sram.model_copy(update={"capacity": capacity})
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
+
+
+@st.composite
+def cases(draw: st.DrawFn, most: int = 4) -> World:
+    """A world of one chip, with about as much SRAM as some set of its kernels needs in one way or the other."""
+    model = draw(st.sampled_from(["fixed", "efficiency"]))
+    world = draw(worlds(most=most, max_pp=1, dims=1, pieces=False, roomy=True, compute_model=model, **DATAFLOW))
+    assume(world.plan.shards == 1)
+    dice, names = Dice(draw), [kernel.name for kernel in world.graph.kernels]
+    world = replace(world, system=with_sram(world.system, 1e18))
+    some = {name for name in names if dice([True, True, False])}
+    mapping = mapping_of(world, tuple(sorted(some)), dice([0, 1, 2, 4]))
+    need = max(one.sram_bytes for one in judged(world, mapping).partitions)
+    return replace(world, system=with_sram(world.system, max(need * dice([1.01, 0.99, 0.7, 0.5]), 1.0)))
+
+
+def mapping_of(world: World, block: tuple[str, ...], blocks: int) -> Mapping:
+    """Some kernels in a partition of their own behind all others, whether that can be or not."""
+    kernels, inside = [], set(block)
+    for place, kernel in enumerate(world.graph.kernels):
+        partition = len(world.graph.kernels) if kernel.name in inside else place
+        kernels.append(KernelMapping(name=kernel.name, partition=partition, tiles=1))
+    listed = (TokenBlocks(partition=len(kernels), blocks=blocks),) if blocks and inside else None
+    names = {"graph": world.graph.name, "system": world.system.name}
+    tiles = ops.streamed_rows(world.graph) // (world.assumptions.tile_rows or 1) or 1
+    return Mapping(**names, plan=world.plan, kernels=tuple(kernels), tile_count=tiles, token_blocks=listed)
+
+
+def least_time(world: World, block: tuple[str, ...]) -> float:
+    """Seconds of a partition in the best number of blocks of tokens that the judge allows, infinite if there is none.
+
+    Where shares of bandwidth depend on bytes, only the least number counts.
+    """
+    by_share = any(row.unit == "memory" for row in world.system.chip.efficiency or ())
+    found, place = np.inf, f"partition {len(world.graph.kernels)} of stage 0"
+    for blocks in range(ops.streamed_rows(world.graph) + 1):
+        score = judged(world, mapping_of(world, block, blocks))
+        (said,) = [one for one in score.partitions if one.partition == len(world.graph.kernels)]
+        if not any(is_broken(place, said, sentence) for sentence in score.violations):
+            found = min(found, said.time_s)
+            if blocks and by_share:
+                break
+    return found
+
+
+def is_broken(place: str, said: PartitionScore, sentence: str) -> bool:
+    of_kernel = "leaves no room" in sentence and any(f"kernel {name!r} " in sentence for name in said.kernels)
+    of_block = any(words in sentence for words in (" of SRAM", " tiles, the chip", "takes its tokens in blocks"))
+    return of_kernel or (place in sentence and of_block)
+
+
+def tables_of(world: World) -> tuple[StageTables, Layer, int]:
+    tiles = ops.streamed_rows(world.graph) // (world.assumptions.tile_rows or 1) or 1
+    sharded = shard(world.instance, {kernel.name: "none" for kernel in world.graph.kernels}, tiles)
+    return stage_tables(sharded, chip_of(world.system, world.assumptions)), Layer(world.instance.shared, tiles), tiles
+
+
+def every_block(kernels: int) -> np.ndarray:
+    sets = chain.from_iterable(combinations(range(kernels), size) for size in range(1, kernels + 1))
+    return np.array([[k in members for k in range(kernels)] for members in sets])
+
+
+@share(1.0)
+@given(world=cases(), data=st.data())
+def test_prices_are_those_of_the_table(world: World, data: st.DataObject) -> None:
+    """Of all blocks, of a part of the stage, and of intervals of an order; bounds are below."""
+    layer = Layer(world.instance.shared, 1)
+    try:
+        tables, layer, _ = tables_of(world)
+    except Infeasible:
+        return
+    member, table = every_block(tables.kernels), Table.of(layer, TERMS)
+    amount_vc = table.exact(np.zeros((1, tables.kernels), dtype=np.int64))
+    chip = chip_of(world.system, world.assumptions)
+    theirs = Blocks(table, chip, member, layer.latency_l, token_rows(layer)).prices(amount_vc)
+    mine = price_blocks(tables, member)
+    assert mine.legal.tolist() == theirs.legal[0].tolist()
+    legal = mine.legal
+    assert mine.time[legal] == pytest.approx(theirs.time[0, legal], rel=1e-12)
+    assert mine.token_blocks[legal].tolist() == theirs.token_blocks[0, legal].tolist()
+    for one, other in ((mine.dram_bytes, theirs.dram_bytes), (mine.sram_bytes, theirs.sram_bytes)):
+        assert one[legal] == pytest.approx(other[0, legal], rel=1e-9)
+    assert mine.terms[:, legal] == pytest.approx(theirs.seconds[:, 0, legal], rel=1e-12)
+    few = np.array(sorted(data.draw(st.sets(st.integers(0, tables.kernels - 1), min_size=1))), dtype=np.int64)
+    within = ~member[:, np.setdiff1d(np.arange(tables.kernels), few)].any(axis=1)
+    part = price_blocks(part_of(tables, few), member[within][:, few])
+    assert part.time == pytest.approx(mine.time[within], rel=1e-12)
+    for order in topological_orders(tables):
+        for band in price_intervals(tables, order, "shared", tables.kernels):
+            for row, times in enumerate(band.time):
+                for column, time in enumerate(times.tolist()):
+                    inside = order[band.first + row : band.first + 1 + column]
+                    if len(inside):
+                        b = int(np.flatnonzero((member == np.isin(np.arange(tables.kernels), inside)).all(axis=1))[0])
+                        expected = mine.time[b] if mine.legal[b] else np.inf
+                        assert time == pytest.approx(expected, rel=1e-12)
+    limits = IntraChipLimits(p_max=tables.kernels, forward_backward="shared")
+    least = combine([member @ term for term in least_terms(tables, limits)], tables.chip)
+    assert (least[legal] <= mine.time[legal] * (1 + 1e-12)).all()
+    assert not (mine.legal & (member @ tables.single_k > 0) & (member.sum(axis=1) > 1)).any()
+
+
+def best_by_hand(world: World) -> float:
+    """Least sum over all ways to run the kernels partition by partition, each at what the judge says of it."""
+    names, needs = [kernel.name for kernel in world.graph.kernels], {k.name: set[str]() for k in world.graph.kernels}
+    for tensor in world.graph.tensors:
+        needs[tensor.dst].add(tensor.src)
+    price = cache(lambda block: least_time(world, block))
+
+    @cache
+    def least(done: frozenset[str]) -> float:
+        left = [name for name in names if name not in done]
+        if not left:
+            return 0.0
+        blocks = chain.from_iterable(combinations(left, size) for size in range(1, len(left) + 1))
+        legal = (block for block in blocks if all(needs[name] <= done | set(block) for name in block))
+        return min((price(tuple(sorted(block))) + least(done | set(block)) for block in legal), default=np.inf)
+
+    return least(frozenset())
+
+
+@share(1.0)
+@given(world=cases())
+def test_the_search_finds_the_best_partitioning(world: World) -> None:
+    expected = best_by_hand(world)
+    try:
+        tables, _, _ = tables_of(world)
+    except Infeasible:
+        assert np.isinf(expected)
+        return
+    limits = IntraChipLimits(p_max=tables.kernels, forward_backward="shared")
+    lattice = down_sets(tables, "shared", 10_000)
+    found = optimize_intrachip(tables, limits, lattice=lattice)
+    assert found.objective == pytest.approx(expected, rel=EXACT)
+    assert found.bound == pytest.approx(expected, rel=EXACT)
