@@ -29,6 +29,7 @@ from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import limited
 from dfopt.terms.step.overlap import exchanges_behind
 from dfopt.terms.table import Domain, Table
+from dfopt.terms.token_blocks import token_rows
 
 __all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model", "structure_of"]
 
@@ -139,8 +140,11 @@ def plan_model(
     Large
         With more nonzeros than :data:`MOST_NONZEROS`.
     Unstated
-        Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ.
+        Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ. Where
+        partitions may take their tokens in blocks.
     """
+    if token_rows(layer) is not None:
+        raise Unstated("there are no rows for blocks of tokens")
     structure, model = structure_of(instance, limits), Model("plan")
     chip, stage_k = structure.chip, structure.stage_k
     held = Held(instance, layer, table)

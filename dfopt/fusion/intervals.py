@@ -109,7 +109,7 @@ def price_intervals(
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     longest = min(longest, n, chip.tiles if chip.fused else 1, library.largest(sharded) if chip.library else n)
     if sharded.token_blocks is not None:
-        yield from _one_by_one(tables, order, forward_backward, longest, deadline)
+        yield from _one_by_one(tables, order, forward_backward, longest, clock)
         return
     rectangles, separate = _rectangles(tables, order), forward_backward == "separate"
 
@@ -150,7 +150,7 @@ def price_intervals(
 
 
 def _one_by_one(
-    tables: StageTables, order: Ints, forward_backward: str, longest: int, deadline: float
+    tables: StageTables, order: Ints, forward_backward: str, longest: int, clock: Clock
 ) -> Iterator[Band]:
     """The same where blocks may take their tokens in blocks: what these need is no sum over rectangles of intervals."""
     n, forward, separate = tables.kernels, tables.sharded.forward_k[order], forward_backward == "separate"
@@ -158,7 +158,7 @@ def _one_by_one(
         rows = min(_ROWS, n - first)
         time = np.full((rows, min(rows - 1 + longest, n - first)), np.inf)
         for row in range(rows):
-            look(deadline)
+            clock.check(50.0)
             start = first + row
             ends = np.arange(start + 1, min(start + longest, n) + 1)
             if separate:

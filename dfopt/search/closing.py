@@ -8,7 +8,7 @@ import numpy as np
 
 from dfopt.arrays import Ints
 from dfopt.bnb import OutOfTime
-from dfopt.formulation.plan_model import Large, plan_model, structure_of
+from dfopt.formulation.plan_model import Large, Unstated, plan_model, structure_of
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, solve
@@ -43,7 +43,7 @@ def least_of_plan(
     (layer, table), metric = menu.priced(tiles), options.request.objective.metric
     try:
         form = plan_model(instance, layer, table, menu.domain, limits, metric, options.clock, relaxed=True)
-    except (OutOfTime, Large):
+    except (OutOfTime, Large, Unstated):
         return 0.0, None
     cut = cutoff / form.unit_s if np.isfinite(cutoff) else None
     found = solve(form.model, clock=options.clock, cutoff=cut)

@@ -18,12 +18,12 @@ from dfopt.physics import ops
 from dfopt.physics.states import cache_traffic
 from dfopt.physics.token_blocks import AT_ONCE, reads_whole, slice_elements, takes_blocks, tokens, unmasked
 from dfopt.terms.charges import Charge, Term
-from dfopt.terms.incidence import AnyOf, Has, Inside
+from dfopt.terms.incidence import AnyOf, Has, Incidence, Inside
 from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share, schemes, weight_bytes
 from dfopt.terms.layer import FanOut, Layer
 from dfopt.terms.rules.tensors import end_tile
 
-__all__ = ["TOKEN_BLOCK_KERNELS", "TOKEN_BLOCK_TENSORS"]
+__all__ = ["TOKEN_BLOCK_KERNELS", "TOKEN_BLOCK_TENSORS", "per_byte"]
 
 
 def of_kernel(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
@@ -117,30 +117,55 @@ def of_tensors(layer: Layer) -> Iterator[Charge]:
     if not layer.assumptions.blocks_tokens:
         return
     for fan in layer.fan_outs:
-        source = layer.kernels[fan.source]
         size = fan.whole * layer.output_share_ko[fan.source]
-        streams = source.streamed == "n"
-        resource, held = "token_bytes" if streams else "beside_token_bytes", AT_ONCE * size
-        held = held * unmasked(source, 0) if streams else held
-        if fan.carried:
-            for k in (fan.source, *(reader.kernel for reader in fan.readers)):
-                yield Charge(resource, Has(k), (fan.source,), held)
-            continue
-        whole = _whole_readers(layer, fan) if streams else ()
-        by_tokens = {r.kernel for r in fan.readers if not (streams and reads_whole(layer.kernels[r.kernel], r.operand))}
-        yield Charge(resource, AnyOf((fan.source, *sorted(by_tokens))), (fan.source,), held)
-        if whole:
-            tiles = AT_ONCE * size * layer.output_tile_k[fan.source]
-            yield Charge("beside_token_bytes", AnyOf(whole), (fan.source,), tiles)
-            yield Charge("block_reread_bytes", AnyOf(whole), (fan.source,), size)
-        if layer.instance.system.chip.sram.bandwidth is not None:
-            for k in whole:
-                yield Charge("block_access_bytes", Has(k), (fan.source,), size)
-        count, other = tokens(source) if streams else 0, set(whole)
-        other |= {reader.kernel for reader in fan.readers if tokens(layer.kernels[reader.kernel]) != count}
-        if other:
-            incidence = Inside(fan.source, tuple(sorted(other)), (1.0,) * len(other))
+        for resource, incidence, times in per_byte(layer, fan):
+            yield Charge(resource, incidence, (fan.source,), times * size)
+        if not fan.carried and (kernels := _need_all_tokens(layer, fan)):
+            incidence = Inside(fan.source, kernels, (1.0,) * len(kernels))
             yield Charge("all_tokens", incidence, (), np.array(1.0))
+
+
+def per_byte(layer: Layer, fan: FanOut) -> Iterator[tuple[str, Incidence, float]]:
+    """What blocks of kernels pay of a tensor, for each byte of it that a chip holds.
+
+    Parameters
+    ----------
+    layer
+        The layer.
+    fan
+        The tensor: one output of a kernel with all its readers.
+
+    Yields
+    ------
+    (str, Incidence, float)
+        The resource, who pays, and the amount for each byte, without a unit. See :func:`of_tensors`.
+    """
+    source = layer.kernels[fan.source]
+    streams = source.streamed == "n"
+    resource, held = "token_bytes" if streams else "beside_token_bytes", AT_ONCE
+    held *= unmasked(source, 0) if streams else 1.0
+    if fan.carried:
+        for k in (fan.source, *(reader.kernel for reader in fan.readers)):
+            yield resource, Has(k), held
+        return
+    whole = _whole_readers(layer, fan) if streams else ()
+    by_tokens = {r.kernel for r in fan.readers if not (streams and reads_whole(layer.kernels[r.kernel], r.operand))}
+    yield resource, AnyOf((fan.source, *sorted(by_tokens))), held
+    if whole:
+        yield "beside_token_bytes", AnyOf(whole), AT_ONCE * float(layer.output_tile_k[fan.source])
+        yield "block_reread_bytes", AnyOf(whole), 1.0
+    if layer.instance.system.chip.sram.bandwidth is not None:
+        for k in whole:
+            yield "block_access_bytes", Has(k), 1.0
+
+
+def _need_all_tokens(layer: Layer, fan: FanOut) -> tuple[int, ...]:
+    """Kernels that cannot read a tensor by blocks of tokens in the partition that makes it."""
+    source = layer.kernels[fan.source]
+    streams = source.streamed == "n"
+    count, found = tokens(source) if streams else 0, set(_whole_readers(layer, fan) if streams else ())
+    found |= {reader.kernel for reader in fan.readers if tokens(layer.kernels[reader.kernel]) != count}
+    return tuple(sorted(found))
 
 
 def _whole_readers(layer: Layer, fan: FanOut) -> tuple[int, ...]:
