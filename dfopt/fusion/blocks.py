@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
+from dfopt.fusion.block_prices import BlockPrices, Ways, faster
 from dfopt.terms.blocks import keeps_chip, parts_of
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 from dfopt.terms.cycle import least_level, tiles_for
@@ -81,36 +82,6 @@ class StageTables:
         return self.sharded.compute_k
 
 
-@dataclass(frozen=True)
-class BlockPrices:
-    """Per block: seconds by resource (as rows) and of the block, DRAM and SRAM bytes, whether it is legal.
-
-    ``token_blocks``: how many blocks of tokens it takes one after another; 0 if it holds its weights.
-    """
-
-    terms: Floats
-    time: Floats
-    dram_bytes: Floats
-    sram_bytes: Floats
-    legal: Bools
-    token_blocks: Floats
-
-    @property
-    def compute(self) -> Floats:
-        """Seconds of compute."""
-        return np.asarray(self.terms[0])
-
-    @property
-    def memory(self) -> Floats:
-        """Seconds of DRAM."""
-        return np.asarray(self.terms[1])
-
-    @property
-    def network(self) -> Floats:
-        """Seconds of communication."""
-        return np.asarray(self.terms[2])
-
-
 def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
     """The part of a sharded graph that lies in one stage; ends elsewhere become the virtual kernel."""
     count = len(members)
@@ -134,7 +105,7 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
         toll_x=sharded.toll_x[some],
         sent_x=sharded.sent_x[some],
         payers_xk=payers_xk[some],
-        token_blocks=None if sharded.token_blocks is None else sharded.token_blocks.part(members),
+        token_charges=None if sharded.token_charges is None else sharded.token_charges.part(members),
         **per_k,
         **per_t | {"src_t": src[here], "dst_t": dst[here], "group_t": groups},
     )
@@ -191,7 +162,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         tiles_kl=tiles_kl,
         **derived(sharded, chip),
     )
-    held = replace(tables, sharded=replace(sharded, token_blocks=None))
+    held = replace(tables, sharded=replace(sharded, token_charges=None))
     alone = price_each(held, singles(tables))
     if not (alone.sram_bytes > chip.sram * (1 + 1e-12)).any():
         return tables
@@ -217,7 +188,7 @@ def _in_token_blocks(tables: StageTables) -> tuple[Bools, Floats]:
 
     Any block with it takes no fewer blocks of tokens, and reads its weight again for each.
     """
-    charges = tables.sharded.token_blocks
+    charges = tables.sharded.token_charges
     if charges is None:
         return np.zeros(tables.kernels, dtype=bool), np.full(tables.kernels, np.inf)
     needs = charges.needs(tables.chip, np.eye(tables.kernels, dtype=bool))
@@ -241,6 +212,12 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     A block is legal when it fits SRAM and tiles, a weight-tiled kernel is alone in it, and the chip runs all at once.
     Where it may take its tokens in blocks, it does so if that is faster, or if it is not legal otherwise.
     """
+    ways = ways_of(tables, member)
+    return ways.holding if ways.by_tokens is None else faster(ways.holding, ways.by_tokens)
+
+
+def ways_of(tables: StageTables, member: Bools) -> Ways:
+    """Price blocks of kernels in each way to run them, given as for :func:`price_blocks`."""
     sharded, chip = tables.sharded, tables.chip
     count, weight = member.sum(axis=1), member.astype(np.float64)
     stored, read, kept = crossings(tables, member)
@@ -266,21 +243,12 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
         return BlockPrices(terms, combine(terms, chip), dram, sram, legal, blocks)
 
     held = prices(crossing + added(weight, tables.mem_k), steady, sram, legal, np.zeros(len(member)))
-    if sharded.token_blocks is None:
-        return held
-    needs = sharded.token_blocks.needs(chip, member)
+    if sharded.token_charges is None:
+        return Ways(held, None, held.dram_bytes)
+    needs, moved = sharded.token_charges.needs(chip, member), crossing + added(weight, sharded.mem_k)
     steady = [seconds + needs.accessed_again / chip.sram_bandwidth for seconds in steady]
-    dram = crossing + added(weight, sharded.mem_k) + needs.read_again
     legal = keeps_chip(chip, count, np.zeros(len(member)), needs.sram) & needs.legal
-    return faster(held, prices(dram, steady, needs.sram, legal, needs.blocks))
-
-
-def faster(first: BlockPrices, second: BlockPrices) -> BlockPrices:
-    """Of two ways to run the same blocks the legal and faster one of each, the first where both are as fast."""
-    take = second.legal & (~first.legal | (second.time < first.time))
-    return BlockPrices(
-        *(np.where(take, getattr(second, one.name), getattr(first, one.name)) for one in fields(BlockPrices))
-    )
+    return Ways(held, prices(moved + needs.read_again, steady, needs.sram, legal, needs.blocks), moved)
 
 
 def tolls(tables: StageTables, member: Bools) -> Bools:

@@ -108,7 +108,7 @@ def price_intervals(
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     longest = min(longest, n, chip.tiles if chip.fused else 1, library.largest(sharded) if chip.library else n)
-    if sharded.token_blocks is not None:
+    if sharded.token_charges is not None:
         yield from _one_by_one(tables, order, forward_backward, longest, clock)
         return
     rectangles, separate = _rectangles(tables, order), forward_backward == "separate"

@@ -161,7 +161,7 @@ def optimize_intrachip(
         task, found = _by_path(task, lattice)
         if found is not None:
             return found
-    if tables.sharded.token_blocks is not None:  # no MILP has rows for them
+    if tables.sharded.token_charges is not None:  # no MILP has rows for them
         if task.best is None:
             raise NoSolution(task.floor, time.perf_counter() - task.began)
         message = f"{task.note}; blocks of tokens are searched through down-sets only".removeprefix("; ")

@@ -22,7 +22,8 @@ import numpy as np
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.fusion.blocks import BlockPrices, StageTables, part_of, price_blocks, price_each
+from dfopt.fusion.block_prices import BlockPrices
+from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
@@ -65,7 +66,7 @@ class ShortestPath:
         self.terms = [added(weight, term) for term in least_terms(tables, limits)]
         stays_k = np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
         # weights need not stay where tokens come in blocks
-        self.stationary = added(weight, stays_k if sharded.token_blocks is None else np.zeros(tables.kernels))
+        self.stationary = added(weight, stays_k if sharded.token_charges is None else np.zeros(tables.kernels))
         self.tiled = (weight @ tables.single_k).astype(np.int64)
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
         self.longest = min(tables.chip.tiles, library.largest(sharded) if tables.chip.library else tables.kernels)

@@ -288,7 +288,7 @@ def piecewise(
     """
     forward, rule = tables.sharded.forward_k, limits.forward_backward
     counted = limits.exactly or limits.p_max < tables.kernels or bool(limits.pins) or rule == "halves"
-    blocks_tokens = tables.sharded.token_blocks is not None  # two pieces together may take more blocks than each
+    blocks_tokens = tables.sharded.token_charges is not None  # two pieces together may take more blocks than each
     if counted or blocks_tokens or tables.sharded.menus or tables.bytes_g.sum() > limits.dram_left:
         return None
     ends = [np.append(kernels, False) for kernels in (~forward, forward)]

@@ -81,7 +81,7 @@ class PricedPlan:
             for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
                 tiles_k[stage.members[here]] = tiles_of(part, member).sum(axis=0)
                 first = stage.members[here[member.argmax(axis=1)]]  # a kernel of each block
-                counts = price_blocks(part, member).token_blocks.astype(np.int64)
+                counts = price_blocks(part, member).block_count.astype(np.int64)
                 for k, count in zip(first[counts > 0].tolist(), counts[counts > 0].tolist(), strict=True):
                     place = {"stage": int(self.stage_k[k]), "partition": int(partition_k[k])}
                     token_blocks.append(TokenBlocks(**place, blocks=count))

@@ -19,34 +19,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dfopt.bnb import OutOfTime
-from dfopt.fusion.blocks import BlockPrices
-from dfopt.joint.choices import ACCESS, AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
+from dfopt.joint.choices import (
+    ACCESS,
+    AGAIN,
+    DRAM,
+    FIGURES,
+    NETWORK,
+    OUTPUTS,
+    SRAM,
+    TOKEN_FIGURE,
+    TOKENS,
+    Choices,
+)
 from dfopt.joint.couplings import SETS, Group
+from dfopt.joint.relaxed_blocks import Relaxed, by_tokens, terms_of
 from dfopt.terms.chip import Chip
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.token_blocks import TokenRows
 
 _MOST = 1_000_000  # partial choices of a block: more take minutes
 _MANY = 48  # rows: fewer are not worth thinning on the way
-_FIGURES = {"compute": COMPUTE, "memory": DRAM, "network": NETWORK, "sram": ACCESS}
-
-
-def terms_of(figures: Floats, chip: Chip) -> Floats:
-    """Seconds of each term from figures of shape (rows, figures), those before SRAM bytes at least."""
-    seconds = figures[:, :SRAM].copy()
-    seconds[:, DRAM] /= chip.dram_bandwidth
-    figure = [_FIGURES[name] for name in chip.resources]
-    return np.stack(
-        [seconds[:, [*(figure[one] for one in parts), GRADIENT]].sum(axis=1) for parts in chip.rule.sums], axis=1
-    )
-
-
-def base_of(prices: BlockPrices, chip: Chip) -> Floats:
-    """Terms of blocks at their relaxed prices."""
-    figures = np.zeros((len(prices.time), SRAM))
-    for name, seconds in zip(chip.resources, prices.terms, strict=True):
-        figures[:, _FIGURES[name]] = seconds
-    figures[:, DRAM] = prices.dram_bytes
-    return terms_of(figures, chip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +48,11 @@ class Cells:
     Attributes
     ----------
     terms, sram : float, shape (cells, terms) and (cells,)
-        What they add to the relaxed price.
+        What they add to the relaxed price of a block that holds its weights.
+    plain, tokens : float, shape (cells, terms) and (cells, sums)
+        What they add to that of one that takes its tokens in blocks, see :class:`~dfopt.joint.relaxed_blocks.Relaxed`.
+    token_rows : TokenRows, optional
+        What blocks of tokens are cut from, if there may be any.
     start_i : int
         First cell of each interface: cells are sorted by what the outside sees of them.
     groups : tuple of int
@@ -69,19 +65,25 @@ class Cells:
 
     terms: Floats
     sram: Floats
+    plain: Floats
+    tokens: Floats
+    token_rows: TokenRows | None
     start_i: Ints
     groups: tuple[int, ...]
     codes_ig: Ints
     scheme_ck: dict[int, Ints]
 
-    def seconds(self, base: Floats, sram: Floats, chip: Chip) -> Floats:
-        """Seconds of blocks (relaxed terms and SRAM bytes of each) under every cell; infinite where SRAM is short."""
-        seconds = (base[:, None, :] + self.terms[None, :, :]).max(axis=2)
-        return np.where(sram[:, None] + self.sram[None, :] <= chip.sram * (1 + 1e-9), seconds, np.inf)
+    def seconds(self, relaxed: Relaxed, chip: Chip) -> Floats:
+        """Seconds of blocks under every cell, in the better way; infinite where they fit in none."""
+        held = (relaxed.terms[:, None, :] + self.terms[None, :, :]).max(axis=2)
+        held = np.where(relaxed.sram[:, None] + self.sram[None, :] <= chip.sram * (1 + 1e-9), held, np.inf)
+        if self.token_rows is None:
+            return held
+        return np.minimum(held, by_tokens(relaxed, self.plain, self.tokens, chip, self.token_rows))
 
-    def least(self, base: Floats, sram: Floats, chip: Chip) -> Floats:
+    def least(self, relaxed: Relaxed, chip: Chip) -> Floats:
         """The same for the best cell of every interface."""
-        return np.asarray(np.minimum.reduceat(self.seconds(base, sram, chip), self.start_i, axis=1))
+        return np.asarray(np.minimum.reduceat(self.seconds(relaxed, chip), self.start_i, axis=1))
 
 
 def outer_code(group: Group) -> int:
@@ -97,7 +99,8 @@ _Step = tuple[int, tuple[int, ...], tuple[tuple[int, bool, bytes], ...]]
 class _Partial:
     """Partial choices as rows: figures, codes of groups under way, codes for the outside, schemes.
 
-    ``alone``: SRAM bytes that kernels would need alone, of those that may be too large for it.
+    ``alone``: SRAM bytes that kernels would need alone, of those that may be too large for it. ``plain``: figures of
+    whole choices without what is moved again because a weight is in parts.
     """
 
     figures: Floats
@@ -105,12 +108,15 @@ class _Partial:
     seen: dict[int, Ints] = field(default_factory=dict)
     schemes: dict[int, Ints] = field(default_factory=dict)
     alone: dict[int, Floats] = field(default_factory=dict)
+    plain: Floats | None = None
 
     def copy(self) -> _Partial:
-        return _Partial(self.figures, dict(self.codes), dict(self.seen), dict(self.schemes), dict(self.alone))
+        parts = dict(self.codes), dict(self.seen), dict(self.schemes), dict(self.alone)
+        return _Partial(self.figures, *parts, self.plain)
 
     def take(self, rows: Ints) -> None:
         self.figures = self.figures[rows]
+        self.plain = None if self.plain is None else self.plain[rows]
         for part in (self.codes, self.seen, self.schemes):
             for key in part:
                 part[key] = part[key][rows]
@@ -169,6 +175,7 @@ class CellBook:
         if whole is not None:
             _in_parts(self.choices, int(np.flatnonzero(inside)[0]), partial, whole)
         else:
+            partial.plain = partial.figures
             _thin(partial, self.choices.chip)
         return _sorted(partial, self.choices)
 
@@ -289,6 +296,7 @@ def _move(group: Group, more: Floats, inside: Bools, figures: Floats, chip: Chip
         figures[:, DRAM] += ends * more
         figures[:, SRAM] += 2.0 * ends * tile
         figures[:, AGAIN] += len(here) * more
+        _pay_by_tokens(group, more, inside, figures)
         return
     crosses = group.read_outside(inside) if source else True
     figures[:, DRAM] += crosses * group.moved * more
@@ -298,11 +306,19 @@ def _move(group: Group, more: Floats, inside: Bools, figures: Floats, chip: Chip
     if source:
         figures[:, OUTPUTS] += 2.0 * tile
     figures[:, AGAIN] += (bool(here) + (source and chip.writes_again)) * more
+    _pay_by_tokens(group, more, inside, figures)
+
+
+def _pay_by_tokens(group: Group, more: Floats, inside: Bools, figures: Floats) -> None:
+    """What a block pays for it if it takes its tokens in blocks."""
+    for resource, paid in group.paid_by_tokens(inside):
+        figures[:, TOKEN_FIGURE[resource]] += paid * more
 
 
 def _in_parts(choices: Choices, k: int, partial: _Partial, whole: Floats) -> None:
     """A kernel alone whose weight does not fit beside its buffers is run in parts, see `stage_tables`."""
     chip = choices.chip
+    partial.plain = partial.figures
     figures = partial.figures = partial.figures.copy()
     stationary = choices.stationary_kz[k][partial.schemes[k]]
     sram = whole[SRAM] + figures[:, SRAM]
@@ -316,7 +332,10 @@ def _in_parts(choices: Choices, k: int, partial: _Partial, whole: Floats) -> Non
     if chip.reads_again:
         figures[:, DRAM] += (parts - 1) * (whole[AGAIN] + figures[:, AGAIN])
     figures[:, SRAM] += np.where(parts > 1, cut / parts - cut, 0.0)
-    partial.take(np.flatnonzero(~hopeless))
+    if choices.token_rows is None:
+        partial.take(np.flatnonzero(~hopeless))
+    else:  # they may fit in blocks of tokens
+        figures[hopeless, SRAM] = np.inf
 
 
 def code_of(parts: Iterator[Ints], rows: int) -> Ints:
@@ -339,7 +358,7 @@ def _thin(partial: _Partial, chip: Chip) -> None:
         return
     codes = code_of(iter((*partial.codes.values(), *partial.seen.values())), len(partial.figures))
     sram = np.stack([*partial.alone.values(), partial.figures[:, SRAM]], axis=1)
-    marks = np.concatenate([terms_of(partial.figures, chip), sram], axis=1)
+    marks = np.concatenate([terms_of(partial.figures, chip), partial.figures[:, TOKENS], sram], axis=1)
     keep = np.arange(len(codes))
     for first in (None, *range(marks.shape[1])):
         sorting = marks[keep].sum(axis=1) if first is None else marks[keep, first]
@@ -357,6 +376,7 @@ def _thin(partial: _Partial, chip: Chip) -> None:
 
 def _sorted(partial: _Partial, choices: Choices) -> Cells:
     """Rows by what the outside sees of them."""
+    assert partial.plain is not None  # choices of a whole block have it
     groups = tuple(partial.seen)
     rows = len(partial.figures)
     code = code_of(iter(partial.seen.values()), rows)
@@ -367,6 +387,9 @@ def _sorted(partial: _Partial, choices: Choices) -> Cells:
     return Cells(
         terms=terms_of(partial.figures, choices.chip),
         sram=partial.figures[:, SRAM],
+        plain=terms_of(partial.plain, choices.chip),
+        tokens=partial.plain[:, TOKENS],
+        token_rows=choices.token_rows,
         start_i=start.astype(np.int64),
         groups=groups,
         codes_ig=np.stack(codes, axis=1) if groups else np.zeros((len(start), 0), dtype=np.int64),

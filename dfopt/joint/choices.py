@@ -2,13 +2,14 @@
 
 Figures of a choice: compute seconds, DRAM bytes, network seconds, seconds of SRAM traffic (none where it is unlimited),
 weighted seconds of gradients, SRAM bytes that are held; bytes of output buffers and bytes that every further part of a
-weight reads again, for kernels whose weight may not fit whole.
+weight reads again, for kernels whose weight may not fit whole; sums of blocks of tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -17,9 +18,13 @@ from dfopt.joint.couplings import Group, groups_of
 from dfopt.joint.menu import Menu
 from dfopt.terms.chip import Chip
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.token_blocks import TOKEN_SUMS, TokenRows
 
 COMPUTE, DRAM, NETWORK, ACCESS, GRADIENT, SRAM, OUTPUTS, AGAIN = range(8)
-FIGURES = 8
+TOKENS = slice(8, 12)
+FIGURES = 12
+TOKEN_FIGURE: Final = {name: TOKENS.start + place for place, name in enumerate(TOKEN_SUMS)}
+"""Figure of each resource of blocks of tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,7 @@ class Choices:
     of_k: tuple[tuple[int, ...], ...]  # groups that touch a kernel
     touches_g: tuple[Ints, ...]  # and the other way round
     relevant_k: Bools  # kernels whose choice, or whose groups, may change the price of a block
+    token_rows: TokenRows | None = None  # what blocks of tokens are cut from, if there may be any
 
     @cached_property
     def _most(self) -> tuple[Floats, Floats, Floats]:
@@ -104,6 +110,7 @@ def choices_of(
         (SRAM, menu.by_option("stationary_bytes")),
         (SRAM, menu.buffer_o(tiles)),
         (AGAIN, menu.by_option("reread_bytes")),
+        *((figure, menu.by_option(name)) for name, figure in TOKEN_FIGURE.items()),
     ):
         figures_o[:, figure] += of
         least_k[:, figure] += menu.least(of, allowed_o)
@@ -127,5 +134,6 @@ def choices_of(
         of_k=tuple(map(tuple, of_k)),
         touches_g=tuple(np.array(sorted(group.kernels())) for group in groups),
         relevant_k=np.array(relevant, dtype=bool),
+        token_rows=None if sharded.token_charges is None else sharded.token_charges.rows,
     )
     return choices, options

@@ -6,14 +6,17 @@ bits. A *code* says what is known of a group: ``class * SETS + set``, with the n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from dfopt.joint.menu import Menu
 from dfopt.terms.conversions import LAYOUTS
+from dfopt.terms.incidence import Incidence, counts
+from dfopt.terms.rules.token_blocks import per_byte
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.token_blocks import token_rows
 
 SETS = 1 << len(LAYOUTS)
 
@@ -47,6 +50,10 @@ class Group:
         the relaxed price holds.
     moved : bool
         Whether blocks move it to and from DRAM; if not, its ends do so as bytes of their own.
+    tokens : tuple of (resource, who pays, bytes)
+        What blocks pay that take their tokens in blocks, for each byte that a chip holds.
+    members, size : int array, int
+        Numbers in the layer of the kernels of the stage, and how many kernels the layer has.
     """
 
     src: int
@@ -61,6 +68,9 @@ class Group:
     seconds_ca: Floats
     toll_r: Floats | None = None
     moved: bool = True
+    tokens: tuple[tuple[str, Incidence, float], ...] = ()
+    members: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    size: int = 0
 
     @property
     def classes(self) -> int:
@@ -99,6 +109,13 @@ class Group:
         asked = np.bitwise_or.reduce([self.asked_ca[0, asks[0]] for asks in wanted])
         return 0.0 if self.toll_r is not None else float(self.seconds_ca[0, asked])
 
+    def paid_by_tokens(self, inside: Bools) -> list[tuple[str, float]]:
+        """Resources of ``tokens``, and what a block of kernels of the stage pays of each for every byte on a chip."""
+        member = np.zeros((1, self.size), dtype=bool)
+        member[0, self.members[inside]] = True
+        paid_i = counts([incidence for _, incidence, _ in self.tokens], member)[0].tolist()
+        return [(name, paid * each) for (name, _, each), paid in zip(self.tokens, paid_i, strict=True)]
+
     def kernels(self) -> set[int]:
         """Its source and its readers."""
         return {self.src, *(kernel for kernel, _, _ in self.readers)}
@@ -132,7 +149,9 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
     tables, graph = menu.tables, menu.instance.graph
     place = {int(kernel): number for number, kernel in enumerate(members)}
     moved = menu.figures.layer.moves_tensors
-    depth_t, tile_k = menu.layer.plain.depth_t, menu.figures.layer.at(tiles).output_tile_k
+    layer = menu.figures.layer.at(tiles)
+    depth_t, tile_k = menu.layer.plain.depth_t, layer.output_tile_k
+    by_tokens = token_rows(layer) is not None
     inner = len(graph.tensors)
     every = (*graph.tensors, *graph.carried)
     found = []
@@ -168,6 +187,9 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
             readers=tuple(readers),
             beyond=tuple(beyond),
             seconds_ca=tables.conversion_tls[tensors[np.argmin(tables.late_t[tensors])]][layout_c],
+            tokens=tuple(per_byte(layer, layer.fan_outs[g])) if by_tokens else (),
+            members=members,
+            size=len(layer.kernels),
         )
         found.append(group)
         apart = tensors[tables.late_t[tensors]]

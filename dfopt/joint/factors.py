@@ -197,7 +197,7 @@ def parts_of_sides(
     parts = list(_charged(table, domain, side_k, mine_k, chip, layer.by_cycles, counts))
     if layer.by_cycles:
         parts += _of_cycles(layer, domain, side_k, mine_k, chip)
-    token_blocks = tables.sharded.token_blocks is not None
+    token_blocks = tables.sharded.token_charges is not None
     return [*parts, *_read_again(table, domain, side_k, mine_k, chip, token_blocks)]
 
 

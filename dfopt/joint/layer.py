@@ -13,15 +13,16 @@ import numpy as np
 
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each, restrict, singles, stage_tables
+from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each, restrict, singles, stage_tables, ways_of
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
-from dfopt.joint.cells import CellBook, Cells, base_of
+from dfopt.joint.cells import CellBook, Cells
 from dfopt.joint.choices import AGAIN, FIGURES, GRADIENT, OUTPUTS, SRAM, choices_of
 from dfopt.joint.labels import Labels, Rows
 from dfopt.joint.menu import Menu
 from dfopt.joint.paths import SAME, Blocks, within
+from dfopt.joint.relaxed_blocks import Relaxed
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _WIDTH, _WIDER, _WIDEST = 5e-4, 3.0, 3.0  # first trial: so much above what is proven; then three times as much
@@ -103,7 +104,7 @@ class LayerSearch:
             mem_k=sharded.mem_k,
         )
         singles = np.eye(self.tables.kernels, dtype=bool)
-        alone = price_blocks(self.whole, singles).sram_bytes
+        alone = ways_of(self.whole, singles).holding.sram_bytes
         short = alone + self.choices.most_sram(singles) > self.tables.chip.sram * (1 + 1e-12)
         self.tight_k = short & self.choices.relevant_k  # of the others the relaxed price is exact
         heavy = self.tight_k & (sharded.stationary_k > 0) & self.tables.chip.cuts_weights
@@ -228,16 +229,14 @@ class LayerSearch:
 
     # -- blocks and their cells
 
-    def _prices(self, member: Bools) -> tuple[Floats, Floats]:
-        """Relaxed terms and SRAM bytes of blocks."""
-        terms, sram = [], []
+    def _prices(self, member: Bools) -> Relaxed:
+        """Relaxed prices of blocks."""
+        found = []
         for start in range(0, len(member), _LOT):
             lot = member[start : start + _LOT]
             here = np.flatnonzero(lot.any(axis=0)).astype(np.int64)
-            prices = price_blocks(part_of(self.tables, here), lot[:, here])
-            terms.append(base_of(prices, self.tables.chip))
-            sram.append(prices.sram_bytes)
-        return np.concatenate(terms), np.concatenate(sram)
+            found.append(Relaxed.of(part_of(self.tables, here), lot[:, here]))
+        return Relaxed.joined(found)
 
     def _rows(
         self, blocks: Blocks, least: Floats, room: float, clock: Clock, upper: float | None
@@ -249,9 +248,9 @@ class LayerSearch:
         they may be the best, or exclude more.
         """
         member = blocks.member
-        terms, sram = self._prices(member)
+        relaxed = self._prices(member)
         tight = (member.sum(axis=1) == 1) & member[:, self.tight_k].any(axis=1)
-        ample = ~tight & (sram + self.choices.most_sram(member) <= self.tables.chip.sram)
+        ample = ~tight & (relaxed.sram + self.choices.most_sram(member) <= self.tables.chip.sram)
         kind = _kinds(np.concatenate([member[:, self.choices.relevant_k], tight[:, None], ample[:, None]], axis=1))
         found: list[tuple[Cells, Ints, Floats]] = []
         least, open_, path = least.copy(), np.ones(len(blocks), dtype=bool), np.zeros(0, dtype=np.int64)
@@ -280,24 +279,24 @@ class LayerSearch:
             open_[mine] = False
             for alike in np.split(mine, np.flatnonzero(np.diff(kind[mine])) + 1):
                 one = int(alike[0])
-                base, used = (terms[alike], sram[alike]) if not tight[one] else self._whole(member[one])
+                base = relaxed.rows(alike) if not tight[one] else self._whole(member[one])
                 cells = self._cells(member[one], bool(tight[one]), bool(ample[one]))
                 least[alike] = np.inf
                 if len(cells.start_i):
-                    seconds = cells.least(base, used, self.tables.chip)
+                    seconds = cells.least(base, self.tables.chip)
                     seconds = np.broadcast_to(seconds, (len(alike), seconds.shape[1]))  # a kernel alone: once for all
                     least[alike] = seconds.min(axis=1)
                     found.append((cells, alike, seconds))
 
     def _guess(self, member: Bools, value: float, upper: float, blocks: Blocks | None = None) -> None:
         """Take the schemes that the blocks of a path, which no other one beats, would take by themselves."""
-        steps, (terms, sram) = [], self._prices(member)
+        steps, relaxed = [], self._prices(member)
         for number, inside in enumerate(member):
             tight = bool(inside.sum() == 1 and self.tight_k[inside].any())
-            base, used = self._whole(inside) if tight else (terms[[number]], sram[[number]])
+            base = self._whole(inside) if tight else relaxed.rows(np.array([number]))
             if not len((cells := self._cells(inside, tight, False)).start_i):
                 return
-            steps.append((cells, number, int(np.argmin(cells.least(base, used, self.tables.chip)[0]))))
+            steps.append((cells, number, int(np.argmin(cells.least(base, self.tables.chip)[0]))))
         schemes, _ = self._schemes(steps, member)
         real = self.exactly(schemes, min(upper, self.known[0]), blocks)
         if real < self.known[0]:
@@ -317,16 +316,15 @@ class LayerSearch:
         here = np.flatnonzero(inside & self.choices.relevant_k).tolist()
         return self.tracked & {g for k in here for g in self.choices.of_k[k]}
 
-    def _whole(self, inside: Bools) -> tuple[Floats, Floats]:
-        """Terms and SRAM bytes of a kernel alone with its weight in one part, at its relaxed price."""
-        prices = price_blocks(self.whole, inside[None, :])
-        return base_of(prices, self.tables.chip), prices.sram_bytes
+    def _whole(self, inside: Bools) -> Relaxed:
+        """A kernel alone with its weight in one part, at its relaxed price."""
+        return Relaxed.of(self.whole, inside[None, :], in_parts=True)
 
     def _figures(self, inside: Bools) -> Floats:
         """What deciding about parts of a weight needs of a kernel alone, at its relaxed figures."""
         sharded, tables, k = self.tables.sharded, self.whole, int(np.flatnonzero(inside)[0])
         found = np.zeros(FIGURES)
-        found[SRAM] = self._whole(inside)[1][0]
+        found[SRAM] = self._whole(inside).sram[0]
         made = tables.src_g == k
         found[OUTPUTS] = 2.0 * tables.tile_g[made].sum()
         found[AGAIN] = sharded.again_k[k]
@@ -337,12 +335,12 @@ class LayerSearch:
     def _schemes(self, path: list[tuple[Cells, int, int]], member: Bools) -> tuple[dict[int, int], frozenset[int]]:
         """The scheme that each block of a path takes for its kernels, and the groups that blocks do not agree about."""
         chosen = dict.fromkeys(range(self.tables.kernels), 0)
-        terms, sram = self._prices(member)
+        relaxed = self._prices(member)
         for number, (cells, _, interface) in enumerate(path):
-            price = terms[[number]], sram[[number]]
+            base = relaxed.rows(np.array([number]))
             if member[number].sum() == 1 and self.tight_k[member[number]].any():
-                price = self._whole(member[number])
-            seconds = cells.seconds(*price, self.tables.chip)[0]
+                base = self._whole(member[number])
+            seconds = cells.seconds(base, self.tables.chip)[0]
             first, last = np.append(cells.start_i, len(seconds))[interface : interface + 2]
             cell = int(first) + int(np.argmin(seconds[first:last]))
             chosen |= {k: int(schemes[cell]) for k, schemes in cells.scheme_ck.items()}

@@ -44,7 +44,7 @@ def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
         for place in share.keys() & {fan.home, *fan.away}:
             whole = whole_readers(case, fan, place)
             if whole:
-                yield place, 2 * fan.tile
+                yield place, 2 * fan.chip * token_blocks.row_share(source)
             readers = [reader for reader in fan.consumers if case.place(reader.kernel) == place]
             if place == fan.home or any(
                 not (reader.kernel in whole and _whole(case, reader.kernel, reader.operand)) for reader in readers
@@ -65,13 +65,13 @@ def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
 
 
 def _of_end(case: Case, end: End, share: float) -> float:
-    """Bytes of an end in one block of tokens, or in one tile if every token needs all of it."""
+    """Bytes of an end in one block of tokens, or in one slice if every token needs all of it."""
     if end.carried is not None:
         source = case.kernels[end.carried].kernel
         return end.chip * (token_blocks.unmasked(source, 0) * share if source.streamed == "n" else 1.0)
     kernel = case.kernels[end.kernel].kernel
     if not end.write and token_blocks.reads_whole(kernel, end.operand):
-        return end.tile
+        return end.chip * token_blocks.slice_share(kernel)
     has_tokens = not end.write or kernel.streamed == "n"
     return end.chip * (token_blocks.unmasked(kernel, end.operand) * share if has_tokens else 1.0)
 

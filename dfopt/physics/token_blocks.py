@@ -22,7 +22,9 @@ __all__ = [
     "block_share",
     "most_blocks",
     "reads_whole",
+    "row_share",
     "slice_elements",
+    "slice_share",
     "takes_blocks",
     "tokens",
     "unmasked",
@@ -89,6 +91,30 @@ def unmasked(kernel: Kernel, operand: int) -> float:
     """
     rows, columns = operand_shape(kernel, operand) if operand else (kernel.m, kernel.n)
     return rows * columns / needed(kernel, operand)
+
+
+def row_share(kernel: Kernel) -> float:
+    """Share of a kernel's output in the row of one token, which is as long as without a mask.
+
+    Examples
+    --------
+    >>> row_share(Kernel(name="keys", op="gemm", m=4, k=8, n=16))
+    0.0625
+    """
+    return unmasked(kernel, 0) / kernel.n
+
+
+def slice_share(kernel: Kernel) -> float:
+    """Share of an operand in one slice, if every token needs all of it and it comes from outside the graph.
+
+    It is a row or a column, whichever are more: of keys and values those are the tokens that are looked at.
+
+    Examples
+    --------
+    >>> slice_share(Kernel(name="scores", op="matmul", m=8, k=4, n=8))
+    0.125
+    """
+    return 1.0 / max(kernel.m, kernel.k)
 
 
 def slice_elements(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:

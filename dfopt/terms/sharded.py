@@ -21,6 +21,7 @@ from dfopt.physics.library import sets_of
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
 from dfopt.terms.by_kernel import depths, fanout_groups
+from dfopt.terms.charges import merged
 from dfopt.terms.converted import Conversions
 from dfopt.terms.figures import Figures
 from dfopt.terms.incidence import Has
@@ -160,7 +161,7 @@ class LayerOptions:
         Returns
         -------
         ShardedGraph
-            A copy of ``sharded``. Only ``fixed_buffer_k``, ``tile_t``, ``menus``, ``tile_count`` and ``token_blocks``
+            A copy of ``sharded``. Only ``fixed_buffer_k``, ``tile_t``, ``menus``, ``tile_count`` and ``token_charges``
             differ.
         """
         layer, least = self.figures.layer.at(tiles), self.figures.least
@@ -171,19 +172,20 @@ class LayerOptions:
             tile_t=sharded.b_t * layer.output_tile_k[sharded.src_t],
             menus=self._menus(allowed_o, tiles) if layer.by_cycles else (),
             tile_count=tiles,
-            token_blocks=self._token_blocks(allowed_o, tiles),
+            token_charges=self._token_charges(allowed_o, tiles),
         )
 
-    def _token_blocks(self, allowed_o: Bools, tiles: int) -> TokenCharges | None:
-        """What partitions need and move that take their tokens in blocks: only where no chips share kernels.
+    def _token_charges(self, allowed_o: Bools, tiles: int) -> TokenCharges | None:
+        """What partitions need and move that take their tokens in blocks.
 
-        Where they do, the search adds up what schemes cost beyond the least, which says nothing of blocks of tokens.
+        Charges of different kernels stay apart, so that sums are those of the least of each kernel and each tensor.
         """
         figures = self.figures
         layer = figures.layer.at(tiles)
-        if (rows := token_rows(layer)) is None or layer.degree > 1:
+        if (rows := token_rows(layer)) is None:
             return None
-        table, ends = Table.of(layer, TOKEN_BLOCKS), np.append(figures.first_k[1:], len(allowed_o))
+        charges = merged((charge for term in TOKEN_BLOCKS for charge in term.of(layer)), 0)
+        table, ends = Table(tuple(map(len, layer.schemes_k)), charges), np.append(figures.first_k[1:], len(allowed_o))
         left = (np.flatnonzero(allowed_o[first:end]) for first, end in zip(figures.first_k, ends, strict=True))
         return TokenCharges.of(rows, table, table.least(tuple(tuple(mine.tolist()) for mine in left)))
 

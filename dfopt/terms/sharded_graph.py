@@ -111,7 +111,7 @@ class ShardedGraph:
         Whether a partition that holds the kernel pays the toll.
     sets_k : bool, shape (kernels, sets)
         Whether the kernel is in each set of kernels that a library fuses, see :data:`dfopt.physics.library.SETS`.
-    token_blocks : TokenCharges, optional
+    token_charges : TokenCharges, optional
         What partitions need and move that take their tokens in blocks. None: none does.
     """
 
@@ -144,7 +144,7 @@ class ShardedGraph:
     sent_x: Floats
     payers_xk: Bools
     sets_k: Bools
-    token_blocks: TokenCharges | None = None
+    token_charges: TokenCharges | None = None
 
     @property
     def sram_traffic_k(self) -> Floats:

@@ -69,8 +69,8 @@ def test_keys_are_read_again_for_every_block_of_queries() -> None:
     score = judged(ATTENTION, SPLIT, {1: 2})
     assert score.violations == ()
     assert score.partitions[1].dram_bytes == 2 * 32 + 2 * 64
-    # two blocks of queries, two tiles of keys, two rows of the weight
-    assert score.partitions[1].sram_bytes == 2 * 32 + 2 * 16 + 2 * 8
+    # two blocks of queries, two keys, two rows of the weight
+    assert score.partitions[1].sram_bytes == 2 * 32 + 2 * 8 + 2 * 8
 
 
 def test_all_that_is_read_again_passes_through_sram_again() -> None:

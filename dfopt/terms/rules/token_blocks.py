@@ -16,12 +16,20 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.physics import ops
 from dfopt.physics.states import cache_traffic
-from dfopt.physics.token_blocks import AT_ONCE, reads_whole, slice_elements, takes_blocks, tokens, unmasked
+from dfopt.physics.token_blocks import (
+    AT_ONCE,
+    reads_whole,
+    row_share,
+    slice_elements,
+    slice_share,
+    takes_blocks,
+    tokens,
+    unmasked,
+)
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import AnyOf, Has, Incidence, Inside
 from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share, schemes, weight_bytes
 from dfopt.terms.layer import FanOut, Layer
-from dfopt.terms.rules.tensors import end_tile
 
 __all__ = ["TOKEN_BLOCK_KERNELS", "TOKEN_BLOCK_TENSORS", "per_byte"]
 
@@ -41,7 +49,7 @@ def of_kernel(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
         evaluation of the layer (one microbatch).
 
         - ``all_tokens``, no unit: 1 for a kernel that cannot take blocks of tokens.
-        - ``beside_token_bytes``, B: two slices of a weight, the accumulator of a weight gradient, and two tiles of an
+        - ``beside_token_bytes``, B: two slices of a weight, the accumulator of a weight gradient, and two slices of an
           input of the graph that every token needs whole.
         - ``token_bytes``, B: two blocks of every other input and output of the graph, if one block had all tokens. An
           output without tokens counts twice in ``beside_token_bytes`` instead.
@@ -68,7 +76,7 @@ def of_kernel(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     for operand, whole in of.ends:
         size_o = end_bytes(of, operand, whole)
         if reads_whole(kernel, operand):
-            yield "beside_token_bytes", AT_ONCE * size_o * end_tile(of, operand)
+            yield "beside_token_bytes", AT_ONCE * size_o * slice_share(kernel)
             yield from _again(of, size_o)
         elif operand or kernel.streamed == "n":
             yield "token_bytes", AT_ONCE * size_o * unmasked(kernel, operand)
@@ -105,7 +113,7 @@ def of_tensors(layer: Layer) -> Iterator[Charge]:
 
         - ``token_bytes``, B: two blocks of the tensor, if one block had all tokens. A block of kernels pays them once
           if it makes the tensor, or reads it by tokens. For a carried tensor each end pays them.
-        - ``beside_token_bytes``, B: twice the tensor, paid likewise, if the tensor has no tokens. Two of its tiles,
+        - ``beside_token_bytes``, B: twice the tensor, paid likewise, if the tensor has no tokens. Two of its rows,
           paid once for all kernels of which every token needs all of the tensor.
         - ``block_reread_bytes``, B: the tensor, paid once for these kernels.
         - ``block_access_bytes``, B: the tensor, paid for each of them, if the SRAM of the chip has a bandwidth.
@@ -152,7 +160,7 @@ def per_byte(layer: Layer, fan: FanOut) -> Iterator[tuple[str, Incidence, float]
     by_tokens = {r.kernel for r in fan.readers if not (streams and reads_whole(layer.kernels[r.kernel], r.operand))}
     yield resource, AnyOf((fan.source, *sorted(by_tokens))), held
     if whole:
-        yield "beside_token_bytes", AnyOf(whole), AT_ONCE * float(layer.output_tile_k[fan.source])
+        yield "beside_token_bytes", AnyOf(whole), AT_ONCE * row_share(source)
         yield "block_reread_bytes", AnyOf(whole), 1.0
     if layer.instance.system.chip.sram.bandwidth is not None:
         for k in whole:

@@ -121,7 +121,7 @@ def test_prices_are_those_of_the_table(world: World, data: st.DataObject) -> Non
     assert mine.legal.tolist() == theirs.legal[0].tolist()
     legal = mine.legal
     assert mine.time[legal] == pytest.approx(theirs.time[0, legal], rel=1e-12)
-    assert mine.token_blocks[legal].tolist() == theirs.token_blocks[0, legal].tolist()
+    assert mine.block_count[legal].tolist() == theirs.token_blocks[0, legal].tolist()
     for one, other in ((mine.dram_bytes, theirs.dram_bytes), (mine.sram_bytes, theirs.sram_bytes)):
         assert one[legal] == pytest.approx(other[0, legal], rel=1e-9)
     assert mine.terms[:, legal] == pytest.approx(theirs.seconds[:, 0, legal], rel=1e-12)
