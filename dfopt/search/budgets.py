@@ -219,6 +219,10 @@ def _columns(
 ) -> tuple[Columns, list[_Row]]:
     """The MILP over the blocks of mappings up to ``upper`` seconds, without rows, and the rows."""
     assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
+    if stage.tables.sharded.token_charges is not None:  # a block has one price here: that of its faster way
+        raise PlanError(
+            "token_blocks: found allow beside budgets, which a slower way to run a block may keep; forbid it"
+        )
     began = time.perf_counter()
     search = ShortestPath(stage.tables, stage.limits, stage.lattice, upper)
     if not search.run(clock).complete:

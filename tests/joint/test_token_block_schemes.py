@@ -12,12 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import Dice, World, share, worlds
+from strategies import Dice, World, assumptions, share, worlds
 
 import dfopt as df
-from dfopt.documents.system import System
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
+from dfopt.physics.pipeline import resolve
+from dfopt.setting.plans import asked_plans
 from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of
 from dfopt.terms.layer import Layer
@@ -57,22 +61,60 @@ def blocks_of(world: World, tokens: bool = True) -> tuple[Blocks, np.ndarray]:
 
 
 @st.composite
+def heavy(draw: st.DrawFn) -> World:
+    """Two chips that share two products or more, whose weights are large beside their few tokens."""
+    dice = Dice(draw)
+    wide, n = [dice([4, 6, 8]) for _ in range(4)], dice([4, 2, 3, 6])
+    kernels = [Kernel(name="a", op="gemm", m=wide[1], k=wide[0], n=n)]
+    tensors = list[Tensor]()
+    middle = dice(["simd", "gemm", "matmul"])
+    if middle == "matmul":  # its second operand is needed whole
+        keys = dice([2, 4])
+        kernels.append(Kernel(name="b", op="gemm", m=wide[1], k=wide[0], n=keys))
+        kernels.append(Kernel(name="c", op="matmul", m=keys, k=wide[1], n=n))
+        tensors += [Tensor(src="a", dst="c", operand=1), Tensor(src="b", dst="c", operand=2)]
+        wide[2] = keys
+    elif middle == "simd":
+        kernels.append(Kernel(name="c", op="elementwise", m=wide[1], n=n))
+        tensors.append(Tensor(src="a", dst="c"))
+        wide[2] = wide[1]
+    else:
+        kernels.append(Kernel(name="c", op="gemm", m=wide[2], k=wide[1], n=n))
+        tensors.append(Tensor(src="a", dst="c"))
+    kernels.append(Kernel(name="d", op="gemm", m=wide[3], k=wide[2], n=n))
+    tensors.append(Tensor(src="c", dst="d"))
+    carried = (Tensor(src="d", dst="a"),) if wide[3] == wide[0] and dice([True, False]) else ()
+    graph = Graph(name="heavy", repeat=2, kernels=tuple(kernels), tensors=tuple(tensors), carried=carried)
+    chip = Chip(
+        name="c", tiles=dice([8, 3]), peak=1000.0, compute_utilization=dice([0.5, 1.0]),
+        sram=Sram(capacity=1e18, bandwidth=dice([None, 100.0])), dram=Dram(bandwidth=dice([100.0, 400.0])),
+        execution="dataflow",
+    )  # fmt: skip
+    dims = (NetworkDim(name="x", topology="ring", size=2, link_bandwidth=dice([20.0, 100.0])),)
+    chosen = draw(assumptions(**FIXED | {"compute_model": "fixed", "sequence_parallelism": ["none", "allow"]}))
+    system = System(name="s", chip=chip, network=dims)
+    plans, _ = asked_plans(graph, system, Request(tp=2), chosen)
+    return World(graph, system, plans[0], resolve(chosen, "dataflow", 1.0))
+
+
+@st.composite
 def cases(draw: st.DrawFn, most: int = 3) -> World:
     """Chips that share the kernels of a layer, with about as much SRAM as some block needs in one way or the other."""
-    world = draw(worlds(most=most, max_pp=1, dims=1, roomy=True, trains=False, pieces=False, **FIXED))
+    random = worlds(most=most, max_pp=1, dims=1, roomy=True, trains=False, pieces=False, **FIXED)
+    world = draw(st.one_of(heavy(), random))
     assume(world.plan.shards > 1 and not world.plan.two_batch_overlap)
     assume(np.prod([len(schemes) for schemes in layer_of(world)[0].schemes_k]) <= MOST)
     dice, world = Dice(draw), replace(world, system=with_sram(world.system, 1e18))
     blocks, amounts = blocks_of(world)
     assume(len(amounts))
-    v, b, part = dice(range(len(amounts))), dice(range(len(blocks.member_bk))), dice([0, 1, 2, 4])
+    v, b, part = dice(range(len(amounts))), dice(range(len(blocks.member_bk))), dice([1, 2, 3, 0])
     if part:
         sums = (blocks.table.sums(amounts, blocks.count_bi, name) for name in ("beside_token_bytes", "token_bytes"))
         beside, cut = sums
         need = beside[v, b] + cut[v, b] / part
     else:
         need = blocks.prices(amounts).sram_bytes[v, b]
-    return replace(world, system=with_sram(world.system, max(need * dice([1.01, 0.99, 0.7]), 1.0)))
+    return replace(world, system=with_sram(world.system, max(need * dice([1.01, 1.01, 1.3, 0.7]), 1.0)))
 
 
 def best_by_hand(world: World, tokens: bool = True) -> float:

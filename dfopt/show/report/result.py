@@ -223,6 +223,13 @@ def _placement(result: Result) -> Section:
         (f"partition {clock.partition} of stage {clock.stage}", f"at {percent(clock.frequency)} of the clock")
         for clock in mapping.clocks or ()
     ]
+    settings += [
+        (
+            f"partition {one.partition} of stage {one.stage}",
+            f"takes its tokens in {one.blocks} block{'s' * (one.blocks > 1)}",
+        )
+        for one in mapping.token_blocks or ()
+    ]
     settings += [(f"stage {pause.stage}", f"waits {seconds(pause.time)} to cool") for pause in mapping.pauses or ()]
     caption = "Kernels with the number and colour of their partition; tensors that are cut pass through DRAM."
     return Section("placement", "Mapping", [
