@@ -21,10 +21,10 @@ from dfopt.documents.system import EfficiencyRow
 from dfopt.formulation.choices import Choices, Classes, Scope
 from dfopt.formulation.counting import Counting
 from dfopt.milp import Terms
-from dfopt.terms.blocks import FITS, parts_of
 from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
 from dfopt.terms.incidence import Incidence, counts
+from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Table
 
 __all__ = ["BlockRows"]

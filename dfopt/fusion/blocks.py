@@ -17,10 +17,10 @@ from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.fusion.block_prices import BlockPrices, Ways, faster
-from dfopt.terms.blocks import keeps_chip, parts_of
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 from dfopt.terms.cycle import least_level, tiles_for
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
+from dfopt.terms.sram import keeps_chip, parts_of
 
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))
 _LOT = 64  # blocks that are given by their kernels and priced together

@@ -15,9 +15,9 @@ import numpy as np
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, least_latency, price_blocks
-from dfopt.terms.blocks import keeps_chip
 from dfopt.terms.chip import CROSSING_TILES, combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.sram import keeps_chip
 
 _ROWS = 512  # starts priced together: a few arrays of _ROWS x (_ROWS + longest)
 
@@ -149,9 +149,7 @@ def price_intervals(
         yield Band(first, np.where(legal, time, np.inf))
 
 
-def _one_by_one(
-    tables: StageTables, order: Ints, forward_backward: str, longest: int, clock: Clock
-) -> Iterator[Band]:
+def _one_by_one(tables: StageTables, order: Ints, forward_backward: str, longest: int, clock: Clock) -> Iterator[Band]:
     """The same where blocks may take their tokens in blocks: what these need is no sum over rectangles of intervals."""
     n, forward, separate = tables.kernels, tables.sharded.forward_k[order], forward_backward == "separate"
     for first in range(0, n, _ROWS):

@@ -27,9 +27,9 @@ from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
-from dfopt.terms.blocks import keeps_chip
 from dfopt.terms.chip import combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.sram import keeps_chip
 
 
 @dataclass(frozen=True)

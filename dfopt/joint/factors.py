@@ -27,9 +27,12 @@ from dfopt.terms.chip import Chip
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain, Table, amounts_left
+from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["Part", "least_by_side", "least_of_sets", "parts_of", "parts_of_sides"]
+__all__ = ["OF_SECONDS", "Part", "least_by_side", "least_of_sets", "parts_of", "parts_of_sides"]
 
+OF_SECONDS: Final = ("compute_s", "dram_bytes", "network_s", "sram_traffic_bytes")
+"""Resources of charges that a stage has seconds of."""
 MOST_APART: Final = 8
 """Of more kernels that pay by which of them share a block, only the block of the first one is charged: 3^8 sums."""
 
@@ -197,8 +200,7 @@ def parts_of_sides(
     parts = list(_charged(table, domain, side_k, mine_k, chip, layer.by_cycles, counts))
     if layer.by_cycles:
         parts += _of_cycles(layer, domain, side_k, mine_k, chip)
-    token_blocks = tables.sharded.token_charges is not None
-    return [*parts, *_read_again(table, domain, side_k, mine_k, chip, token_blocks)]
+    return [*parts, *_read_again(table, domain, side_k, mine_k, chip, token_rows(layer) is not None)]
 
 
 def _charged(
@@ -211,12 +213,13 @@ def _charged(
     counts: Callable[[Incidence], Mapping[int, float]],
 ) -> Iterator[Part]:
     """What charges say of each side, with the options that are left."""
-    unit_of = {
-        "compute_s": ("compute", 1.0),
-        "dram_bytes": ("memory", 1.0 / chip.dram_bandwidth),
-        "network_s": ("network", 1.0),
-        "sram_traffic_bytes": ("sram", 1.0 / chip.sram_bandwidth),
-    }
+    units = (
+        ("compute", 1.0),
+        ("memory", 1.0 / chip.dram_bandwidth),
+        ("network", 1.0),
+        ("sram", 1.0 / chip.sram_bandwidth),
+    )
+    unit_of = dict(zip(OF_SECONDS, units, strict=True))
     paid: dict[Incidence, Mapping[int, float]] = {}
     by_sets: dict[tuple[str, float, tuple[int, ...]], list[Charge]] = {}
     for charge in table.charges:

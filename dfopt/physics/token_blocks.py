@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dfopt.documents.graph import Kernel
+from dfopt.documents.kernel import Kernel, needed, operand_shape
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.wiring import needed, operand_shape
 from dfopt.physics.ops import Rules, split_axis, split_share
 
 __all__ = [

@@ -1,1 +1,12 @@
-"""The mapping problem as regions of one branch and bound: plans that read alike, with the options left to kernels."""
+"""The mapping problem as regions of one branch and bound (:mod:`dfopt.bnb`): plans that read alike, and options left.
+
+A region is a class of plans under which a layer costs a chip the same, with the options of kernels and the blocks that
+are left (:class:`~dfopt.regions.region.Region`). Bounds of a layer hold for all plans of the class; what a step makes
+of a layer is worked out for all of them at once (:mod:`dfopt.terms.bounds.steps`). In the order of a search:
+
+- ``space``, ``lattices``, ``arcs``, ``classes``: plans in classes, and the lattice of down-sets as arrays;
+- ``facts``, ``capacity``, ``relaxations``: what is shown of a region, and the bounds that are read off;
+- ``reductions``, ``branching``: what of it cannot matter, and how it is divided;
+- ``pricing``, ``leaves``, ``heuristics``, ``starts``, ``judged``: exact prices, and mappings that the judge has valued;
+- ``problem``: all of these as a problem for the engine. ``scope`` refuses what is not covered.
+"""

@@ -11,7 +11,7 @@ Suffixes: a arc, b block, j down-set, k kernel of the graph, v vector of options
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,8 @@ class Arcs:
         Kernels of every down-set, smaller sets first: the first is empty, the last has all kernels of the layer.
     before_a, after_a, block_a : int arrays, shape (arcs,)
         The down-sets that an arc joins, and its block. Arcs are sorted by ``after_a``.
+    part_of : pair of Arcs and int array, optional
+        Arcs that these were kept of, and the numbers there of these blocks: what is known of those holds here, too.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Arcs:
     before_a: Ints
     after_a: Ints
     block_a: Ints
+    part_of: tuple[Arcs, Ints] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         assert (np.diff(self.after_a) >= 0).all(), "arcs are sorted by the down-set that they lead to"
@@ -220,9 +223,21 @@ class Arcs:
         side_k[mine] = np.unique(label, return_inverse=True)[1]
         return side_k
 
+    def counting(self, incidences: tuple[Incidence, ...]) -> sp.csr_array:
+        """How often the blocks pay some incidences: sparse matrix, shape (blocks, incidences).
+
+        It is worked out once, and of blocks that were kept of others it is a part of theirs.
+        """
+        if incidences not in self._counted:
+            if self.part_of is not None and incidences in self.part_of[0]._counted:
+                found = sp.csr_array(self.part_of[0]._counted[incidences][self.part_of[1]])
+            else:
+                found = sp.csr_array(counts(incidences, self.member_bk))
+            self._counted[incidences] = found
+        return self._counted[incidences]
+
     @cached_property
-    def counted(self) -> dict[tuple[Incidence, ...], sp.csr_array]:
-        """Cache of how often the blocks pay some incidences, for :attr:`dfopt.terms.blocks.Blocks.counted`."""
+    def _counted(self) -> dict[tuple[Incidence, ...], sp.csr_array]:
         return {}
 
     def waiting(self, tensors: tuple[Incidence, ...]) -> tuple[sp.csr_array, sp.csr_array]:
@@ -262,7 +277,7 @@ class Arcs:
             else:
                 several.append(each)
         if several:
-            count_bi = counts(several, self.member_bk)
+            count_bi = self.counting(tuple(several)).toarray()
             side_b = self.side_k[self.member_bk.argmax(axis=1)]
             pairs = [(i, s) for i in range(len(several)) for s in np.unique(side_b[count_bi[:, i] > 0]).tolist()]
             for each in several:

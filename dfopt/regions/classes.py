@@ -122,7 +122,7 @@ class PlanClass:
     def blocks(self, arcs: Arcs) -> Blocks:
         """The blocks of some arcs with the charges of the layer."""
         if arcs not in self._blocks:
-            self._blocks[arcs] = Blocks(self.table, self.chip, arcs.member_bk, counted=arcs.counted)
+            self._blocks[arcs] = Blocks(self.table, self.chip, arcs.member_bk, counting=arcs.counting)
             if len(self._blocks) > _KEPT:
                 self._blocks.popitem(last=False)
         self._blocks.move_to_end(arcs)

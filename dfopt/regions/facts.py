@@ -15,12 +15,12 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.joint.dual import Dual, Resources
-from dfopt.joint.factors import parts_of_sides
+from dfopt.joint.factors import OF_SECONDS, parts_of_sides
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.region import Region
 from dfopt.terms.bounds.steps import Beside
-from dfopt.terms.incidence import Incidence
+from dfopt.terms.incidence import Exactly, Incidence
 
 __all__ = ["Facts", "Memory", "resources_of"]
 
@@ -306,7 +306,11 @@ def resources_of(region: Region, arcs: Arcs) -> Resources:
     """
     of = region.of
     table, layer, chip, side_k = of.menu.of_blocks(of.tiles), of.layer, of.chip, arcs.side_k
-    known = arcs.least_counts(charge.incidence for charge in table.charges)
+    known = arcs.least_counts(
+        charge.incidence
+        for charge in table.charges
+        if charge.resource in OF_SECONDS and not isinstance(charge.incidence, Exactly)
+    )
     parts = parts_of_sides(layer, table, region.domain, side_k, side_k >= 0, chip, partial(_least, known))
     left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, region.domain, strict=True))
     fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,10 +10,12 @@ from dfopt.arrays import Ints
 from dfopt.bnb import BRANCHING, Candidate, Heuristic, Node, View
 from dfopt.joint.dual import Resources
 from dfopt.joint.factors import parts_of_sides
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.classes import PlanClass
 from dfopt.regions.facts import Facts, Memory
-from dfopt.regions.judged import Found, judged
+from dfopt.regions.judged import JudgedMapping, judged
 from dfopt.regions.pricing import Priced, best_of
-from dfopt.regions.reductions import below
+from dfopt.regions.reductions import options_below
 from dfopt.regions.region import Part, Region, listed
 from dfopt.search.options import Options
 from dfopt.terms.incidence import counts
@@ -22,11 +24,13 @@ __all__ = ["Rounding"]
 
 _SAME = 1 - 1e-12
 """A value that is less by a smaller share is the same one, added up in another order."""
+_NEAR = 1.05
+"""Length of paths whose blocks are looked at when an option of one kernel changes, relative to the shortest one."""
 _ROUNDS = 4
 """Turns of options for blocks and blocks for options: later ones find nothing new."""
 
 
-class Rounding(Heuristic[Part, Found]):
+class Rounding(Heuristic[Part, JudgedMapping]):
     """In turn: options that are best for the blocks of a path, the best path with them, single changes of options."""
 
     def __init__(self, memory: Memory, options: Options, after: str) -> None:
@@ -71,21 +75,29 @@ class Rounding(Heuristic[Part, Found]):
 
     def _changed(self, facts: Facts, best: Priced) -> Priced:
         """The mapping with options of single kernels changed, as long as that is better."""
+        of = facts.region.of
         while True:
-            few = below(facts, best.step_s * _SAME)
             vectors = [
                 (*best.option_k[:k], option, *best.option_k[k + 1 :])
-                for k, left in enumerate(few.domain)
+                for k, left in enumerate(options_below(facts, best.step_s * _SAME))
                 for option in left
                 if option != best.option_k[k]
             ]
             if not vectors:
                 return best
-            option_vk = np.array(vectors, dtype=np.int64)
-            other = best_of(few.of, few.plan_i, few.arcs_k, option_vk, best.step_s * _SAME)
+            arcs_k = [_near(of, arcs, best.option_k) for arcs in facts.some]
+            other = best_of(of, facts.plan_i, arcs_k, np.array(vectors, dtype=np.int64), best.step_s * _SAME)
             if other is None:
                 return best
             best = other
+
+
+def _near(of: PlanClass, arcs: Arcs, option_k: Sequence[int]) -> Arcs:
+    """Arcs on paths that are not much longer than the shortest one under some options."""
+    price_b = of.prices(arcs, of.table.exact(np.array([option_k])))[0]
+    distance_j, through_a = arcs.through(price_b)
+    few = arcs.kept(through_a <= distance_j[-1] * _NEAR)
+    return arcs if few is None else few[0]
 
 
 def partitions_of(facts: Facts) -> Ints:

@@ -18,11 +18,11 @@ from dfopt.search.options import Options
 from dfopt.search.sharing import given_record
 from dfopt.search.solved import Solved, scored
 
-__all__ = ["Found", "judged"]
+__all__ = ["JudgedMapping", "judged"]
 
 
 @dataclass(frozen=True)
-class Found:
+class JudgedMapping:
     """A mapping that the judge has valued; equal to another one of the same plan, schemes, tiles and partitions.
 
     Attributes
@@ -42,7 +42,7 @@ class Found:
     solved: Solved = field(compare=False)
 
     @classmethod
-    def of(cls, solved: Solved) -> Found:
+    def of(cls, solved: Solved) -> JudgedMapping:
         """A mapping with what makes it different from others."""
         mapping: Mapping = solved.mapping
         kernels = tuple((one.name, one.sharding, one.partition) for one in mapping.kernels)
@@ -65,5 +65,5 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     for ready in prepare(instance, options, {instance.shared: work}):
         partition_k = np.array(priced.partition_k, dtype=np.int64)
         solved = scored(ready, partition_k, priced.step_s, priced.step_s, (), len(names))
-        return Candidate(solved.value, Found.of(solved))
+        return Candidate(solved.value, JudgedMapping.of(solved))
     raise Infeasible("no tile count fits")

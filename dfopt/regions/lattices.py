@@ -74,6 +74,8 @@ def _structure(instance: Instance, members: Ints) -> StageTables:
         sharded=sharded,
         chip=chip,
         parts_k=np.ones(len(members), dtype=np.int64),
+        more_k=none,
+        single_k=none > 0,
         sram_k=none,
         mem_k=none,
         latency_l=np.zeros(0),

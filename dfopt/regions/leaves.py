@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, View
 from dfopt.regions.facts import Memory
-from dfopt.regions.judged import Found, judged
+from dfopt.regions.judged import JudgedMapping, judged
 from dfopt.regions.pricing import best_of
 from dfopt.regions.reductions import below
 from dfopt.regions.region import Part, Region, listed
@@ -16,7 +16,7 @@ VECTORS = 512
 """Vectors of options that are priced together, at most: one product of arrays is cheaper than further branching."""
 
 
-class Enumeration(LeafSolver[Part, Found]):
+class Enumeration(LeafSolver[Part, JudgedMapping]):
     """Every vector of options, each with its best partitions under its best plan."""
 
     def __init__(self, memory: Memory, options: Options) -> None:

@@ -11,7 +11,7 @@ from dfopt.documents.request import Request
 from dfopt.regions.branching import Listing, PlansApart, Probing
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
-from dfopt.regions.judged import Found
+from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unlisted
@@ -51,7 +51,7 @@ class ClassesFirst:
         return node.deferrals, float(later), node.bound.value, -node.answered
 
 
-def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Found]:
+def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:
     """The mapping problem of some spaces: regions to start from, and the entries that bound, reduce and divide them.
 
     Parameters
@@ -82,8 +82,8 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Found
 
 
 def best_mapping(
-    setting: Setting, request: Request, progress: Callable[[Progress[Found]], None] | None = None
-) -> Outcome[Part, Found]:
+    setting: Setting, request: Request, progress: Callable[[Progress[JudgedMapping]], None] | None = None
+) -> Outcome[Part, JudgedMapping]:
     """The fastest mapping of a setting, with a bound.
 
     Parameters
@@ -98,7 +98,7 @@ def best_mapping(
     Returns
     -------
     Outcome
-        Its solution is :class:`Found`, whose value is the judge's; ``empty``: no mapping fits the memories.
+        Its solution is :class:`JudgedMapping`, whose value is the judge's; ``empty``: no mapping fits the memories.
 
     Raises
     ------

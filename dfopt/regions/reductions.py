@@ -13,7 +13,7 @@ from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.region import Part, Region
 from dfopt.terms.table import Domain
 
-__all__ = ["AboveCutoff", "Dominated", "below"]
+__all__ = ["AboveCutoff", "Dominated", "below", "options_below"]
 
 _MORE = 1 + 1e-12
 """Of a kernel whose options all reach the cutoff, those with the least bound stay: what is left is never nothing."""
@@ -54,14 +54,19 @@ def below(facts: Facts, cutoff: float) -> Region:
         Value from which on a mapping does not matter.
     """
     region, most_k, step_i = facts.region, facts.most_k(cutoff), facts.steps(facts.layer_k)
-    domain = list(region.domain)
+    arcs_k = tuple(_kept(facts, kind, most_k[kind]) for kind in range(len(facts.some)))
+    plans: Ints = facts.plan_i[step_i < cutoff] if np.isfinite(cutoff) else facts.plan_i
+    return Region(region.of, options_below(facts, cutoff), tuple(plans.tolist()) or region.plans, arcs_k)
+
+
+def options_below(facts: Facts, cutoff: float) -> Domain:
+    """Options with which some mapping may be below a cutoff, at least one of every kernel."""
+    domain = list(facts.region.domain)
     for k, step_o in enumerate(facts.step_ko):
         keep_o = np.isfinite(step_o) & (step_o < max(cutoff, step_o.min() * _MORE))
         if keep_o.any() and not keep_o.all():
             domain[k] = tuple(option for option, kept in zip(domain[k], keep_o.tolist(), strict=True) if kept)
-    arcs_k = tuple(_kept(facts, kind, most_k[kind]) for kind in range(len(facts.some)))
-    plans: Ints = facts.plan_i[step_i < cutoff] if np.isfinite(cutoff) else facts.plan_i
-    return Region(region.of, tuple(domain), tuple(plans.tolist()) or region.plans, arcs_k)
+    return tuple(domain)
 
 
 def _kept(facts: Facts, kind: int, most: float) -> Arcs:

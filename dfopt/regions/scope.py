@@ -58,6 +58,8 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
         yield "empty_partitions: forbid counts partitions"
     if hides_any(assumptions, graph):
         yield "gradient_overlap: what shows of exchanges depends on passes"
+    if assumptions.blocks_tokens:
+        yield "token_blocks: allow has two prices of a block"
     if setting.of is not None:
         yield "a chip of a second axis sees a part of the graph"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dfopt.bnb import Candidate, Clock
-from dfopt.regions.judged import Found
+from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.space import Space
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
@@ -67,4 +67,4 @@ def textbook_starts(space: Space, clock: Clock) -> list[Candidate]:
     begin([collected])
     if collected.stopped:
         raise KeyboardInterrupt
-    return [Candidate(one.value, Found.of(one)) for one in collected.found]
+    return [Candidate(one.value, JudgedMapping.of(one)) for one in collected.found]

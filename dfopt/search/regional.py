@@ -20,7 +20,7 @@ from dfopt.documents.uncollected import uncollected
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import LIMIT
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.judged import Found as Mapped
+from dfopt.regions.judged import JudgedMapping as Mapped
 from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in
 from dfopt.regions.region import Classes, Part, Unlisted
 from dfopt.regions.scope import NotCovered

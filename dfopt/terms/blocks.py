@@ -8,6 +8,7 @@ latency.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -19,15 +20,11 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
 from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import Incidence, counts
+from dfopt.terms.sram import keeps_chip, parts_of
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import TokenRows, blocks_needed, shares_of
 
-__all__ = ["FITS", "IN_PARTS", "BlockPrices", "Blocks", "keeps_chip", "parts_of", "times_counts"]
-
-FITS = 1e-9
-"""Share of the SRAM by which a block may exceed it: sums of bytes are rounded."""
-_ROUNDED = 1e-12
-
+__all__ = ["IN_PARTS", "BlockPrices", "Blocks", "times_counts"]
 
 IN_PARTS: Final = frozenset({"stationary_bytes", "buffer_bytes", "cut_buffer_bytes", "reread_bytes"})
 """Resources that say into how many parts a weight is cut, and what each further part moves again."""
@@ -40,80 +37,6 @@ def times_counts(amount_vc: Floats, count_bc: sp.csr_array) -> Floats:
     product of a few vectors takes: 8 ms instead of 0.2 ms for one vector, 50 charges and 18,000 blocks.
     """
     return np.asarray((count_bc @ np.ascontiguousarray(amount_vc.T)).T)
-
-
-def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
-    """Number of parts that each kernel's weight must be cut into so that the kernel fits SRAM when it runs alone.
-
-    A kernel that does not fit SRAM as a whole, and is alone in its block (a set of kernels that run together), runs one
-    part of its weight after another. Its weight, its weight gradient and the buffers of its outputs are cut into so
-    many parts. All else that it needs is in SRAM all the time. The number is ceil(``cut`` / (SRAM - ``rest``)), at
-    least 1.
-
-    Parameters
-    ----------
-    chip
-        Its SRAM, and whether it may cut weights (``weight_tiling`` other than ``forbid``).
-    rest : float array, B
-        Bytes of SRAM that each kernel needs whatever its parts. Of any shape.
-    cut : float array, B
-        Bytes of SRAM that each kernel needs, as a whole, for what is cut. Of the shape of ``rest``.
-
-    Returns
-    -------
-    float array, no unit
-        Of the shape of ``rest``. Whole numbers: 1 where the kernel fits as a whole, has nothing to cut, or may not be
-        cut. Infinite where it may be cut and does not fit in any number of parts, as ``rest`` alone takes all of SRAM.
-
-    Examples
-    --------
-    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True, "reads_again": True, "writes_again": False}
-    >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
-    >>> parts_of(chip, np.array([4.0, 4.0, 10.0]), np.array([6.0, 18.0, 1.0])).tolist()
-    [1.0, 3.0, inf]
-    """
-    may_cut = (cut > 0) & (chip.cuts_weights)
-    short = (rest + cut > chip.sram * (1 + _ROUNDED)) & may_cut
-    room = np.where(short & (rest < chip.sram), chip.sram - rest, np.inf)
-    parts = np.maximum(np.ceil(cut / room - _ROUNDED), 1.0)
-    return np.asarray(np.where(short & (rest >= chip.sram), np.inf, parts))
-
-
-def keeps_chip(
-    chip: Chip, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
-) -> Bools:
-    """Whether each block of kernels keeps the limits of the chip: its SRAM, its compute tiles, and what it may fuse.
-
-    A block is a set of kernels that run together on the chip. Whether a library has one fused kernel for the kernels of
-    a block is not checked.
-
-    Parameters
-    ----------
-    chip
-        The limits. If it is not ``fused``, a block may have one kernel only.
-    count : int array, shape (blocks,)
-        Number of kernels in each block. A block with more kernels than the chip has compute tiles is not legal.
-    tiled : array, shape (blocks,) or (vectors, blocks)
-        Number of kernels in each block that load their weight in parts, in the latter shape for several vectors of
-        options (one sharding scheme of each kernel). A block with such a kernel and any other is not legal.
-    sram : float array, B
-        Bytes that each block holds in SRAM at a time. Of the shape of ``tiled``. They may exceed the SRAM of the chip
-        by a share of :data:`FITS`.
-    ahead : array, shape (blocks,), optional
-        Number of forward kernels in each block. If given, a block that has both forward kernels and kernels of other
-        passes is not legal. None: blocks may mix passes.
-
-    Returns
-    -------
-    bool array
-        Of the shape of ``sram``: true where a block keeps all limits.
-    """
-    legal: Bools = (sram <= chip.sram * (1 + FITS)) & (count <= chip.tiles) & ((tiled == 0) | (count <= 1))
-    if not chip.fused:
-        legal &= count <= 1
-    if ahead is not None:
-        legal &= (ahead == 0) | (ahead == count)
-    return legal
 
 
 @dataclass(frozen=True)
@@ -184,19 +107,20 @@ class Blocks:
     latency_l : float array, s, shape (levels,)
         Compute times that a block may have under the cycle model, ascending: those of
         :attr:`dfopt.terms.layer.Layer.latency_l`. Empty under other compute models.
-    counted : dict of sparse matrix, shape (blocks, incidences)
-        Cache of how often the blocks pay some incidences. Objects with the same ``member_bk`` may share it.
     token_rows
         What blocks of tokens are cut from (:func:`dfopt.terms.token_blocks.token_rows`). None: no block takes its
         tokens in blocks.
+    counting : callable, optional
+        How often the blocks pay some incidences, as a sparse matrix of shape (blocks, incidences): for those who keep
+        that for several objects with the same blocks.
     """
 
     table: Table
     chip: Chip
     member_bk: Bools
     latency_l: Floats = field(default_factory=lambda: np.zeros(0))
-    counted: dict[tuple[Incidence, ...], sp.csr_array] = field(default_factory=dict, repr=False)
     token_rows: TokenRows | None = None
+    counting: Callable[[tuple[Incidence, ...]], sp.csr_array] | None = field(default=None, repr=False)
 
     @cached_property
     def count_bi(self) -> Floats:
@@ -392,11 +316,11 @@ class Blocks:
         places, columns = self.table.of_resource[resource]
         if (resource, alone) not in self._counts:
             paid = tuple(self.table.charges[c].incidence for c in places.tolist())
-            counted = {} if alone else self.counted
-            if paid not in counted:
+            if alone or self.counting is None:
                 member = np.eye(self.member_bk.shape[1], dtype=bool) if alone else self.member_bk
-                counted[paid] = sp.csr_array(counts(paid, member))
-            self._counts[resource, alone] = counted[paid]
+                self._counts[resource, alone] = sp.csr_array(counts(paid, member))
+            else:
+                self._counts[resource, alone] = self.counting(paid)
         return times_counts(amount_vc[:, columns[:, 0]], self._counts[resource, alone])
 
     @cached_property

@@ -16,13 +16,13 @@ import dfopt.search as optimizer
 from dfopt.bnb import Outcome
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
-from dfopt.regions.judged import Found
+from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import best_mapping
 from dfopt.regions.region import Region
 from dfopt.regions.scope import NotCovered
 from dfopt.setting.instance import Setting
 
-Best = Outcome[Region, Found]
+Best = Outcome[Region, JudgedMapping]
 
 
 def check(world: World, asked: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from dfopt.errors import PlanError
 from dfopt.physics.pipeline import resolve
 from dfopt.regions.branching import Probing
 from dfopt.regions.facts import Memory
-from dfopt.regions.judged import Found
+from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.problem import problem_in
 from dfopt.regions.reductions import AboveCutoff, Dominated
@@ -38,7 +38,7 @@ NOTHING = Bound(-math.inf)
 """Of a region that no relaxation was asked about."""
 
 
-def problem(members: Members) -> Problem[Region, Found]:
+def problem(members: Members) -> Problem[Region, JudgedMapping]:
     """The entries of a world."""
     return problem_in([members.space], Options(members.space.request))
 

@@ -35,7 +35,7 @@ def drawn_root(world: World, data: st.DataObject) -> tuple[Members, Region]:
 @share(2)
 @given(covered(most=4), st.data())
 def test_the_best_partitions_of_a_vector_are_the_judges(world: World, data: st.DataObject) -> None:
-    """Found exactly where brute force finds some that fit, with its value."""
+    """JudgedMapping exactly where brute force finds some that fit, with its value."""
     members, root = drawn_root(world, data)
     plan = data.draw(st.sampled_from(root.plans))
     domain = [sorted(data.draw(st.sets(st.sampled_from(left), min_size=1, max_size=2))) for left in root.domain]

@@ -135,6 +135,7 @@ def test_blocks_of_kernels_take_as_many_blocks_of_tokens_as_the_judge_finds_best
     checks(tight(case, Dice(data.draw)) if data.draw(st.integers(0, 3)) else case)
 
 
+@pytest.mark.nightly
 @share(0.3)
 @given(case=zoo(), data=st.data())
 def test_layers_of_the_zoo_take_as_many(case: Case, data: st.DataObject) -> None:
