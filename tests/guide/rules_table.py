@@ -41,6 +41,7 @@ def layers() -> Iterator[Layer]:
         ("jamba-1.5-mini", "gaudi3-8", {"phase": "prefill"}, {}, 4),
         ("dlrm-v2-mlperf", "h100-8", {}, {}, 4),
         ("gpt2-small", "sn10-8-ring", {"phase": "training"}, {"gradients": "dfmodel"}, 4),
+        ("gpt2-small", "sn10-8-ring", {"phase": "training"}, {"token_blocks": "allow"}, 4),
     ]
     for graph, system, parameters, changes, tiles in asked:
         machine = df.load_system(system)
