@@ -99,8 +99,8 @@ class Assumptions(Document):
         ``forbid``: no such kernel is allowed.
     token_blocks : e.g. allow
         Whether partitions of a dataflow chip may take their tokens in blocks and read their weights again for each,
-        instead of holding them on the chip. ``allow``: where it is faster, or the weights do not fit. ``forbid``:
-        never. Neither under ``compute_model: cycle`` nor without ``weights_from_dram``.
+        instead of holding them on the chip. ``allow``: where it is faster, or the weights do not fit; but not under
+        ``compute_model: cycle`` or without ``weights_from_dram``. None: never.
     gradients : e.g. exact
         Cost of weight gradients in training. ``exact``: accumulators take SRAM and DRAM traffic, and replicas add them
         up at the end of the step. ``dfmodel``: they are free, and their all-reduce is spread over the microbatches.
@@ -224,7 +224,7 @@ class Assumptions(Document):
     fanout: Literal["shared", "per_consumer"] = "shared"
     skew_buffers: Literal["depth", "double"] = "depth"
     weight_tiling: Literal["reread", "reread_all", "free", "forbid"] = "reread"
-    token_blocks: Literal["allow", "forbid"] = "forbid"
+    token_blocks: Literal["allow"] | None = None
     gradients: Literal["exact", "dfmodel"] = "exact"
     gradient_traffic: Literal["accumulated", "held", "written"] | None = None
     gradient_bandwidth: Bandwidth | None = Field(default=None, gt=0)

@@ -221,7 +221,7 @@ def _columns(
     assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
     if stage.tables.sharded.token_charges is not None:  # a block has one price here: that of its faster way
         raise PlanError(
-            "token_blocks: found allow beside budgets, which a slower way to run a block may keep; forbid it"
+            "token_blocks: found allow beside budgets, which a slower way to run a block may keep; set it to none"
         )
     began = time.perf_counter()
     search = ShortestPath(stage.tables, stage.limits, stage.lattice, upper)
