@@ -22,6 +22,8 @@ __all__ = ["MOST_SETS", "arcs_of"]
 
 MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
+MOST_OF_LIBRARY = 60_000
+"""The same where a library says which kernels share a block: then few arcs leave a down-set."""
 _ROWS = 2_000_000
 """Pairs of down-sets that are compared at a time, 16 MB for each word of their kernels."""
 
@@ -39,7 +41,7 @@ def arcs_of(instance: Instance, kind: int) -> Arcs:
     Raises
     ------
     NotCovered
-        If a layer has more than :data:`MOST_SETS` down-sets.
+        If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library.
     """
     graph, assumptions = instance.graph, instance.assumptions
     members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.kind_of(kernel) == kind], dtype=np.int64)
@@ -49,9 +51,10 @@ def arcs_of(instance: Instance, kind: int) -> Arcs:
         lattice = one_by_one(topological_orders(tables)[0])
         before = np.arange(len(members))
         return _arcs(len(graph.kernels), lattice, members, before, before + 1)
-    listed = down_sets(tables, rule, MOST_SETS)
+    most = MOST_OF_LIBRARY if tables.chip.library else MOST_SETS
+    listed = down_sets(tables, rule, most)
     if listed is None:
-        raise NotCovered(f"a layer of {graph.name} has more than {MOST_SETS:,} down-sets of kernels")
+        raise NotCovered(f"a layer of {graph.name} has more than {most:,} down-sets of kernels")
     if tables.chip.library:
         steps = listed.steps(tables)
         before, after = steps.before, steps.after

@@ -60,8 +60,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
         yield "gradient_overlap: what shows of exchanges depends on passes"
     if assumptions.blocks_tokens:
         yield "token_blocks: allow has two prices of a block"
-    if setting.of is not None:
-        yield "a chip of a second axis sees a part of the graph"
 
 
 def _of_request(request: Request) -> Iterator[str]:
@@ -83,8 +81,6 @@ def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:
     for plan in plans:
         if plan.stages > 1 and not setting.graph.folded:
             yield "kernels that are drawn once may be in any pipeline stage"
-        if plan.modules is not None:
-            yield "plans with a second axis"
         if plan.placement is not None:
             yield "plans with a placement"
         if plan.two_batch_overlap:

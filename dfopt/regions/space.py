@@ -20,7 +20,7 @@ from dfopt.regions.scope import check_covered
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
-from dfopt.terms.bounds import PlanBounds, PlanTable
+from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain
 
@@ -74,27 +74,32 @@ class Space:
         return PlanBounds(self.setting) if self.shared is None else self.shared
 
     @cached_property
-    def table(self) -> PlanTable:
-        """All plans as arrays."""
-        [table] = self.bounds.tables(self.plans)
-        return table
-
-    @cached_property
     def least(self) -> dict[Plan, float]:
         """Seconds of a step at least under every plan that may fit the memories, whatever the mapping is."""
-        if not self.plans:
-            return {}
-        fits_i = self.table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
-        pairs = zip(self.table.plans, self.table.seconds().tolist(), fits_i.tolist(), strict=True)
-        return {plan: seconds for plan, seconds, fits in pairs if fits}
+        least = dict[Plan, float]()
+        for table in self.bounds.tables(self.plans):
+            fits_i = table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
+            pairs = zip(table.plans, table.seconds().tolist(), fits_i.tolist(), strict=True)
+            least.update((plan, seconds) for plan, seconds, fits in pairs if fits)
+        return least
 
     @cached_property
-    def arcs_k(self) -> tuple[Arcs, ...]:
-        """Arcs of the lattice of down-sets, by kind of layer."""
-        graph, instance = self.setting.graph, self.setting.under(self.plans[0])
-        kinds = sorted({graph.kind_of(kernel) for kernel in graph.kernels})
-        assert kinds == list(range(len(kinds)))
-        return tuple(arcs_of(instance, kind) for kind in kinds)
+    def arcs_of_first(self) -> tuple[Arcs, ...]:
+        """Arcs of the lattice of down-sets, by kind of layer, as a chip of the first plan sees it."""
+        return self._arcs(self.setting.under(self.plans[0]))
+
+    @cached_property
+    def _known(self) -> dict[Setting, tuple[Arcs, ...]]:
+        return {}
+
+    def _arcs(self, instance: Instance) -> tuple[Arcs, ...]:
+        """The same as a chip sees it: with a second axis it has a part of the graph."""
+        setting, graph = instance.setting, instance.graph
+        if setting not in self._known:
+            kinds = sorted({graph.kind_of(kernel) for kernel in graph.kernels})
+            assert kinds == list(range(len(kinds)))
+            self._known[setting] = tuple(arcs_of(instance, kind) for kind in kinds)
+        return self._known[setting]
 
     @cached_property
     def roots(self) -> list[Region]:
@@ -102,9 +107,10 @@ class Space:
         found = []
         for menu, plans in self._menus():
             [table] = self.bounds.tables(plans)
+            arcs_k = self._arcs(menu.instance)
             for tiles, domain in _domains(menu):
-                of = PlanClass(menu, tiles, domain, table, self.arcs_k)
-                found.append(Region(of, domain, tuple(range(len(plans))), self.arcs_k))
+                of = PlanClass(menu, tiles, domain, table, arcs_k)
+                found.append(Region(of, domain, tuple(range(len(plans))), arcs_k))
         return found
 
     def _menus(self) -> list[tuple[Menu, list[Plan]]]:

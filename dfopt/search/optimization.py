@@ -82,7 +82,7 @@ def search(
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     with wall_limit(options.clock.last - began, began):
-        if kind is JointSearch and (only is None or not request.objective.limits):
+        if issubclass(kind, JointSearch) and (only is None or not request.objective.limits):
             begin(cast("list[JointSearch]", searches))
         kind.run_all(searches)
     for one in searches:
