@@ -11,7 +11,6 @@ of options, q run of equal stages in a pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -20,12 +19,10 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.plan import Plan
-from dfopt.physics.fill import Line, chains, line_of
+from dfopt.physics.fill import chains
 from dfopt.physics.network import adds_up_at_once
-from dfopt.physics.pipeline import fill_factor
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import ByReads
-from dfopt.setting.stages import stage_places
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.step.hops import hop_seconds, per_step_hops, sent_once
@@ -117,25 +114,25 @@ class Steps:
 
     def of_stages(self, work_rv: Floats, beside: Beside) -> Floats:
         """Seconds of a step under every plan, from those of the layers of every stage: shape (plans, vectors)."""
-        hides_r = self._hides_i[self.table.plan_r, None]
+        hides_r = self.table.pipelines.hides_hops_i[self.table.plan_r, None]
         busy_rv = np.where(hides_r, np.maximum(work_rv, beside.hop_rv), work_rv + beside.hop_rv)
-        if self._lines is not None:
-            through_iv = self._through(busy_rv)
+        pipelines = self.table.pipelines
+        if pipelines.lines is not None:
+            through_iv = self._through(busy_rv, pipelines.lines[0].turns)
         else:
             slowest_iv = np.maximum.reduceat(busy_rv, self.table.first_i, axis=0)
-            through_iv = slowest_iv * (self._rounds_i + self._fill_i)[:, None]
+            through_iv = slowest_iv * (pipelines.rounds_i + pipelines.fill_i)[:, None]
         found: Floats = through_iv + beside.added_iv + self._once_i[:, None]
         return found
 
-    def _through(self, busy_rv: Floats) -> Floats:
+    def _through(self, busy_rv: Floats, turns: bool) -> Floats:
         """Seconds in which all microbatches are through, where the time of every stage is charged."""
-        assert self._lines is not None
-        row_iq, count_iq = self._runs_iq
+        row_iq, count_iq = self.table.pipelines.runs_iq
         seconds = np.moveaxis(busy_rv[self.table.first_i[:, None] + row_iq], 2, 1)  # (plans, vectors, runs)
         endless_iv: Bools = np.asarray(np.isinf(np.where(count_iq[:, None] > 0, seconds, 0.0)).any(axis=2))
-        options = self._rounds_i[:, None], self._chunks_i[:, None]
+        options = self.table.pipelines.rounds_i[:, None], self.table.pipelines.interleave_i[:, None]
         seconds = np.where(endless_iv[:, :, None], 0.0, seconds)
-        through_ivc = chains(seconds, count_iq[:, None], *options, turns=self._lines[0].turns)
+        through_ivc = chains(seconds, count_iq[:, None], *options, turns=turns)
         return np.where(endless_iv, np.inf, through_ivc.max(axis=2))
 
     def most(self, cutoff: float, layer_k: Floats, kind: int, beside: Beside) -> Floats:
@@ -265,26 +262,6 @@ class Steps:
 
     # -- figures of plans ---------------------------------------------------------------------------------------------
 
-    def _by_plan(self, figure: Callable[[Plan], float]) -> Floats:
-        return np.array([figure(plan) for plan in self.plans], dtype=np.float64)
-
-    @cached_property
-    def _hides_i(self) -> Bools:
-        assumptions = self.setting.assumptions
-        return np.array([assumptions.hides_hops_in(plan.interleave) for plan in self.plans], dtype=bool)
-
-    @cached_property
-    def _rounds_i(self) -> Floats:
-        return self._by_plan(lambda plan: float(plan.rounds))
-
-    @cached_property
-    def _chunks_i(self) -> Floats:
-        return self._by_plan(lambda plan: float(plan.interleave))
-
-    @cached_property
-    def _fill_i(self) -> Floats:
-        return self._by_plan(lambda plan: fill_factor(plan, self.setting.assumptions.bubble))
-
     @cached_property
     def _once_i(self) -> Floats:
         """Seconds of messages that are charged once, and of the overhead of a step."""
@@ -293,24 +270,4 @@ class Steps:
         def hops(plan: Plan) -> float:
             return per_step_hops(Instance(self.setting, plan))
 
-        return self._by_plan(lambda plan: question.answer(plan, hops) + overhead)
-
-    @cached_property
-    def _lines(self) -> tuple[Line, ...] | None:
-        """How stages lie in the pipeline of each plan, if the time of each is charged."""
-        graph, found = self.setting.graph, list[Line]()
-        for plan in self.plans:
-            line = line_of(plan, self.setting.assumptions, graph.trains, stage_places(self.setting.model, plan))
-            if line is None:
-                return None
-            found.append(line)
-        return tuple(found)
-
-    @cached_property
-    def _runs_iq(self) -> tuple[Ints, Ints]:
-        """Of every plan the runs of its line: which stage of the plan, and how many; 0 = none."""
-        runs = [line.runs for line in self._lines or ()]
-        row_iq, count_iq = np.zeros((2, len(runs), max(map(len, runs), default=0)), dtype=np.int64)
-        for i, mine in enumerate(runs):
-            row_iq[i, : len(mine)], count_iq[i, : len(mine)] = zip(*mine, strict=True)
-        return row_iq, count_iq
+        return np.array([question.answer(plan, hops) + overhead for plan in self.plans], dtype=np.float64)

@@ -15,15 +15,15 @@ import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import reductions
-from dfopt.physics.fill import Line, chains, line_of
-from dfopt.physics.pipeline import fill_factor
+from dfopt.physics.fill import Line, chains
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import by_window
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import ByReads
-from dfopt.setting.stages import PipelineStage, in_order, stage_places
+from dfopt.setting.stages import PipelineStage, in_order
 from dfopt.terms.bounds.hidden import Stages, behind_layers, in_windows
 from dfopt.terms.bounds.memory import Held, held_at_least
+from dfopt.terms.bounds.pipelines import Pipelines
 from dfopt.terms.bounds.work import LeastWork
 from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
@@ -43,6 +43,8 @@ class PlanTable:
     ----------
     work, plans, assumptions : LeastWork, tuple of Plan, Assumptions
         Least work of the kernels of that graph, the plans (axis i, at least one), and the assumptions of the setting.
+    pipelines : Pipelines
+        How the stages of each plan follow one another.
     instances, group_i : list of Instance, int array, shape (plans,)
         One instance for each group g, and the group of each plan. Plans of a group differ in layers of stages only.
     shared, shared_g : dict of Instance to int, int array, shape (groups g,)
@@ -55,6 +57,7 @@ class PlanTable:
 
     def __init__(self, work: LeastWork, plans: Iterable[Plan]) -> None:
         self.work, self.plans, self.assumptions = work, tuple(plans), work.setting.assumptions
+        self.pipelines = Pipelines(work.setting, self.plans)
         setting, groups, group_i = work.setting, dict[Any, int](), list[int]()
         self.instances: list[Instance] = []
         for plan in self.plans:
@@ -131,13 +134,13 @@ class PlanTable:
         added_rk = self._gradients_gk[self.group_i[self.plan_r[rows]]]
         added_i = self._slowest(rows, first, added_rk)
         once = self.assumptions.step_overhead or 0.0
-        if self._lines is not None:
-            through_i = self._through(self._lines, self._busy(rows, which, low_k, hop_i, end_i), first, which)
+        if self.pipelines.lines is not None:
+            through_i = self._through(self.pipelines.lines, self._busy(rows, which, low_k, hop_i, end_i), first, which)
             return through_i + added_i + once
         busy_i = np.maximum.reduceat(self._busy(rows, which, low_k, hop_i, end_i), first)
-        fill_i = self._fill_i[which]
+        fill_i = self.pipelines.fill_i[which]
         filling_i = np.multiply(busy_i, fill_i, where=fill_i > 0, out=np.zeros(len(busy_i)))  # what never ends, too
-        found: Floats = busy_i * self._rounds_i[which] + filling_i + added_i + once
+        found: Floats = busy_i * self.pipelines.rounds_i[which] + filling_i + added_i + once
         return found
 
     def intervals(self, low_k: Floats | float = 0.0, hop_i: Floats | float = 0.0) -> Floats:
@@ -174,14 +177,14 @@ class PlanTable:
             sent_rk = sent_sk[self.shared_g[self.group_i[plan_r]]]
             busy = np.maximum(busy, (self.runs_rk[rows] * sent_rk).sum(axis=1))
         hops = self._hops(rows, which, hop_i, end_i)
-        busy = np.where(self._hides_hops_i[plan_r], np.maximum(busy, hops), busy + hops)
-        return self._at_once_i[plan_r] * busy
+        busy = np.where(self.pipelines.hides_hops_i[plan_r], np.maximum(busy, hops), busy + hops)
+        return self.pipelines.at_once_i[plan_r] * busy
 
     def _hops(self, rows: Ints, which: Ints, hop_i: Floats | float, end_i: Floats | float) -> Floats:
         """Seconds in which pipeline stages hand on what others get of a microbatch."""
         plan_r = self.plan_r[rows]
         hop_r, end_r = (np.broadcast_to(one, which.shape)[np.searchsorted(which, plan_r)] for one in (hop_i, end_i))
-        found: Floats = hop_r * self._interleave_i[plan_r]
+        found: Floats = hop_r * self.pipelines.interleave_i[plan_r]
         if self.assumptions.point_to_point == "per_neighbour":
             found = np.where(self._at_ends_r[rows], np.maximum(found - hop_r + end_r, 0.0), found)
         return found
@@ -197,36 +200,10 @@ class PlanTable:
 
     def _through(self, lines: tuple[Line, ...], busy: Floats, first: Ints, which: Ints) -> Floats:
         """Seconds in which all microbatches are through, from those of the pipeline stages of some plans."""
-        row_iq, count_iq = (each[which] for each in self._runs_iq)
-        found: Floats = np.zeros(len(which))
-        for turns in (False, True):  # by order of passes
-            mine = np.array([lines[i].turns == turns for i in which.tolist()], dtype=bool)
-            if mine.any():
-                seconds = busy[first[mine, None] + row_iq[mine]]
-                options = self._rounds_i[which[mine]], self._interleave_i[which[mine]]
-                found[mine] = chains(seconds, count_iq[mine], *options, turns=turns).max(axis=1)
-        return found
-
-    @cached_property
-    def _lines(self) -> tuple[Line, ...] | None:
-        """How stages lie in the pipeline of each plan, if each is charged; of graphs not folded the heaviest alone."""
-        graph, found = self.work.setting.graph, list[Line]()
-        for plan in self.plans:
-            places = stage_places(self.work.setting.model, plan) if graph.folded else (0,)
-            line = line_of(plan, self.assumptions, graph.trains, places)
-            if line is None:
-                return None
-            found.append(line)
-        return tuple(found)
-
-    @cached_property
-    def _runs_iq(self) -> tuple[Ints, Ints]:
-        """Of every plan the runs of its line, below one another: which stage of the plan, and how many; 0 = none."""
-        runs = [line.runs for line in self._lines or ()]
-        row_iq, count_iq = np.zeros((2, len(runs), max(map(len, runs), default=0)), dtype=np.int64)
-        for i, mine in enumerate(runs):
-            row_iq[i, : len(mine)], count_iq[i, : len(mine)] = zip(*mine, strict=True)
-        return row_iq, count_iq
+        row_iq, count_iq = (each[which] for each in self.pipelines.runs_iq)
+        options = self.pipelines.rounds_i[which], self.pipelines.interleave_i[which]
+        through = chains(busy[first[:, None] + row_iq], count_iq, *options, turns=lines[0].turns)
+        return np.asarray(through.max(axis=1))
 
     def _work(self, rows: Ints, low_k: Floats | float, hop_i: Floats | float, which: Ints) -> Floats:
         """Seconds of the layers of pipeline stages for one microbatch, with what is moved beside them."""
@@ -236,9 +213,9 @@ class PlanTable:
             return _times(runs_rk, once_rk)
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, self.plan_r[rows])]
         # of Calculon's count, the message to the next stage beside the last layer of a chunk
-        shown_r = ~self._hides_hops_i[self.plan_r[rows]] & (self.assumptions.offload == "calculon")
+        shown_r = ~self.pipelines.hides_hops_i[self.plan_r[rows]] & (self.assumptions.offload == "calculon")
         hop_r = np.where(shown_r & (self._stages_g[group_r] > 1), hop_r / 2, 0.0)
-        chunks_r = self._interleave_i[self.plan_r[rows]]
+        chunks_r = self.pipelines.interleave_i[self.plan_r[rows]]
         last_rk = np.minimum(chunks_r[:, None], runs_rk) * (hop_r > 0)[:, None]
         moved_rk = self._moved_gk6[group_r]
         own_rk, less_rk = _with_moving(moved_rk, once_rk, 0.0), _with_moving(moved_rk, once_rk, hop_r[:, None])
@@ -283,7 +260,7 @@ class PlanTable:
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, plan_r)]
         windows = by_window(self.assumptions, self.work.setting.graph)
         stage_r = self._work(rows, low_k, hop_i, which)
-        hops_r, hidden_r = self._hops(rows, which, hop_i, end_i), self._hides_hops_i[plan_r]
+        hops_r, hidden_r = self._hops(rows, which, hop_i, end_i), self.pipelines.hides_hops_i[plan_r]
         stage_r = np.where(hidden_r, np.maximum(stage_r, hops_r), stage_r + hops_r)
         endless_r, stage_r = np.isinf(stage_r), np.where(np.isinf(stage_r), 0.0, stage_r)
         slowest_i = np.maximum.reduceat(stage_r, first)
@@ -294,8 +271,8 @@ class PlanTable:
         if windows:
             size_r, usage_g, copies_g = self.runs_rk[rows].sum(axis=1), *self._copies_g
             once = memory_sk[shared_r, 0], compute_sk[shared_r, 0], usage_g[group_r]
-            rounds_r = (self._rounds_i + self._fill_i)[plan_r]
-            counts = size_r, self._stages_g[group_r], self._interleave_i[plan_r], rounds_r
+            rounds_r = (self.pipelines.rounds_i + self.pipelines.fill_i)[plan_r]
+            counts = size_r, self._stages_g[group_r], self.pipelines.interleave_i[plan_r], rounds_r
             optional = self.assumptions.gradient_overlap == "calculon_or_none"
             shows_r = in_windows(stages, *once, *counts, hop_r, copies_g[group_r] == 1, optional)
         else:
@@ -307,9 +284,9 @@ class PlanTable:
         shows_r = np.where(self._some_g[group_r], shows_r, 0.0)
         exposed_i = np.maximum(np.maximum.reduceat(shows_r, first), 0.0)
         once_s = self.assumptions.step_overhead or 0.0
-        through_i = slowest_i * self._rounds_i[which] + slowest_i * self._fill_i[which]
-        if self._lines is not None:
-            through_i = self._through(self._lines, stage_r, first, which)
+        through_i = slowest_i * self.pipelines.rounds_i[which] + slowest_i * self.pipelines.fill_i[which]
+        if self.pipelines.lines is not None:
+            through_i = self._through(self.pipelines.lines, stage_r, first, which)
         found = through_i + exposed_i + once_s
         return np.where(np.maximum.reduceat(endless_r, first), np.inf, found)
 
@@ -362,27 +339,6 @@ class PlanTable:
         usage = {dims: usage_of(system, dims) for dims in {plan.copy_dims for plan in plans}}
         usage_g = np.array([usage[plan.copy_dims] for plan in plans])
         return usage_g, np.array([plan.copies for plan in plans], dtype=float)
-
-    @cached_property
-    def _hides_hops_i(self) -> Bools:
-        """Whether the stages of each plan work while they send to their neighbours."""
-        return np.array([self.assumptions.hides_hops_in(one.interleave) for one in self.plans])
-
-    @cached_property
-    def _rounds_i(self) -> Floats:
-        return np.array([one.rounds for one in self.plans], dtype=float)
-
-    @cached_property
-    def _fill_i(self) -> Floats:
-        return np.array([fill_factor(one, self.assumptions.bubble) for one in self.plans])
-
-    @cached_property
-    def _interleave_i(self) -> Floats:
-        return np.array([one.interleave for one in self.plans], dtype=float)
-
-    @cached_property
-    def _at_once_i(self) -> Floats:
-        return np.array([one.at_once for one in self.plans], dtype=float)
 
 
 def _with_moving(moved_rk: Floats, whole_rk: Floats, hop_s: Floats | float) -> Floats:
