@@ -10,13 +10,16 @@ from functools import cached_property
 
 from brute import Choice
 from brute_problem import Memo, Problem
-from covered import setting_of
+from covered import request_of, setting_of
+from hypothesis import assume
+from hypothesis import strategies as st
 from oracles import kinds
 from strategies import World, sums_meet
 
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.errors import PlanError
 from dfopt.regions.region import Region
 from dfopt.regions.space import Space
 
@@ -70,3 +73,14 @@ class Members:
     def least(self, region: Region) -> float:
         """The value of the best member; infinite if none fits."""
         return min((value for _, _, value in self.of(region)), default=math.inf)
+
+
+def drawn_root(world: World, data: st.DataObject) -> tuple[Members, Region]:
+    """A random root of what is asked of a world."""
+    members = Members(world, request_of(world, data.draw))
+    try:
+        roots = members.space.roots
+    except PlanError:
+        assume(False)
+    assume(roots)
+    return members, data.draw(st.sampled_from(roots))

@@ -12,7 +12,7 @@ from brute import joint_optimum, least_capacities
 from covered import covered, jointly, request_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from members import Members
+from members import Members, drawn_root
 from strategies import World, share, with_dram
 
 import dfopt as df
@@ -45,13 +45,7 @@ def problem(members: Members) -> Problem[Region, JudgedMapping]:
 
 def drawn(world: World, data: st.DataObject) -> tuple[Members, Region]:
     """A random part of a random root, of few members."""
-    members = Members(world, request_of(world, data.draw))
-    try:
-        roots = members.space.roots
-    except PlanError:
-        assume(False)
-    assume(roots)
-    root = data.draw(st.sampled_from(roots))
+    members, root = drawn_root(world, data)
     plans = data.draw(st.sets(st.sampled_from(root.plans), min_size=1, max_size=3))
     domain = [sorted(data.draw(st.sets(st.sampled_from(left), min_size=1, max_size=3))) for left in root.domain]
     while len(plans) * math.prod(map(len, domain)) > MANY:

@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from covered import covered, request_of
-from hypothesis import assume, given, note
+from covered import covered
+from hypothesis import given, note
 from hypothesis import strategies as st
-from members import Members
+from members import drawn_root
 from strategies import World, share
 
-from dfopt.errors import PlanError
 from dfopt.fusion.blocks import restrict
 from dfopt.regions.pricing import best_of
 from dfopt.regions.region import Region
@@ -20,16 +19,6 @@ from dfopt.terms.sharded import shard
 from dfopt.terms.step.ledger import held, sharded_states
 
 MANY = 40
-
-
-def drawn_root(world: World, data: st.DataObject) -> tuple[Members, Region]:
-    members = Members(world, request_of(world, data.draw))
-    try:
-        roots = members.space.roots
-    except PlanError:
-        assume(False)
-    assume(roots)
-    return members, data.draw(st.sampled_from(roots))
 
 
 @share(2)
