@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from versions import HERE, ROOT, Answer, asked, is_same, least
 
-from dfopt.search.regional import SWITCH
+from dfopt.search.options import SWITCH
 
 
 def answers(question: dict[str, Any], repeats: int) -> list[Answer]:

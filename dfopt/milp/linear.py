@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import FloatArray, check_bounds, least
 from dfopt.milp.engine import set_options
+from dfopt.milp.outcome import per_iteration
 from dfopt.milp.solution import Termination
 from dfopt.milp.worker import Worker, supervise
 
@@ -160,7 +161,7 @@ class GrowingLp:
             point = self._run(deadline)
         if self._worker is not None and self._worker.done.is_set():  # a deaf solver is left alone
             iterations = max(int(self._highs.getInfo().simplex_iteration_count), 0)
-            clock.charge(10.0 + iterations * (10.0 + self._A.nnz / 500.0))
+            clock.charge(10.0 + iterations * per_iteration(self._A.nnz))
         return point
 
     def _run(self, deadline: float) -> LpPoint:

@@ -79,9 +79,9 @@ class Outcome:
     note: str = ""
 
 
-def per_iteration(arrays: ModelArrays) -> float:
+def per_iteration(nonzeros: int) -> float:
     """Units of work (:class:`dfopt.bnb.Clock`) of an iteration of the simplex method: they grow with the matrix."""
-    return 10.0 + arrays.A.nnz / 500.0
+    return 10.0 + nonzeros / 500.0
 
 
 def per_run(arrays: ModelArrays) -> float:
@@ -121,7 +121,7 @@ class Run(Worker):
         self.bound = -math.inf
         self.ending, self.nodes, self.said, self.note = Ending.LIMIT, 0, "", ""
         self.iterations = self.questions = 0  # the latter: how often a MIP asked whether to go on
-        self.most_iterations = max(settings.clock.units_left - per_run(arrays), 0.0) / per_iteration(arrays)
+        self.most_iterations = max(settings.clock.units_left - per_run(arrays), 0.0) / per_iteration(arrays.A.nnz)
         self.most_questions = self.most_iterations / _ITERATIONS
         if start is not None:
             # The start is checked by the caller, so it is an incumbent already.
@@ -135,7 +135,7 @@ class Run(Worker):
     def outcome(self, progress: Progress | None = None) -> Outcome:
         """Run the solver once, and return what it left behind."""
         reason = supervise(self, self.settings.deadline, self._reporter(progress), self.settings.grace)
-        self.settings.clock.charge(per_run(self.arrays) + self.iterations * per_iteration(self.arrays))
+        self.settings.clock.charge(per_run(self.arrays) + self.iterations * per_iteration(self.arrays.A.nnz))
         ending = Ending.INTERRUPTED if reason == "interrupt" else self.ending
         x, objective = self.incumbent
         return Outcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.said, self.note)

@@ -43,7 +43,7 @@ def dive(searches: Sequence[JointSearch]) -> None:
         for tiles in counts:
             outcome = by_levels(search.setting.under(plan), options, search.memo, tiles, search.incumbent)
             if outcome is not None:
-                search._keep((plan, tiles if len(counts) > 1 else None), outcome)
+                search._keep(search.unit_of(plan, tiles), outcome)
                 break
 
 

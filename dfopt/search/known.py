@@ -45,6 +45,15 @@ class KnownSearch(Search):
     def _unit(what: Plan | Node) -> Unit:
         return (what, None) if isinstance(what, Plan) else (what.plan, what.ready.tile_count)
 
+    @cached_property
+    def several_tiles(self) -> bool:
+        """Whether there are several numbers of tiles, each with a record of its own."""
+        return len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
+
+    def unit_of(self, plan: Plan, tiles: int) -> Unit:
+        """What has a record of its own."""
+        return plan, tiles if self.several_tiles else None
+
     def _cut(self, unit: Unit) -> float:
         """Value that a mapping of a unit must beat: its own best, if one of a plan is kept, or the last of the best."""
         known = self.units.get(unit)
@@ -171,9 +180,8 @@ class KnownSearch(Search):
         """Count mappings of its graph that were found before as its own."""
         if not hasattr(self, "units"):  # they are, as soon as it lists its plans
             return
-        several = len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
         for solved in [each for each in self.found if each.graph is self.setting.graph]:
-            self._keep((solved.plan, solved.mapping.tile_count if several else None), solved)
+            self._keep(self.unit_of(solved.plan, solved.mapping.tile_count), solved)
 
     def _first(self, node: Node) -> None:
         """A mapping level by level, under all schemes of a node's plan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,9 +24,8 @@ from dfopt.search.assembling import assemble, left_open
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import Kept
-from dfopt.search.options import Only, Options, Progress
+from dfopt.search.options import SWITCH, Only, Options, Progress
 from dfopt.search.placing import Placing
-from dfopt.search.regional import RegionSearch, is_on
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
@@ -78,7 +78,8 @@ def search(
     options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
     found: list[Solved] = []
     kind: type[Search] = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
-    kind = RegionSearch if kind is JointSearch and is_on() else kind
+    if kind is JointSearch and os.environ.get(SWITCH) == "1":
+        from dfopt.search.regional import RegionSearch as kind  # its imports are not for those who never ask
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     with wall_limit(options.clock.last - began, began):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from dfopt.documents.request import Request
 from dfopt.fusion.certificates import Certificate
 from dfopt.milp import Solution, TracePoint
 
+SWITCH: Final = "DFOPT_REGIONS"
+"""Environment variable: with 1 classes of plans are searched as regions, where these cover the question."""
 Only = dict[tuple[int, str | None], dict[Plan, float]]
 """By microbatch and variant of a graph the plans that are searched, and what a step takes at least under each."""
 

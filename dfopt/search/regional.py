@@ -1,15 +1,14 @@
 """A search over classes of plans as regions of one branch and bound, where these cover the question.
 
-It is not what answers yet: :data:`SWITCH` turns it on, so that both engines can be compared. Questions that regions do
-not cover (:mod:`dfopt.regions.scope`) go to the other one.
+It is not what answers yet: :data:`dfopt.search.options.SWITCH` turns it on, so that both engines can be compared.
+Questions that regions do not cover (:mod:`dfopt.regions.scope`) go to the other one.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 
@@ -26,19 +25,10 @@ from dfopt.regions.region import Classes, Part, Unlisted
 from dfopt.regions.scope import NotCovered
 from dfopt.regions.space import Space
 from dfopt.search.jointly import JointSearch
-from dfopt.search.node import Found, Unit
+from dfopt.search.node import Found
 from dfopt.search.solved import Solved
-from dfopt.terms.sharded_graph import tile_counts
 
-__all__ = ["SWITCH", "RegionSearch", "is_on"]
-
-SWITCH: Final = "DFOPT_REGIONS"
-"""Environment variable that turns this search on."""
-
-
-def is_on() -> bool:
-    """Whether classes of plans are searched as regions, where they cover the question."""
-    return os.environ.get(SWITCH, "") == "1"
+__all__ = ["RegionSearch"]
 
 
 class RegionSearch(JointSearch):
@@ -72,11 +62,6 @@ class RegionSearch(JointSearch):
         """Its mappings under plans that may fit the memories."""
         return Space(self.setting, self.options.request, lambda: self.fitting, self.plan_bounds)
 
-    @cached_property
-    def several_tiles(self) -> bool:
-        """Whether there are several numbers of tiles, each with a record of its own."""
-        return len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
-
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every kind of layer."""
         if self.shown is None:
@@ -93,10 +78,6 @@ class RegionSearch(JointSearch):
         if self.shown is None:
             return super().counts()
         return sum(low < self.incumbent for low in self.bounds.values()) - len(self.records), len(self.bounds)
-
-    def unit_of(self, plan: Plan, tiles: int) -> Unit:
-        """What has a record of its own."""
-        return plan, tiles if self.several_tiles else None
 
 
 class _Run:

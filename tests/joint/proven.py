@@ -19,7 +19,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.physics.overlap import hides
-from dfopt.search.regional import SWITCH
+from dfopt.search.options import SWITCH
 from dfopt.search.verify import verify
 
 
