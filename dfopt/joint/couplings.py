@@ -111,6 +111,8 @@ class Group:
 
     def paid_by_tokens(self, inside: Bools) -> list[tuple[str, float]]:
         """Resources of ``tokens``, and what a block of kernels of the stage pays of each for every byte on a chip."""
+        if not self.tokens:
+            return []
         member = np.zeros((1, self.size), dtype=bool)
         member[0, self.members[inside]] = True
         paid_i = counts([incidence for _, incidence, _ in self.tokens], member)[0].tolist()
