@@ -14,6 +14,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,10 @@ BUSY = "while True: pass"
 def counted(question: dict[str, Any], busy: int) -> dict[str, Any]:
     """What a run says and counts beside so many busy processes."""
     others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
-    file = Path("/tmp") / f"units-{busy}.json"
-    file.unlink(missing_ok=True)
     try:
-        words = [sys.executable, "-c", ANSWER, *command(question, file)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        with tempfile.TemporaryDirectory() as folder:
+            words = [sys.executable, "-c", ANSWER, *command(question, Path(folder) / "result.json")]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
     finally:
         for one in others:
             one.kill()

@@ -111,13 +111,13 @@ class Arcs:
         return np.ascontiguousarray(distance_jv.T)
 
     @cached_property
-    def _reversed(self) -> tuple[Arcs, int]:
+    def _reversed(self) -> Arcs:
         """The same arcs the other way, from the full down-set to the empty one, which is then the last."""
         last = len(self.set_jk) - 1
         order = np.argsort(last - self.before_a, kind="stable")
         before_a, after_a = last - self.after_a[order], last - self.before_a[order]
         set_jk = self.set_jk[-1] & ~self.set_jk[::-1]
-        return Arcs(self.member_bk, set_jk, before_a, after_a, self.block_a[order]), last
+        return Arcs(self.member_bk, set_jk, before_a, after_a, self.block_a[order])
 
     def remaining(self, price_b: Floats) -> Floats:
         """Least sum of prices over the paths from each down-set to that of all kernels.
@@ -132,8 +132,7 @@ class Arcs:
         float array, shape (down-sets,)
             In the unit of the prices. Infinite where no path leads.
         """
-        backwards, _ = self._reversed
-        return backwards.distances(price_b[None])[0, ::-1]
+        return self._reversed.distances(price_b[None])[0, ::-1]
 
     def through(self, price_b: Floats) -> tuple[Floats, Floats]:
         """Least sum of prices over the paths through each arc.

@@ -6,14 +6,14 @@ amounts, h what a layer holds, a arc.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
@@ -108,7 +108,7 @@ class PlanClass:
         """Number of kinds of layers."""
         return len(self.arcs_k)
 
-    def schemes(self, option_k: Sequence[int]) -> dict[str, object]:
+    def schemes(self, option_k: Sequence[int]) -> dict[str, Sharding]:
         """Scheme of every kernel, by its name, from places among the options of each."""
         pairs = zip(self.layer.kernels, self.layer.schemes_k, option_k, strict=True)
         return {kernel.name: schemes[option] for kernel, schemes, option in pairs}
@@ -116,17 +116,10 @@ class PlanClass:
     # -- blocks -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _blocks(self) -> OrderedDict[Arcs, Blocks]:
-        return OrderedDict()
-
-    def blocks(self, arcs: Arcs) -> Blocks:
-        """The blocks of some arcs with the charges of the layer."""
-        if arcs not in self._blocks:
-            self._blocks[arcs] = Blocks(self.table, self.chip, arcs.member_bk, counting=arcs.counting)
-            if len(self._blocks) > _KEPT:
-                self._blocks.popitem(last=False)
-        self._blocks.move_to_end(arcs)
-        return self._blocks[arcs]
+    def blocks(self) -> Callable[[Arcs], Blocks]:
+        """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
+        table, chip = self.table, self.chip
+        return lru_cache(maxsize=_KEPT)(lambda arcs: Blocks(table, chip, arcs.member_bk, counting=arcs.counting))
 
     def prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
         """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""

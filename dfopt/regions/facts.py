@@ -6,10 +6,9 @@ kernel of the graph or kind of layer, o option of a kernel, c column of amounts,
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -287,16 +286,11 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Region, Facts] = OrderedDict()
+        self._facts = lru_cache(maxsize=_KEPT)(Facts)
 
     def of(self, region: Region) -> Facts:
         """The facts of a region."""
-        if region not in self._known:
-            self._known[region] = Facts(region)
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        self._known.move_to_end(region)
-        return self._known[region]
+        return self._facts(region)
 
 
 def resources_of(region: Region, arcs: Arcs) -> Resources:

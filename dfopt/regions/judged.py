@@ -59,8 +59,9 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     """
     instance = of.instance(priced.plan)
     names = [kernel.name for kernel in of.layer.kernels]
-    schemes = {k.name: z[o] for k, z, o in zip(of.layer.kernels, of.layer.schemes_k, priced.option_k, strict=True)}
-    work = given_work(instance, schemes, dict.fromkeys(names, 0), given_record("found among regions"))
+    work = given_work(
+        instance, of.schemes(priced.option_k), dict.fromkeys(names, 0), given_record("found among regions")
+    )
     work = replace(work, counts=(of.tiles,), lattices=dict.fromkeys(range(of.kinds), None))
     for ready in prepare(instance, options, {instance.shared: work}):
         partition_k = np.array(priced.partition_k, dtype=np.int64)
