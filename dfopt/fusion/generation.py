@@ -347,10 +347,10 @@ class Generation:
     def _round(self, point: LpPoint, clock: Clock) -> None:
         """Choose whole blocks among the real ones, line them up, and cut the order that results."""
         price_c, row = self._prices(point)
-        lined = clock.share(0.5)
+        half = self.clock.spent + clock.work_left / 2
         for i in np.argsort(-point.x).tolist():
             kernels = self.columns[i].kernels
-            if point.x[i] < 1e-6 or lined.over:
+            if point.x[i] < 1e-6 or self.clock.spent >= half:
                 break
             if kernels is not None and self.moves.usable:
                 rank = np.where(self.moves.reach[:, kernels].any(axis=1), 0, 2)

@@ -58,6 +58,36 @@ def test_steps_give_up() -> None:
     assert (rest == order).all()
 
 
+class Rounds(Generation):
+    """A generation in whose rounds one order takes all of the work."""
+
+    def __init__(self, *of) -> None:
+        super().__init__(*of)
+        self.wanted, self.taken, self.part = list[int](), list[int](), None
+
+    def _round(self, point, clock) -> None:
+        self.wanted.append(int((point.x > 1e-6).sum()))
+        self.taken.append(0)
+        self.part = clock
+        super()._round(point, clock)
+        self.part = None
+
+    def _take_up(self, order) -> None:
+        if self.part is None:
+            super()._take_up(order)
+        else:
+            self.taken[-1] += 1
+            self.clock.charge(self.part.work_left)
+
+
+def test_a_round_lines_up_blocks_for_half_of_its_work() -> None:
+    ends = [(0, 1), (0, 2), (0, 4), (1, 6), (7, 8), (7, 10)]
+    search = Rounds(gemms([64] * 12, ends, 2.9 * 64 * 64 * 2), IntraChipLimits(p_max=12))
+    search.run(0.0, Clock(work=1e9))
+    assert max(search.wanted) > 2
+    assert max(search.taken) <= 2  # the first of them, and what the round ends with
+
+
 @share(0.2)
 @given(stages(least=3, limited=True))
 def test_what_is_given_up_leaves_a_bound_that_holds(stage) -> None:
