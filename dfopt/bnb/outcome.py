@@ -73,7 +73,8 @@ class Outcome(Generic[Region, Solution]):
     ending
         ``optimal``: nothing that is not kept is better than what is; ``gap_reached``: by more than the gap that was
         asked for; ``exhausted``: everything was looked at, and the bounds of leaves show no more than a larger gap;
-        ``time_limit``: the clock was over; ``empty``: nothing can be had.
+        ``time_limit``: the clock was over; ``empty``: nothing can be had, or nothing below the
+        objective limit.
     bounded, seconds
         Bounds that were read by relaxation, and time.
     log

@@ -19,6 +19,8 @@ class Parameters:
         is not kept is better.
     top : count
         Number of the best solutions to keep.
+    limit : value
+        Objective limit: only solutions below it count. Infinite: all do.
     tolerance : relative
         A bound below a value by less is equal to it: both are sums of the same terms in another order, and each
         addition rounds by about 1e-16.
@@ -33,6 +35,7 @@ class Parameters:
 
     gap: float = 0.0
     top: int = 1
+    limit: float = math.inf
     tolerance: float = 1e-12
     reached: float = 1e-9
     allowance: float = math.inf

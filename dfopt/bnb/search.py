@@ -104,7 +104,7 @@ class _Search(Generic[Region, Solution]):
         self.problem, self.parameters, self.clock, self.progress = problem, parameters, clock, progress
         self.began = time.perf_counter()
         self.store, self.log = BoundStore(), ProofLog[Region]()
-        self.incumbents = Incumbents(parameters.top, parameters.gap, kept)
+        self.incumbents = Incumbents(parameters.top, parameters.gap, kept, parameters.limit)
         self.open = OpenNodes[Region](selection)
         self.prepared = set[tuple[int, str]]()  # nodes that a relaxation was told of ahead
         self.closed = math.inf  # the least bound of all that is closed
@@ -321,7 +321,7 @@ class _Search(Generic[Region, Solution]):
 
     def _word(self, bound: float) -> Ending:
         """What a search that ended by itself shows."""
-        last = self.incumbents.last
+        last = min(self.incumbents.last, self.incumbents.limit)
         if not self.incumbents.kept:
             return "empty"
         if not any(

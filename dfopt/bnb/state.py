@@ -48,6 +48,8 @@ class Incumbents:
         Relative gap below the last of them from which on nothing matters.
     kept
         Solutions that are known already: no more than ``top``, the best first.
+    limit
+        Objective limit, from which on nothing is a solution.
 
     Examples
     --------
@@ -58,8 +60,8 @@ class Incumbents:
     ([Candidate(value=9.0, solution='a'), Candidate(value=12.0, solution='b')], 10.8)
     """
 
-    def __init__(self, top: int, gap: float, kept: Sequence[Candidate] = ()) -> None:
-        self.top, self.gap = top, gap
+    def __init__(self, top: int, gap: float, kept: Sequence[Candidate] = (), limit: float = math.inf) -> None:
+        self.top, self.gap, self.limit = top, gap, limit
         self.kept: list[Candidate] = [*kept]
 
     @property
@@ -75,12 +77,12 @@ class Incumbents:
     @property
     def cutoff(self) -> float:
         """What is not below this does not matter any more."""
-        return self.last - self.gap * abs(self.last) if math.isfinite(self.last) else math.inf
+        return min(self.last - self.gap * abs(self.last) if math.isfinite(self.last) else math.inf, self.limit)
 
     def offer(self, candidate: Candidate) -> bool:
         """Keep a solution if it is among the best. One that is kept already may get a better value."""
         same = next((one.value for one in self.kept if one.solution == candidate.solution), math.inf)
-        if candidate.value >= min(self.last, same):
+        if candidate.value >= min(self.last, same, self.limit):
             return False
         others = [one for one in self.kept if one.solution != candidate.solution]
         self.kept = sorted([*others, candidate], key=lambda one: one.value)[: self.top]

@@ -22,11 +22,14 @@ from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.ledger import usable_bytes
 
-__all__ = ["ClassesFirst", "best_mapping", "problem_in"]
+__all__ = ["ClassesFirst", "best_mapping", "parameters_of", "problem_in"]
 
 ROUNDED = 5e-13
 """Relative: values that differ by less are one value, added up in two orders. A region whose bound is as near to a
 mapping as this holds nothing better; without it all mappings that are as good would be looked at."""
+
+_AS_ASKED = 1e-9
+"""Relative: a mapping that takes as long as the limit of an objective allows keeps it, though its seconds are rounded."""
 
 
 class ClassesFirst:
@@ -49,6 +52,11 @@ class ClassesFirst:
         whole = isinstance(node.region, Region) and node.region.is_whole
         later = not whole or node.answered >= self._relaxations
         return node.deferrals, float(later), node.bound.value, -node.answered
+
+
+def parameters_of(request: Request) -> Parameters:
+    """How exact a search is, and which mappings count: as asked for, but for rounding."""
+    return Parameters(gap=max(request.gap, ROUNDED), limit=request.objective.ceiling * (1 + _AS_ASKED))
 
 
 def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:
@@ -116,5 +124,4 @@ def best_mapping(
     clock, space = Clock.of_limit(request.time_limit), Space(setting, request)
     problem, kept = problem_in([space], Options(request, clock)), textbook_starts(space, clock)
     order = ClassesFirst(len(problem.relaxations))
-    parameters = Parameters(gap=max(request.gap, ROUNDED))
-    return branch_and_bound(problem, parameters, clock=clock, selection=order, kept=kept, progress=progress)
+    return branch_and_bound(problem, parameters_of(request), clock=clock, selection=order, kept=kept, progress=progress)

@@ -69,8 +69,6 @@ def _of_request(request: Request) -> Iterator[str]:
         yield "partitions are counted or pinned"
     if request.pin_sharding:
         yield "schemes are pinned"
-    if request.objective.limits:
-        yield "the objective has limits"
     if request.heat != "ignore":
         yield "heat: aware"
     if request.formulation == "assignment":

@@ -13,14 +13,14 @@ from typing import Self
 import numpy as np
 
 from dfopt.arrays import Bools, Floats
-from dfopt.bnb import Candidate, Outcome, Parameters, Progress, branch_and_bound
+from dfopt.bnb import Candidate, Outcome, Progress, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.uncollected import uncollected
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import LIMIT
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.judged import JudgedMapping as Mapped
-from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in
+from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
 from dfopt.regions.region import Classes, Part, Unlisted
 from dfopt.regions.scope import NotCovered
 from dfopt.regions.space import Space
@@ -93,7 +93,7 @@ class _Run:
         self.searches = searches
         self.of_graph = {id(one.setting.model): one for one in searches}
         self.of_space: dict[Classes, RegionSearch] = {one.space: one for one in searches}
-        self._gap = max(searches[0].options.request.gap, ROUNDED)
+        self._parameters = parameters_of(searches[0].options.request)
 
     def run(self) -> None:
         """Search, and write the records."""
@@ -101,7 +101,7 @@ class _Run:
         problem = problem_in([one.space for one in self.searches], first.options)
         outcome = branch_and_bound(
             problem,
-            Parameters(gap=self._gap),
+            self._parameters,
             clock=first.options.clock,
             selection=ClassesFirst(len(problem.relaxations)),
             kept=[Candidate(one.value, Mapped.of(one)) for one in first.found[:1]],
@@ -135,7 +135,7 @@ class _Run:
         Those that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff.
         """
         late = outcome.ending in ("time_limit", "interrupted")
-        dropped = outcome.best * (1 - self._gap) if outcome.kept else np.inf
+        dropped = min(outcome.best * (1 - self._parameters.gap) if outcome.kept else np.inf, self._parameters.limit)
         unlisted: dict[RegionSearch, float] = {}
         low_of, held_of = dict[PlanClass, Floats](), dict[PlanClass, Bools]()
         for leaf in outcome.leaves:

@@ -62,6 +62,18 @@ def test_the_best_and_its_bound_are_those_of_everything(values: Grid, gap: float
         assert found.best == found.bound == least and found.ending == "optimal"
 
 
+@given(GRIDS, st.integers(1, 3), st.floats(0.5, 110), SLACKS)
+def test_nothing_from_the_objective_limit_on_is_a_solution(
+    values: Grid, top: int, limit: float, slack: Sequence[float]
+) -> None:
+    found = branch_and_bound(problem(values, slack), Parameters(top=top, limit=limit))
+    below = np.sort(values[values < limit])
+    assert [one.value for one in found.kept] == below[:top].tolist()
+    assert (found.ending == "empty") == (not len(below))
+    assert found.bound <= values.min()
+    check_leaves(found, values)
+
+
 @given(GRIDS, st.integers(1, 30), st.sampled_from([0.0, 0.1]), st.sampled_from([(0.0,), (2.0, 0.0)]))
 def test_several_are_kept_and_nothing_else_is_better(
     values: Grid, top: int, gap: float, slack: Sequence[float]

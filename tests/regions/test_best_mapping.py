@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from brute import joint_optimum
 from covered import asked_of, covered, jointly, setting_of
-from hypothesis import given, note
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from strategies import World, share
 
 import dfopt as df
 import dfopt.search as optimizer
 from dfopt.bnb import Outcome
-from dfopt.documents.request import Request
+from dfopt.documents.request import Limit, Objective, Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import best_mapping
@@ -52,6 +52,18 @@ def check(world: World, asked: dict[str, Any]) -> None:
 @given(covered(), st.data())
 def test_nothing_is_better(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
+
+
+@share(1)
+@given(covered(), st.sampled_from([0.9, 1 - 1e-6, 1.0, 1.05, 1.5]), st.data())
+def test_an_objective_limit_is_kept(world: World, of_best: float, data: st.DataObject) -> None:
+    asked = asked_of(world, data.draw)
+    try:
+        best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked))
+    except PlanError:
+        assume(False)
+    assume(best is not None)
+    check(world, {**asked, "objective": Objective(limits=(Limit(metric="step_time", at_most=of_best * best.value),))})
 
 
 @share(1)
