@@ -129,7 +129,7 @@ def search(
         together(spaces),
     )
     question = resolved.question.named() if resolved.question.graph is not None else None
-    few = in_few_words(searches, of_each) if kind is JointSearch else {}
+    few = in_few_words(searches, of_each) if issubclass(kind, JointSearch) else {}
     changes = {
         **few,
         "plans": tuple(sorted(few.get("plans", result.plans), key=lambda record: record.order)),

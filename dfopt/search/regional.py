@@ -66,7 +66,7 @@ class RegionSearch(JointSearch):
         """The down-sets of every kind of layer."""
         if self.shown is None:
             return super().lattices()
-        of = enumerate(self.space.arcs_of_first)
+        of = enumerate(self.space.arcs_of_first if self.space.plans else ())
         return {kind: Lattice(arcs.set_jk[:, arcs.kernels], arcs.set_jk.sum(axis=1)) for kind, arcs in of}
 
     def proven(self) -> float:
