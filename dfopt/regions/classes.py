@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.joint.menu import Menu
@@ -50,6 +50,8 @@ class PlanClass:
         The plans as arrays.
     arcs_k : tuple of Arcs
         By kind of layer.
+    shares_rows : bool
+        Whether tiles are so large only where chips share the rows of one: some kernel has an option that says so.
     """
 
     menu: Menu
@@ -57,6 +59,7 @@ class PlanClass:
     domain: Domain
     table_of_plans: PlanTable
     arcs_k: tuple[Arcs, ...]
+    shares_rows: bool = False
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -174,6 +177,12 @@ class PlanClass:
     def illegal(self, amount_vc: Floats) -> Floats:
         """Where options cannot be together: infinite, else 0, shape (vectors,)."""
         return self.table.totals(amount_vc, "legal")
+
+    def is_cut_so(self, option_vk: Ints) -> Bools:
+        """Whether the streamed axis is cut into so many tiles under given options: shape (vectors,)."""
+        if not self.shares_rows:
+            return np.ones(len(option_vk), dtype=bool)
+        return np.asarray(self.menu.shares_tiles[option_vk + self.first_k].any(axis=1))
 
     def beside_of(self, option_vk: Ints) -> Beside:
         """Seconds beside the layers under given options of all kernels."""

@@ -29,7 +29,7 @@ ROUNDED = 5e-13
 mapping as this holds nothing better; without it all mappings that are as good would be looked at."""
 
 _AS_ASKED = 1e-9
-"""Relative: a mapping that takes as long as the limit of an objective allows keeps it, though its seconds are rounded."""
+"""Relative: a mapping that takes as long as an objective limit allows keeps it, though its seconds are rounded."""
 
 
 class ClassesFirst:

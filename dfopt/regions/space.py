@@ -108,8 +108,8 @@ class Space:
         for menu, plans in self._menus():
             [table] = self.bounds.tables(plans)
             arcs_k = self._arcs(menu.instance)
-            for tiles, domain in _domains(menu):
-                of = PlanClass(menu, tiles, domain, table, arcs_k)
+            for tiles, domain, shares_rows in _domains(menu):
+                of = PlanClass(menu, tiles, domain, table, arcs_k, shares_rows)
                 found.append(Region(of, domain, tuple(range(len(plans))), arcs_k))
         return found
 
@@ -126,13 +126,17 @@ class Space:
         return list(alike.values())
 
 
-def _domains(menu: Menu) -> Sequence[tuple[int, Domain]]:
-    """Numbers of tiles with the options that go with each: chips that share no rows of a tile may have smaller ones."""
+def _domains(menu: Menu) -> Sequence[tuple[int, Domain, bool]]:
+    """Numbers of tiles with the options that go with each, and whether one must say that chips share rows of a tile.
+
+    Chips that share none may have smaller tiles.
+    """
     graph, assumptions, shares_o = menu.instance.graph, menu.instance.assumptions, menu.shares_tiles
-    shards = menu.instance.plan.shards
-    counts = tile_counts(graph, assumptions, shards if shares_o.any() else 1)
-    found = [(tiles, menu.domain_of(np.ones_like(shares_o))) for tiles in counts]
-    others = [tiles for tiles in tile_counts(graph, assumptions) if tiles not in counts]
+    shared = tile_counts(graph, assumptions, menu.instance.plan.shards if shares_o.any() else 1)
+    apart = tile_counts(graph, assumptions)
+    every = menu.domain_of(np.ones_like(shares_o))
+    found = [(tiles, every, tiles not in apart) for tiles in shared]
+    others = [tiles for tiles in apart if tiles not in shared]
     if others and np.bincount(menu.tables.kernel_o, ~shares_o, menu.tables.kernels).all():
-        found += [(tiles, menu.domain_of(~shares_o)) for tiles in others]
+        found += [(tiles, menu.domain_of(~shares_o), False) for tiles in others]
     return found
