@@ -6,7 +6,9 @@ were generated on demand, are shown to be valid by one MILP.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,7 +28,7 @@ from dfopt.fusion.pieces import piecewise
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Unit
-from dfopt.search.options import Options
+from dfopt.search.options import SWITCH, Options
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
 from dfopt.search.solved import Solved, finish
 from dfopt.setting.instance import Setting
@@ -193,8 +195,7 @@ def joint_lows(
 
     And the down-sets of every stage, as far as they were listed.
     """
-    search = JointProof(setting, options, claims, value, hints, listed)
-    search.together(legal)
+    search = _proven(setting, legal, options, claims, value, hints, listed)
     if search.stopped:  # nobody waits for what is not shown yet
         raise KeyboardInterrupt
     found: dict[Plan, Low] = {}
@@ -209,6 +210,29 @@ def joint_lows(
         low = replace(low, of_size={**low.of_size, record.tile_count: np.inf if record.bound is None else record.bound})
         found[record.plan] = low
     return found, search.lattices()
+
+
+def _proven(
+    setting: Setting,
+    legal: list[Plan],
+    options: Options,
+    claims: Mapping[Unit, float],
+    value: float,
+    hints: Mapping[Plan, frozenset[str]],
+    listed: Mapping[Hashable, float],
+) -> JointSearch:
+    """The search that shows it."""
+    if os.environ.get(SWITCH) == "1":
+        from dfopt.regions.scope import NotCovered
+        from dfopt.search.region_proof import RegionProof
+
+        with suppress(NotCovered):
+            by_regions = RegionProof(setting, options, claims, value)
+            by_regions.prove(legal)
+            return by_regions
+    search = JointProof(setting, options, claims, value, hints, listed)
+    search.together(legal)
+    return search
 
 
 def _solves(result: Result, variant: Prepared, stage: int) -> list[SolveRecord]:

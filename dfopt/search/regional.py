@@ -6,14 +6,14 @@ Questions that regions do not cover (:mod:`dfopt.regions.scope`) go to the other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats
-from dfopt.bnb import Candidate, Outcome, Progress, branch_and_bound
+from dfopt.bnb import Candidate, Outcome, Parameters, Problem, Progress, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.uncollected import uncollected
 from dfopt.fusion.downsets import Lattice
@@ -21,14 +21,14 @@ from dfopt.interrupts import LIMIT
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.judged import JudgedMapping as Mapped
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
-from dfopt.regions.region import Classes, Part, Unlisted
+from dfopt.regions.region import Classes, Part, Region, Unlisted
 from dfopt.regions.scope import NotCovered
 from dfopt.regions.space import Space
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Found
 from dfopt.search.solved import Solved
 
-__all__ = ["RegionSearch"]
+__all__ = ["RegionSearch", "Run", "is_late", "lows"]
 
 
 class RegionSearch(JointSearch):
@@ -42,7 +42,7 @@ class RegionSearch(JointSearch):
         for one in searches:
             one.units, one.levelled, one.shown = {}, frozenset(), one.least
         try:
-            _Run(searches).run()
+            Run(searches).run()
         except NotCovered:
             for one in searches:
                 one.shown, one.records = None, []
@@ -69,6 +69,21 @@ class RegionSearch(JointSearch):
         of = enumerate(self.space.arcs_of_first if self.space.plans else ())
         return {kind: Lattice(arcs.set_jk[:, arcs.kernels], arcs.set_jk.sum(axis=1)) for kind, arcs in of}
 
+    def give_up(self, region: Region, low_i: Floats, *, late: bool) -> None:
+        """Leave the plans of a region, each with a bound, shape (plans of the class,)."""
+        for i in region.plans:
+            unit = self.unit_of(region.of.plans[i], region.of.tiles)
+            self._give_up(unit, float(low_i[i]), late=late)
+
+    def write_records(self) -> None:
+        """The records of all plans that may fit the memories."""
+        opened = {plan for plan, _ in self.units}
+        for plan in (each for each in self.space.plans if each not in opened):  # its options cannot be together
+            self.units[plan, None] = Found()
+        with uncollected():
+            for unit, found in self.units.items():
+                self._told(unit, found)
+
     def proven(self) -> float:
         """What no mapping is below, as far as it is shown."""
         return super().proven() if self.shown is None else max(self.least, self.shown)
@@ -80,7 +95,7 @@ class RegionSearch(JointSearch):
         return sum(low < self.incumbent for low in self.bounds.values()) - len(self.records), len(self.bounds)
 
 
-class _Run:
+class Run:
     """One branch and bound over the plans of some searches, and what it leaves on record of each.
 
     Parameters
@@ -99,19 +114,26 @@ class _Run:
         """Search, and write the records."""
         first = self.searches[0]
         problem = problem_in([one.space for one in self.searches], first.options)
-        outcome = branch_and_bound(
+        kept = [Candidate(one.value, Mapped.of(one)) for one in first.found[:1]]
+        self._records(self.outcome(problem, self._parameters, kept))
+
+    def outcome(
+        self, problem: Problem[Part, Mapped], parameters: Parameters, kept: Sequence[Candidate] = ()
+    ) -> Outcome[Part, Mapped]:
+        """Run a branch and bound; mappings that it finds count for their searches."""
+        found = branch_and_bound(
             problem,
-            self._parameters,
-            clock=first.options.clock,
+            parameters,
+            clock=self.searches[0].options.clock,
             selection=ClassesFirst(len(problem.relaxations)),
-            kept=[Candidate(one.value, Mapped.of(one)) for one in first.found[:1]],
+            kept=kept,
             progress=self._progress,
         )
-        if outcome.ending == "interrupted":
+        if found.ending == "interrupted":
             for one in self.searches:
                 one.stop()
-        self._keep(outcome.solution)
-        self._records(outcome)
+        self._keep(found.solution)
+        return found
 
     def _progress(self, state: Progress[Mapped]) -> None:
         for one in self.searches:
@@ -130,36 +152,40 @@ class _Run:
             one._keep(unit, solved)
 
     def _records(self, outcome: Outcome[Part, Mapped]) -> None:
-        """What is shown of every plan: the least bound of the leaves that hold it.
-
-        Those that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff.
-        """
-        late = outcome.ending in ("time_limit", "interrupted")
-        dropped = min(outcome.best * (1 - self._parameters.gap) if outcome.kept else np.inf, self._parameters.limit)
-        unlisted: dict[RegionSearch, float] = {}
-        low_of, held_of = dict[PlanClass, Floats](), dict[PlanClass, Bools]()
-        for leaf in outcome.leaves:
-            if isinstance(leaf.region, Unlisted):
-                if np.isfinite(leaf.bound):  # else it was listed, and has no plan
-                    unlisted[self.of_space[leaf.region.space]] = leaf.bound
-                continue
-            of, plan_i = leaf.region.of, leaf.region.plan_i
-            low_i = low_of.setdefault(of, np.full(len(of.plans), np.inf))
-            low_i[plan_i] = np.minimum(low_i[plan_i], np.maximum(leaf.bound, of.least_i[plan_i]))
-            held_of.setdefault(of, np.zeros(len(of.plans), dtype=bool))[plan_i] = True
+        """What is shown of every plan."""
+        late = is_late(outcome)
+        unlisted = {
+            self.of_space[leaf.region.space]: leaf.bound
+            for leaf in outcome.leaves
+            if isinstance(leaf.region, Unlisted) and np.isfinite(leaf.bound)  # else it was listed, and has no plan
+        }
+        low_of = lows(outcome, self._parameters)
         for one in self.searches:
             one.stopped = one.stopped or (LIMIT if late else "")
             if one in unlisted:
                 one._give_up_graph(unlisted[one], late)
                 continue
-            for of in (root.of for root in one.space.roots):
-                low_i, held_i = low_of.get(of, np.zeros(0)), held_of.get(of, np.zeros(len(of.plans), dtype=bool))
-                for i, plan in enumerate(of.plans):
-                    low = float(low_i[i]) if held_i[i] else dropped
-                    one._give_up(one.unit_of(plan, of.tiles), low, late=late)
-            opened = {plan for plan, _ in one.units}
-            for plan in (each for each in one.space.plans if each not in opened):  # its options cannot be together
-                one.units[plan, None] = Found()
-            with uncollected():
-                for unit, found in one.units.items():
-                    one._told(unit, found)
+            for root in one.space.roots:
+                one.give_up(root, low_of(root.of), late=late)
+            one.write_records()
+
+
+def is_late(outcome: Outcome[Part, Mapped]) -> bool:
+    """Whether a search ended before it was done."""
+    return outcome.ending in ("time_limit", "interrupted")
+
+
+def lows(outcome: Outcome[Part, Mapped], parameters: Parameters) -> Callable[[PlanClass], Floats]:
+    """What no mapping of each plan of a class is below: the least bound of the leaves that hold the plan.
+
+    Plans that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff.
+    """
+    least = min(outcome.best * (1 - parameters.gap) if outcome.kept else np.inf, parameters.limit)
+    low_of, held_of = dict[PlanClass, Floats](), dict[PlanClass, Bools]()
+    for leaf in outcome.leaves:
+        if isinstance(leaf.region, Region):
+            of, plan_i = leaf.region.of, leaf.region.plan_i
+            low_i = low_of.setdefault(of, np.full(len(of.plans), np.inf))
+            low_i[plan_i] = np.minimum(low_i[plan_i], np.maximum(leaf.bound, of.least_i[plan_i]))
+            held_of.setdefault(of, np.zeros(len(of.plans), dtype=bool))[plan_i] = True
+    return lambda of: np.where(held_of[of], low_of[of], least) if of in held_of else np.full(len(of.plans), least)

@@ -24,7 +24,7 @@ from dfopt.search.verify import verify
 
 
 def check_proven(graph: Graph, system: System, chosen: Assumptions, asked: Mapping[str, Any]) -> None:
-    """Both engines come to it; the second where regions cover the question."""
+    """Both engines come to it, and verify it; the second where regions cover the question."""
     best = joint_optimum(graph, system, chosen, Request(**asked))
     for engine in ("0", "1"):
         with patch.dict(os.environ, {SWITCH: engine}):
@@ -33,10 +33,10 @@ def check_proven(graph: Graph, system: System, chosen: Assumptions, asked: Mappi
                     optimizer.solve(graph, system, assumptions=chosen, **asked)
                 continue
             result = optimizer.solve(graph, system, assumptions=chosen, **asked)
-        note(f"{result.value} {result.status} {result.plan.label} against {best}")
-        check_value(result, best.value)
-        found = verify(result)
-        assert not found.problems, found.problems
+            note(f"{result.value} {result.status} {result.plan.label} against {best}")
+            check_value(result, best.value)
+            found = verify(result)
+            assert not found.problems, found.problems
 
 
 def check_value(result: Result, best: float) -> None:

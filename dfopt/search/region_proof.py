@@ -1,0 +1,128 @@
+"""What is claimed of plans shown once more by a search over regions: it goes no further than the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, Outcome, Parameters, Problem, View
+from dfopt.documents.plan import Plan
+from dfopt.regions.judged import JudgedMapping
+from dfopt.regions.problem import ROUNDED, problem_in
+from dfopt.regions.region import Part, Region, listed
+from dfopt.search.node import Unit
+from dfopt.search.options import Options
+from dfopt.search.regional import RegionSearch, Run, is_late, lows
+from dfopt.setting.instance import Setting
+
+__all__ = ["RegionProof"]
+
+Claim = Callable[[Plan, int], float]
+"""The value that no mapping of a plan and number of tiles is said to be below; infinite where none is said to fit."""
+
+
+class Claimed(LeafSolver[Part, JudgedMapping]):
+    """Closes regions whose bound shows what is claimed of their plans.
+
+    Parameters
+    ----------
+    claim : callable
+        The claims.
+    """
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether nothing more is claimed of any plan that is left."""
+        return isinstance(region, Region) and bound.value >= max(claims_of(region, self._claim))
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """No solutions, and the bound."""
+        return LeafAnswer([], bound.value)
+
+
+def claims_of(region: Region, claim: Claim) -> list[float]:
+    """What is claimed of each plan of a region."""
+    return [claim(region.of.plans[i], region.of.tiles) for i in region.plans]
+
+
+class RegionProof(RegionSearch):
+    """Shows what is claimed of plans, and looks for mappings only to refute "none fits".
+
+    Parameters
+    ----------
+    setting, options : Setting, Options
+        The problem.
+    claims : dict
+        Value that no mapping of a plan and tile count is said to beat, infinite where none is said to fit.
+    value : float
+        That of the answer: what is to be shown of plans of which nothing is claimed.
+    """
+
+    def __init__(self, setting: Setting, options: Options, claims: Mapping[Unit, float], value: float) -> None:
+        super().__init__(setting, options)
+        self.claims, self.value = claims, value
+
+    def _to_beat(self, unit: Unit) -> float:
+        return self.value
+
+    def claim(self, plan: Plan, tiles: int) -> float:
+        """What is claimed of a plan and number of tiles."""
+        known = (self.claims.get(unit) for unit in ((plan, tiles), (plan, None)))
+        return max((value for value in known if value is not None), default=self.value)
+
+    def prove(self, legal: list[Plan]) -> None:
+        """Write a record of each plan, with what is shown of it.
+
+        Raises
+        ------
+        NotCovered
+            If regions do not cover the question.
+        """
+        self.legal, self.units, self.shown = legal, {}, self.least
+        run = Run([self])
+        for root in self.space.roots:
+            self.give_up(root, np.full(len(root.of.plans), np.inf), late=False)
+        self._below_claims(run)
+        while self._refuted(run):  # each time without what has a mapping
+            pass
+        self.write_records()
+
+    def _below_claims(self, run: Run) -> None:
+        """Look for mappings below what is claimed, where one may fit."""
+        roots = self._roots(lambda claim: bool(np.isfinite(claim)))
+        most = max((claim for root in roots for claim in claims_of(root, self.claim)), default=0.0)
+        problem = problem_in([self.space], self.options)
+        leaves = [Claimed(self.claim), *problem.leaves]
+        self._show(run, replace(problem, roots=roots, heuristics=[], leaves=leaves), most)
+
+    def _refuted(self, run: Run) -> bool:
+        """Look for mappings of plans that are said to have none; whether there is one, and something was not shown."""
+        roots = self._roots(np.isinf)
+        found = self._show(run, replace(problem_in([self.space], self.options), roots=roots), np.inf)
+        return bool(roots) and found.solution is not None and not is_late(found)
+
+    def _roots(self, which: Callable[[float], bool]) -> list[Region]:
+        """Plans whose claims are some, and of which no mapping is known, class by class."""
+        parts = []
+        for root in self.space.roots:
+            pairs = zip(root.plans, claims_of(root, self.claim), strict=True)
+            plans = tuple(i for i, claim in pairs if which(claim) and not self._has_mapping(root, i))
+            parts += [replace(root, plans=plans)] if plans else []
+        return parts
+
+    def _has_mapping(self, region: Region, plan: int) -> bool:
+        unit = self.unit_of(region.of.plans[plan], region.of.tiles)
+        return bool(np.isfinite(self.units[unit].value))
+
+    def _show(self, run: Run, problem: Problem[Part, JudgedMapping], limit: float) -> Outcome[Part, JudgedMapping]:
+        """Run a branch and bound, and leave what it shows of its plans."""
+        parameters = Parameters(gap=ROUNDED, limit=limit)
+        outcome = run.outcome(problem, parameters)
+        low_of = lows(outcome, parameters)
+        for root in listed(problem.roots):
+            self.give_up(root, low_of(root.of), late=is_late(outcome))
+        return outcome

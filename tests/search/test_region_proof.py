@@ -1,0 +1,54 @@
+"""A check by regions: honest results are verified, mappings that are not the best are not, nor are forged records."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+import dfopt as df
+from dfopt.documents.result import Result
+from dfopt.search.options import SWITCH
+from dfopt.search.verify import verify
+
+
+@pytest.fixture(autouse=True)
+def by_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "1")
+
+
+@cache
+def honest(**asked: Any) -> Result:
+    lists = {name: list(value) if isinstance(value, tuple) else value for name, value in asked.items()}
+    return df.optimize("gpt2-small", "h100-8", sensitivity=False, **lists)
+
+
+def sealed(result: Result, **changes: Any) -> Result:
+    forged = result.model_copy(update=changes)
+    return forged.model_copy(update={"seal": forged.unsealed_digest()})
+
+
+@pytest.mark.parametrize("asked", [{}, {"gap": 0.05}, {"microbatch": (4, 8)}, {"tp": 2}])
+def test_honest_results_are_verified(asked: dict[str, Any]) -> None:
+    result = honest(**asked)
+    found = verify(result)
+    assert not found.problems
+    assert found.gap is not None and found.gap <= result.gap + 1e-6
+
+
+def test_a_worse_mapping_cannot_claim_to_be_optimal() -> None:
+    worse, free = honest(tp=2), honest()
+    assert worse.value > free.value * 1.01
+    found = verify(sealed(worse, request=free.request))
+    assert found.problems and found.gap == pytest.approx(1 - free.value / worse.value, rel=1e-3)
+
+
+def test_a_plan_that_fits_is_not_said_to_be_infeasible() -> None:
+    result = honest()
+    number, record = next((n, each) for n, each in enumerate(result.plans) if each.status == "pruned_by_bound")
+    changes = {"status": "infeasible", "bound": None, "level_bound": None, "note": "nothing fits"}
+    plans = [*result.plans]
+    plans[number] = record.model_copy(update=changes)
+    found = verify(sealed(result, plans=tuple(plans)))
+    assert any(problem.startswith(f"$.plans[{number}].status") for problem in found.problems)
