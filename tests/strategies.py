@@ -605,6 +605,12 @@ def with_dram(system: System, capacity: float | None) -> System:
     return system.model_copy(update={"chip": system.chip.model_copy(update={"dram": dram})})
 
 
+def with_sram(system: System, capacity: float) -> System:
+    """A machine whose chips have so many bytes of SRAM."""
+    sram = system.chip.sram.model_copy(update={"capacity": capacity})
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
+
+
 @st.composite
 def keeping(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> World:
     """A world of which some kernels keep their outputs or masks, or not for long; some run twice."""

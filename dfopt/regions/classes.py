@@ -27,6 +27,7 @@ from dfopt.terms.incidence import Open
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD
 from dfopt.terms.table import Domain, Table
+from dfopt.terms.token_blocks import token_rows
 
 __all__ = ["PlanClass"]
 
@@ -122,7 +123,10 @@ class PlanClass:
     def blocks(self) -> Callable[[Arcs], Blocks]:
         """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
         table, chip = self.table, self.chip
-        return lru_cache(maxsize=_KEPT)(lambda arcs: Blocks(table, chip, arcs.member_bk, counting=arcs.counting))
+        rows = token_rows(self.layer)
+        return lru_cache(maxsize=_KEPT)(
+            lambda arcs: Blocks(table, chip, arcs.member_bk, token_rows=rows, counting=arcs.counting)
+        )
 
     def prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
         """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""

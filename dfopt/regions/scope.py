@@ -58,8 +58,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
         yield "empty_partitions: forbid counts partitions"
     if hides_any(assumptions, graph):
         yield "gradient_overlap: what shows of exchanges depends on passes"
-    if assumptions.blocks_tokens:
-        yield "token_blocks: allow has two prices of a block"
 
 
 def _of_request(request: Request) -> Iterator[str]:

@@ -12,11 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged
 from problem_cases import EXACT
-from strategies import Dice, World, share, worlds
+from strategies import Dice, World, share, with_sram, worlds
 
 from dfopt.documents.mapping import KernelMapping, Mapping, TokenBlocks
 from dfopt.documents.score import PartitionScore
-from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
 from dfopt.fusion.downsets import down_sets
@@ -37,11 +36,6 @@ DATAFLOW = {
     "execution": "dataflow", "token_blocks": "allow", "weights_from_dram": True, "forward_backward": "shared",
     "empty_partitions": "allow",
 }  # fmt: skip
-
-
-def with_sram(system: System, capacity: float) -> System:
-    sram = system.chip.sram.model_copy(update={"capacity": capacity})
-    return system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
 
 
 @st.composite

@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from brute_cuts import Cuts, Sequences
@@ -19,9 +20,9 @@ from strategies import World
 from two_halves import flat, length, rows_of
 
 from dfopt.documents.graph import Kernel
-from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.mapping import KernelMapping, Mapping, Sharding, TokenBlocks
 from dfopt.documents.request import Request
-from dfopt.judge import case, ledger, network, timing, traffic
+from dfopt.judge import case, ledger, network, timing, token_blocks, traffic
 from dfopt.judge.breakdown import sent_by_place
 from dfopt.physics import ops
 from dfopt.physics.pipeline import partition_time
@@ -39,6 +40,11 @@ def _or(masks: Iterable[int]) -> int:
 def bits_of(stage_k: Sequence[int], stage: int) -> int:
     """The kernels of a stage."""
     return sum(1 << k for k, here in enumerate(stage_k) if here == stage)
+
+
+def _mask(places: Sequence[object], here: object) -> int:
+    """The kernels of one of the places."""
+    return sum(1 << k for k, one in enumerate(places) if one == here)
 
 
 def place(partition_k: list[int], blocks: np.ndarray, numbers: Sequence[int]) -> None:
@@ -100,7 +106,13 @@ class Problem:
             KernelMapping(name=kernel.name, sharding=z, stage=stage, partition=partition, tiles=tiles[kernel.name])
             for kernel, z, (stage, partition) in zip(graph.kernels, schemes, places, strict=True)
         )
-        return Mapping(graph=graph.name, system=world.system.name, plan=world.plan, kernels=kernels, tile_count=count)
+        blocks = tuple(
+            TokenBlocks(stage=stage, partition=partition, blocks=int(self.memo["blocks of tokens", key]))
+            for stage, partition in sorted(set(places))
+            if ("blocks of tokens", key := self.key_of(_mask(places, (stage, partition)), schemes, count)) in self.memo
+        )
+        named = {"graph": graph.name, "system": world.system.name, "plan": world.plan}
+        return Mapping(**named, kernels=kernels, tile_count=count, token_blocks=blocks or None)
 
     @functools.cache  # noqa: B019
     def allocated(self, members: tuple[tuple[Kernel, Sharding], ...], count: int) -> list[int]:
@@ -171,7 +183,20 @@ class Problem:
             for k in range(len(schemes)):
                 if mask >> k & 1:
                     partition_k[k] = number
-        looked = self.case(schemes, stage_k, partition_k, count)
+        looked = replace(self.case(schemes, stage_k, partition_k, count), token_blocks={})
+        for mask, seconds in self.prices(looked).items():
+            self.memo[self.key_of(mask, schemes, count)] = seconds
+        for blocks in range(1, ops.streamed_rows(self.world.graph) + 1) if looked.assume.blocks_tokens else ():
+            in_blocks = replace(looked, token_blocks=dict.fromkeys(looked.members, blocks))
+            refused = [sentence.split(" takes ")[0] for sentence in token_blocks.refused(in_blocks)]
+            for mask, seconds in self.prices(in_blocks, refused).items():
+                key = self.key_of(mask, schemes, count)
+                if seconds < self.memo[key]:
+                    self.memo[key], self.memo["blocks of tokens", key] = seconds, blocks
+
+    def prices(self, looked: case.Case, refused: Sequence[str] = ()) -> dict[int, float]:
+        """What the blocks of a mapping cost, infinite where one does not fit, or is refused by its name."""
+        found = {}
         tiling, paid = traffic.weight_parts(looked), network.tensor_parallel(looked)
         sram = traffic.sram_need(looked, tiling)
         moved = traffic.by_memory(looked, tiling)
@@ -179,13 +204,15 @@ class Problem:
         for part in timing._partitions(looked, sent_by_place(looked, paid, self.price), moved, sram):
             members = looked.members[part.stage, part.partition]
             apart = any(k in tiling.stuck or (k in tiling.parts and len(members) > 1) for k in members)
-            fits = part.sram_bytes <= room and not apart
+            named = f"partition {part.partition} of stage {part.stage}"
+            fits = part.sram_bytes <= room and not apart and named not in refused
             mask = sum(1 << k for k in members)
             time_s = part.time_s
             if hidden := sum(self.hidden[k] for k in members):
                 beside = max(part.network_s - hidden, 0.0)
                 time_s = partition_time(part.compute_s, part.memory_s, beside, looked.assume.overlap, part.sram_s)
-            self.memo[self.key_of(mask, schemes, count)] = time_s if fits else math.inf
+            found[mask] = time_s if fits else math.inf
+        return found
 
     # -- DRAM -----------------------------------------------------------------------------------
     def partitions(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> tuple[int, ...] | None:

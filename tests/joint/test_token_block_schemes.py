@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import Dice, World, assumptions, share, worlds
+from strategies import Dice, World, assumptions, share, with_sram, worlds
 
 import dfopt as df
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -36,11 +36,6 @@ FIXED = {
 }  # fmt: skip
 MOST = 700
 """Vectors of options."""
-
-
-def with_sram(system: System, capacity: float) -> System:
-    sram = system.chip.sram.model_copy(update={"capacity": capacity})
-    return system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
 
 
 def layer_of(world: World) -> tuple[Layer, Table]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
-from strategies import ROWS, World, footprint, with_dram, worlds
+from strategies import ROWS, World, footprint, with_dram, with_sram, worlds
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
 from dfopt.setting.instance import Setting
+from dfopt.terms.incidence import counts
+from dfopt.terms.layer import Layer
+from dfopt.terms.rules import TERMS
+from dfopt.terms.sharded_graph import tile_counts
+from dfopt.terms.table import Table
+from dfopt.terms.token_blocks import shares_of, token_rows
 
 FIXED: dict[str, Any] = {
     "tile_rows": ROWS,
@@ -18,7 +25,13 @@ FIXED: dict[str, Any] = {
     "gradient_overlap": None,
     "empty_partitions": "allow",
     "forward_backward": ["separate", "shared"],
+    "token_blocks": [None, None, "allow"],
 }
+IN_TOKEN_BLOCKS: dict[str, Any] = {
+    "token_blocks": "allow", "execution": "dataflow", "weights_from_dram": True,
+    "weight_tiling": ["forbid", "reread_all", "reread"],
+}  # fmt: skip
+"""Assumptions under which partitions may take their tokens in blocks."""
 """Assumptions under which the answer is one of regions; all others are drawn."""
 
 
@@ -30,6 +43,22 @@ def covered(draw: st.DrawFn, **more: Any) -> World:
         size = draw(st.sampled_from([30.0, 12.0, 6.0, 4.0, 2.0, 1.0, 0.6]))
         world = replace(world, system=with_dram(world.system, size * footprint(world.graph)))
     return world
+
+
+@st.composite
+def in_token_blocks(draw: st.DrawFn) -> World:
+    """A world whose partitions may take their tokens in blocks, with about as much SRAM as all kernels then need."""
+    world = draw(covered(most=4, **IN_TOKEN_BLOCKS))
+    layer = Layer(world.instance.shared, tile_counts(world.graph, world.assumptions)[0])
+    table, rows = Table.of(layer, TERMS), token_rows(layer)
+    assert rows is not None
+    count_ki = counts(table.incidences, np.eye(len(layer.kernels), dtype=bool))
+    options = np.array([[draw(st.sampled_from(range(size))) for size in table.sizes_k]])
+    sums = (table.sums(table.exact(options), count_ki, name)[0] for name in ("beside_token_bytes", "token_bytes"))
+    beside_k, cut_k = sums
+    blocks = draw(st.sampled_from([rows.most, 4, 3, 2, 1]))
+    need = float((beside_k + cut_k * shares_of(rows, np.array(min(blocks, rows.most)))).max())
+    return replace(world, system=with_sram(world.system, max(need * draw(st.sampled_from([1.01, 1.3, 2.0])), 1.0)))
 
 
 def jointly(world: World) -> Assumptions:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from brute import joint_optimum, least_capacities
-from covered import covered, jointly, request_of
+from covered import covered, in_token_blocks, jointly, request_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from members import Members, drawn_root
@@ -73,6 +73,13 @@ def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
     least = members.least(region)
     note(f"{region.domain} {region.plans} {least}")
     check_bounds(problem(members).relaxations, region, least)
+
+
+@share(2)
+@given(in_token_blocks(), st.data())
+def test_no_member_in_blocks_of_tokens_is_below_a_bound(world: World, data: st.DataObject) -> None:
+    members, region = drawn(world, data)
+    check_bounds(problem(members).relaxations, region, members.least(region))
 
 
 @share(2)

@@ -15,13 +15,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, mapping_of
-from strategies import Dice, World, assumptions, share, worlds
+from strategies import Dice, World, assumptions, share, with_sram, worlds
 
 import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.request import Request
 from dfopt.documents.score import PartitionScore, Score
-from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance, Setting
@@ -77,11 +76,6 @@ PHASES: dict[str, dict[str, object]] = {
     "prefill": {"batch": 8, "isl": 32, "microbatch": 2},
     "training": {"batch": 8, "isl": 32, "microbatch": 2},
 }
-
-
-def with_sram(system: System, capacity: float) -> System:
-    sram = system.chip.sram.model_copy(update={"capacity": capacity})
-    return system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
 
 
 @cache
