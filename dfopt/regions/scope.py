@@ -81,7 +81,3 @@ def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:
             yield "plans with a placement"
         if plan.two_batch_overlap:
             yield "plans with two-batch overlap"
-        if plan.tensor_overlap is not None:
-            yield "plans that say how collectives hide"
-        if plan.recomputed is not None:
-            yield "plans that say how many layers compute again"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from dfopt.regions.classes import PlanClass
 from dfopt.regions.lattices import arcs_of
 from dfopt.regions.region import Region
 from dfopt.regions.scope import check_covered
+from dfopt.regions.variants import with_variants
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
@@ -65,8 +67,9 @@ class Space:
         legal, rejected = asked_plans(self.setting.graph, self.setting.system, self.request, self.setting.assumptions)
         if not legal:
             raise PlanError("; ".join(dict.fromkeys(one.reason for one in rejected)))
-        check_covered(self.setting, self.request, legal)
-        return legal
+        plans = list(chain(*(with_variants(self.setting, self.request, plan) for plan in legal)))
+        check_covered(self.setting, self.request, plans)
+        return plans
 
     @cached_property
     def bounds(self) -> PlanBounds:
