@@ -9,8 +9,8 @@ if the stage fits. The least is that of the dual of each kind, by elimination. W
 q_kh of what a layer holds, is a *cut* for every plan of the class: a stage that holds c_kh bytes for each h takes at
 least sum_k n_k V_k less its room times the largest n_k q_kh / c_kh, as sum_kh c_kh h <= room.
 
-Suffixes: r distinct pipeline stage of a plan, i plan, k kind of layer or kernel, h what a layer holds, o option, v one
-of several choices of options.
+Suffixes: m memory of a chip, r distinct pipeline stage of a plan, i plan, k kind of layer or kernel, h what a layer
+holds, o option, v one of several choices of options.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Cut:
         return np.array([dual.seconds for dual in self.dual_k])
 
 
-def stages_by_cut(of: PlanClass, room_r: Floats, price_kh: Floats, value_kv: Floats) -> Floats:
+def stages_by_cut(of: PlanClass, room_mr: Floats, price_kh: Floats, value_kv: Floats) -> Floats:
     """Seconds of the layers of every stage that fits, at least, by a cut.
 
     Parameters
     ----------
     of : PlanClass
         The plans.
-    room_r : float array, B, shape (stages,)
-        Bytes that are left at most for what layers hold. It may be infinite.
+    room_mr : float array, B, shape (memories, stages)
+        Bytes of every memory that are left at most for what layers hold. They may be infinite.
     price_kh : float array, shape (kinds, HELD), s per unit
         Prices of what a layer holds.
     value_kv : float array, s, shape (kinds, values)
@@ -74,13 +74,13 @@ def stages_by_cut(of: PlanClass, room_r: Floats, price_kh: Floats, value_kv: Flo
     float array, s, shape (stages, values)
         Minus infinity where a cut says nothing of a stage.
     """
-    runs_rk, held_rkh = of.table_of_plans.runs_rk, of.holding.of_layers
+    runs_rk, held_mrkh = of.table_of_plans.runs_rk, of.holding.of_layers
     asked_rkh = (runs_rk > 0)[:, :, None] & (price_kh > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share_rkh = np.where(asked_rkh, runs_rk[:, :, None] * price_kh / held_rkh, 0.0)
-    price_r = share_rkh.max(axis=(1, 2), initial=0.0)
-    with np.errstate(invalid="ignore"):
-        less_r = np.where(price_r > 0, price_r * room_r, 0.0)
+        share_mrkh = np.where(asked_rkh, runs_rk[:, :, None] * price_kh / held_mrkh, 0.0)
+        price_mr = share_mrkh.max(axis=(2, 3), initial=0.0)
+        less_mr = np.where(price_mr > 0, price_mr * room_mr, 0.0)
+    less_r = np.where(np.isfinite(less_mr), less_mr, np.inf).min(axis=0)
     value_rv = np.zeros((len(runs_rk), value_kv.shape[1]))
     for runs_r, each_v in zip(runs_rk.T, value_kv, strict=True):
         value_rv += np.multiply(runs_r[:, None], each_v, where=runs_r[:, None] > 0, out=np.zeros_like(value_rv))
@@ -98,7 +98,7 @@ class _Line:
 
 
 def best_price(
-    of: PlanClass, solve: Sequence[Callable[[Floats], Dual]], free: Cut, stage: int, room: float
+    of: PlanClass, solve: Sequence[Callable[[Floats], Dual]], free: Cut, fullest: tuple[int, int], room: float
 ) -> list[Cut]:
     """Cuts at prices of a byte for one stage, up to about the best price; none if the fastest options fit.
 
@@ -110,8 +110,8 @@ def best_price(
         By kind, the dual with further seconds for every option of the menu.
     free : Cut
         The duals without prices.
-    stage : int
-        Place of the stage among those of all plans.
+    fullest : (int, int)
+        A memory, and the place of the stage among those of all plans.
     room : float, B
         Bytes left at most for what layers hold.
 
@@ -120,7 +120,7 @@ def best_price(
     list of Cut
         All that were met, that with the highest bound of the stage last.
     """
-    runs_k, held_kh = of.table_of_plans.runs_rk[stage], of.holding.of_layers[stage]
+    runs_k, held_kh = of.table_of_plans.runs_rk[fullest[1]], of.holding.of_layers[fullest]
     mine_ko = (of.kind_o == np.arange(of.kinds)[:, None]) & (runs_k > 0)[:, None]
     held_ko = np.where(mine_ko, held_kh @ of.held_ho, 0.0)  # bytes of the stage by each option
 

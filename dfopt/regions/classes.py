@@ -174,9 +174,9 @@ class PlanClass:
         """First option of each kernel in the menu."""
         return np.cumsum([0, *self.table.sizes_k], dtype=np.int64)[:-1]
 
-    def room(self, amount_vc: Floats) -> Floats:
+    def room(self, amount_vc: Floats, slack: float = 0.0) -> Floats:
         """Bytes left for what waits between partitions: shape (kinds, plans, vectors); see :meth:`Holding.room`."""
-        return self.holding.room(self.held(amount_vc))
+        return self.holding.room(self.held(amount_vc), slack)
 
     def illegal(self, amount_vc: Floats) -> Floats:
         """Where options cannot be together: infinite, else 0, shape (vectors,)."""

@@ -53,11 +53,7 @@ class Facts:
     @cached_property
     def room_ki(self) -> Floats:
         """Bytes left at most for what waits between partitions, by kind and plan that is left; a little more."""
-        of = self.region.of
-        room = of.room(self.least_c[None])[:, self.region.plan_i, 0]
-        if np.isinf(of.holding.capacity):
-            return room
-        return room + _SLACK * of.holding.capacity
+        return self.region.of.room(self.least_c[None], _SLACK)[:, self.region.plan_i, 0]
 
     @cached_property
     def plan_i(self) -> Ints:
@@ -106,42 +102,43 @@ class Facts:
         return np.full(len(self.region.of.table_of_plans.plan_r), -np.inf)
 
     @cached_property
-    def room_r(self) -> Floats:
-        """Bytes of every stage left at most for what options decide; a little more."""
+    def room_mr(self) -> Floats:
+        """Bytes of every memory and stage left at most for what options decide; a little more."""
         holding = self.region.of.holding
-        room_r = holding.room_of_layers(self.region.of.held(self.least_c[None]))[:, 0]
-        return room_r + _SLACK * holding.capacity if np.isfinite(holding.capacity) else room_r
+        room_mr = holding.room_of_layers(self.region.of.held(self.least_c[None]))[:, :, 0]
+        return np.asarray(room_mr + _SLACK * holding.capacity_m[:, None])
 
     def tighten(self, cutoff: float) -> None:
         """Raise the plan with the least step by cuts, and then others, while their capacity binds below a cutoff."""
         of = self.region.of
-        if self.arcs_k is None or np.isinf(of.holding.capacity):
+        if self.arcs_k is None or not of.holding.limited:
             return
         for _ in range(_PLANS):
             step_i = self.steps(self.layer_k)
             plan = int(self.plan_i[step_i.argmin()])
             if step_i.min() >= cutoff or plan in self.cuts:
                 return
-            stage = self._fullest(plan)
+            fullest = self._fullest(plan)
             solve = [resources.dual for resources in self.resources_k]
-            met = best_price(of, solve, self._free, stage, float(self.room_r[stage]))
+            met = best_price(of, solve, self._free, fullest, float(self.room_mr[fullest]))
             if not met:
                 return
             self.cuts[plan] = met[-1]
             for cut in met:
-                by_cut_r = stages_by_cut(of, self.room_r, cut.price_kh, cut.value_k[:, None])[:, 0]
+                by_cut_r = stages_by_cut(of, self.room_mr, cut.price_kh, cut.value_k[:, None])[:, 0]
                 np.maximum(self._by_cuts_r, by_cut_r, out=self._by_cuts_r)
 
-    def _fullest(self, plan: int) -> int:
-        """The stage of a plan in which the options of the dual exceed the room most."""
+    def _fullest(self, plan: int) -> tuple[int, int]:
+        """The memory, and the stage of a plan, in which the options of the dual exceed the room most."""
         of = self.region.of
         mine = np.flatnonzero(of.table_of_plans.plan_r == plan)
         held_hk = np.zeros((len(of.held_ho), of.kinds))
         for kind, dual in enumerate(self.dual_k):
             option_o = dual.option_k[of.kind_k == kind]
             held_hk[:, kind] = of.held_ho[:, option_o].sum(axis=1)
-        held_r = np.einsum("rkh,hk->r", of.holding.of_layers[mine], held_hk)
-        return int(mine[(held_r - self.room_r[mine]).argmax()])
+        over_mr = np.einsum("mrkh,hk->mr", of.holding.of_layers[:, mine], held_hk) - self.room_mr[:, mine]
+        memory, place = np.unravel_index(int(over_mr.argmax()), over_mr.shape)
+        return int(memory), int(mine[place])
 
     @property
     def _free(self) -> Cut:
@@ -209,7 +206,7 @@ class Facts:
         layer_kv, stage_rv = self._with(self.layer_k, self.marginal_ko, kind_v), self._by_cuts_r[:, None]
         for cut in self.cuts.values():
             value_kv = self._with(cut.value_k, self._marginals(cut.dual_k), kind_v)
-            stage_rv = np.maximum(stage_rv, stages_by_cut(of, self.room_r, cut.price_kh, value_kv))
+            stage_rv = np.maximum(stage_rv, stages_by_cut(of, self.room_mr, cut.price_kh, value_kv))
         step_v = self._steps(layer_kv, stage_rv).min(axis=0, initial=np.inf)
         return tuple(np.split(step_v, np.cumsum(list(map(len, region.domain)))[:-1]))
 

@@ -87,7 +87,7 @@ class CapacityBound(OfClass):
 
     def applies(self, region: Part) -> bool:
         """Whether a memory has a limit."""
-        return isinstance(region, Region) and math.isfinite(region.of.holding.capacity)
+        return isinstance(region, Region) and region.of.holding.limited
 
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
         """One unit of work for each region."""

@@ -9,6 +9,7 @@ from dfopt.documents.request import Request
 from dfopt.errors import DfoptError
 from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.instance import Setting
+from dfopt.terms.step.offload import moves
 from dfopt.terms.step.overlap import hides_any
 
 __all__ = ["NotCovered", "check_covered"]
@@ -77,7 +78,7 @@ def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:
     for plan in plans:
         if plan.stages > 1 and not setting.graph.folded:
             yield "kernels that are drawn once may be in any pipeline stage"
-        if plan.placement is not None:
-            yield "plans with a placement"
+        if moves(setting.under(plan)):
+            yield "plans under which layers wait for what slower memories move"
         if plan.two_batch_overlap:
             yield "plans with two-batch overlap"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from strategies import World, share
 import dfopt as df
 import dfopt.search as optimizer
 from dfopt.bnb import Outcome
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.regions.judged import JudgedMapping
@@ -25,11 +27,11 @@ from dfopt.setting.instance import Setting
 Best = Outcome[Region, JudgedMapping]
 
 
-def check(world: World, asked: dict[str, Any]) -> None:
+def check(world: World, asked: dict[str, Any], plans: Sequence[Plan] | None = None) -> None:
     """The same optimum as brute force and as the other search; nothing fits exactly where nothing does."""
     request = Request(**asked)
     try:
-        expected = joint_optimum(world.graph, world.system, jointly(world), request)
+        expected = joint_optimum(world.graph, world.system, jointly(world), request, plans)
     except PlanError:
         with pytest.raises(PlanError):
             best_mapping(setting_of(world), request)

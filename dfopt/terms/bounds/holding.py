@@ -1,38 +1,40 @@
 """What pipeline stages of many plans hold, for many vectors of options: :mod:`dfopt.terms.step.ledger` as arrays.
 
-States are linear in what a layer holds (:data:`dfopt.terms.rules.HELD`), but for those that only the layer at work has:
-of these the largest kind of layer counts. Everything is non-decreasing in every figure, so least figures give a lower
-bound on bytes.
+States are linear in what a layer holds (:data:`dfopt.terms.rules.HELD`), but for two kinds in the fastest memory: those
+that only the layer at work has, of which the largest kind of layer counts, and copies of what lies in slower memories
+while the graph trains. Everything is non-decreasing in every figure, so least figures give a lower bound on bytes.
 
-Suffixes: r distinct pipeline stage of a plan (those of all plans in a row), i plan, k kind of layer, h what a layer
-holds, v vector of options.
+Suffixes: m memory of a chip, the fastest first; r distinct pipeline stage of a plan (those of all plans in a row), i
+plan, k kind of layer, h what a layer holds, c state, v vector of options.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats
+from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds import PlanTable
+from dfopt.terms.bounds.memory import copied
 from dfopt.terms.rules import HELD
 from dfopt.terms.rules.held import waits
-from dfopt.terms.step.ledger import OF_LAYERS, State, chips_of, in_flight, reserved, states_of, usable_bytes
+from dfopt.terms.step.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved, states_of, usable_bytes
 
 __all__ = ["Holding"]
 
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """Bytes that one chip of each pipeline stage holds of plans under which everything lies in the fastest memory.
+    """Bytes that one chip of each pipeline stage holds in each of its memories.
 
     Attributes
     ----------
@@ -43,15 +45,21 @@ class Holding:
     table: PlanTable
 
     @cached_property
-    def capacity(self) -> float:
-        """Usable bytes of the fastest memory; infinite without a limit."""
+    def capacity_m(self) -> Floats:
+        """Usable bytes of every memory; infinite without a limit."""
         setting = self.table.work.setting
-        return usable_bytes(setting).get(setting.system.chip.fastest_tier, math.inf)
+        limits = usable_bytes(setting)
+        return np.array([limits.get(name, math.inf) for name in setting.system.chip.tiers])
+
+    @property
+    def limited(self) -> bool:
+        """Whether any memory has a limit."""
+        return bool(np.isfinite(self.capacity_m).any())
 
     @cached_property
     def counts_waiting(self) -> bool:
         """Whether tensors that wait between partitions take up room of the fastest memory."""
-        return math.isfinite(self.capacity) and waits(self.table.work.setting)
+        return math.isfinite(self.capacity_m[0]) and waits(self.table.work.setting)
 
     def bytes_held(self, held_hkv: Floats) -> Floats:
         """Bytes that one chip of every stage holds, without tensors that wait between partitions.
@@ -63,59 +71,63 @@ class Holding:
 
         Returns
         -------
-        float array, B, shape (stages, vectors)
+        float array, B, shape (memories, stages, vectors)
             A lower bound if ``held_hkv`` is.
         """
-        linear: Floats = np.einsum("rkh,hkv->rv", self.of_layers, held_hkv)
+        linear: Floats = np.einsum("mrkh,hkv->mrv", self.of_layers, held_hkv)
         return linear + self._beside_layers(held_hkv)
 
     @property
     def of_layers(self) -> Floats:
-        """Bytes of every stage for each of what a layer of a kind holds: float array, shape (stages, kinds, HELD)."""
+        """Bytes for each of what a layer of a kind holds: float array, shape (memories, stages, kinds, HELD)."""
         return self._linear[0]
 
     def room_of_layers(self, held_hkv: Floats) -> Floats:
         """Bytes left at most for what :attr:`of_layers` counts, with what layers hold at least.
 
-        Float array, B, shape (stages, vectors).
+        Float array, B, shape (memories, stages, vectors).
         """
-        return self.capacity - self._beside_layers(held_hkv)
+        return self.capacity_m[:, None, None] - self._beside_layers(held_hkv)
 
     def _beside_layers(self, held_hkv: Floats) -> Floats:
-        """Bytes of what no scheme changes, and of the layers at work."""
-        total = np.repeat(self._linear[1][:, None], held_hkv.shape[2], axis=1)
+        """Bytes of what no scheme changes, of the layers at work, and of copies of what lies elsewhere."""
+        total = np.repeat(self._linear[1][:, :, None], held_hkv.shape[2], axis=2)
         runs_rk = self.table.runs_rk
         for lifetime, each_rh, times_r in self._at_work:
             layer_rkv = np.einsum("rh,hkv->rkv", each_rh, held_hkv)
             largest_rv = np.where(runs_rk[:, :, None] > 0, layer_rkv, 0.0).max(axis=1)
             if lifetime == "others":
-                total += np.einsum("rk,rkv->rv", runs_rk, layer_rkv) - largest_rv
-            else:
-                total += times_r[:, None] * largest_rv
+                largest_rv = np.einsum("rk,rkv->rv", runs_rk, layer_rkv) - largest_rv
+            total[0] += times_r[:, None] * largest_rv
+        for item, (of_all, of_one) in self._away.items():
+            all_rv, one_rkv = _affine(of_all, held_hkv).sum(axis=1), _affine(of_one, held_hkv)
+            total[0] += copied(all_rv, one_rkv.max(axis=1), item, self.table.assumptions)
         return total
 
-    def room(self, held_hkv: Floats) -> Floats:
+    def room(self, held_hkv: Floats, slack: float = 0.0) -> Floats:
         """Bytes that are left for tensors that wait between the partitions of a layer, by plan and kind.
 
         Parameters
         ----------
         held_hkv : float array, shape (HELD, kinds, vectors)
             What one layer of every kind holds for one microbatch.
+        slack : float
+            Share by which each memory is taken to be larger: sums of bytes are rounded.
 
         Returns
         -------
         float array, B, shape (kinds, plans, vectors)
-            Of the fullest stage that runs the kind; infinite without a limit, or if none does. Negative for all kinds
-            if some stage of the plan holds more than there is.
+            In the fastest memory, of the fullest stage that runs the kind; infinite without a limit, or if none does.
+            Minus infinity if some stage of the plan holds more than there is in any memory.
         """
         listed_rk, first = self._listed_rk, self.table.first_i
-        if math.isinf(self.capacity):
+        if not self.limited:
             return np.full((listed_rk.shape[1], len(first), held_hkv.shape[2]), np.inf)
-        left_rv = self.capacity - self.bytes_held(held_hkv)
-        fits_iv = np.minimum.reduceat(left_rv, first, axis=0) >= 0
-        left_krv = np.where(listed_rk.T[:, :, None], left_rv, np.inf)
+        left_mrv = self.capacity_m[:, None, None] * (1 + slack) - self.bytes_held(held_hkv)
+        fits_iv = np.minimum.reduceat(left_mrv.min(axis=0), first, axis=0) >= 0
+        left_krv = np.where(listed_rk.T[:, :, None], left_mrv[0], np.inf)
         left_kiv = np.minimum.reduceat(left_krv, first, axis=1)
-        return np.where(fits_iv, left_kiv if self.counts_waiting else np.inf, -1.0)
+        return np.where(fits_iv, left_kiv if self.counts_waiting else np.inf, -np.inf)
 
     @cached_property
     def _listed_rk(self) -> Bools:
@@ -155,13 +167,29 @@ class Holding:
     @cached_property
     def _chips_rc(self) -> Floats:
         """Chips that share out each state, by stage."""
+        return self._by_state_rc(chips_of)
+
+    @cached_property
+    def _memory_rc(self) -> Floats:
+        """Number of the memory that each state lies in, by stage."""
+        chip = self.table.work.setting.system.chip
+        tiers = list(chip.tiers)
+        return self._by_state_rc(lambda one, state: tiers.index(one.plan.tier_of(state.item, chip)))
+
+    @cached_property
+    def _away_rc(self) -> Bools:
+        """Whether each state lies in a slower memory while the graph trains, by stage."""
+        return self._by_state_rc(lambda one, state: state.item in offloaded(one)) > 0
+
+    def _by_state_rc(self, of: Callable[[Instance, State], float]) -> Floats:
+        """A figure of each state under the plan of every stage: shape (stages, states)."""
         states, question, setting = self._states[0], ByReads(), self.table.work.setting
 
-        def chips(plan: Plan) -> list[int]:
-            return [chips_of(Instance(setting, plan), state) for state in states]
+        def figures(plan: Plan) -> list[float]:
+            return [of(Instance(setting, plan), state) for state in states]
 
-        chips_gc = np.array([question.answer(one.plan, chips) for one in self.table.instances], dtype=float)
-        return chips_gc.reshape(len(self.table.instances), -1)[self.table.group_i[self.table.plan_r]]
+        found_gc = np.array([question.answer(one.plan, figures) for one in self.table.instances], dtype=float)
+        return found_gc.reshape(len(self.table.instances), -1)[self.table.group_i[self.table.plan_r]]
 
     @cached_property
     def _waiting_rk(self) -> Floats:
@@ -179,25 +207,30 @@ class Holding:
 
     @cached_property
     def _linear(self) -> tuple[Floats, Floats]:
-        """Bytes of every stage for what layers hold, shape (stages, kinds, HELD), and bytes that no scheme changes."""
+        """Bytes for what layers hold, shape (memories, stages, kinds, HELD), and those that no scheme changes."""
         states, of_held, of_tables = self._states
-        runs_rk, instances = self.table.runs_rk, self.table.instances
-        group_r = self.table.group_i[self.table.plan_r]
-        microbatches_r = np.array([one.plan.microbatches for one in instances], dtype=float)[group_r]
-        taken_r = np.array([reserved(one) for one in instances])[group_r]
-        linear_rkh = np.zeros((*runs_rk.shape, len(HELD)))
+        memories, instances = len(self.capacity_m), self.table.instances
+        linear = np.zeros((memories, *self.table.runs_rk.shape, len(HELD)))
+        taken = np.zeros((memories, len(self.table.runs_rk)))
+        taken[0] = np.array([reserved(one) for one in instances])[self.table.group_i[self.table.plan_r]]
         for c, state in enumerate(states):
-            if state.lifetime in OF_LAYERS:
-                assert not of_tables[c].any(), "tables are there for every layer"
-                continue
-            count_rk = runs_rk / self._chips_rc[:, [c]]
-            if state.lifetime == "microbatch":
-                count_rk = count_rk * self._waiting_rk
-            elif state.lifetime == "sequences":
-                count_rk = count_rk * microbatches_r[:, None]
-            linear_rkh += count_rk[:, :, None] * of_held[c]
-            taken_r = taken_r + count_rk @ of_tables[c]
-        return linear_rkh, taken_r
+            assert state.lifetime not in OF_LAYERS or not of_tables[c].any(), "tables are there for every layer"
+            for memory in range(memories):
+                count_rk = self._count_rk(c) * (self._memory_rc[:, [c]] == memory)
+                linear[memory] += count_rk[:, :, None] * of_held[c]
+                taken[memory] += count_rk @ of_tables[c]
+        return linear, taken
+
+    def _count_rk(self, c: int) -> Floats:
+        """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
+        state, count_rk = self._states[0][c], self.table.runs_rk / self._chips_rc[:, [c]]
+        if state.lifetime == "microbatch":
+            return count_rk * self._waiting_rk
+        if state.lifetime == "sequences":
+            group_r = self.table.group_i[self.table.plan_r]
+            of_group = np.array([one.plan.microbatches for one in self.table.instances], dtype=float)
+            return count_rk * of_group[group_r][:, None]
+        return count_rk * self._away_rc[:, [c]] if state.lifetime in OF_LAYERS else count_rk
 
     @cached_property
     def _at_work(self) -> list[tuple[str, Floats, Floats]]:
@@ -213,7 +246,36 @@ class Holding:
         assert len({key[:2] for key in groups}) == len(groups), "states of one name and lifetime begin at one level"
         found = []
         for (_, lifetime, exists_from), mine in groups.items():
+            assert len({states[c].item for c in mine}) == 1, "states of one name and lifetime lie together"
             each_rh = sum(of_held[c] / self._chips_rc[:, [c]] for c in mine)
             times_r = layers_r if lifetime == "exchange" else np.ones(len(layers_r))
-            found.append((lifetime, np.asarray(each_rh), np.where(zero_r >= exists_from, times_r, 0.0)))
+            counts_r = (zero_r >= exists_from) & ~self._away_rc[:, mine[0]]
+            found.append((lifetime, np.asarray(each_rh), np.where(counts_r, times_r, 0.0)))
         return found
+
+    @cached_property
+    def _away(self) -> dict[Item, tuple[_Affine, _Affine]]:
+        """Items that lie elsewhere under some plan: bytes of all layers of every stage, and of one layer, by kind."""
+        states, of_held, of_tables = self._states
+        found: dict[Item, tuple[_Affine, _Affine]] = {}
+        runs_rk = self.table.runs_rk
+        for c in np.flatnonzero(self._away_rc.any(axis=0)).tolist():
+            item = states[c].item
+            assert item is not None
+            there_rk = self._away_rc[:, [c]] * np.ones(runs_rk.shape)
+            counts = self._count_rk(c) * there_rk, there_rk * (runs_rk > 0) / self._chips_rc[:, [c]]
+            more = [(count_rk[:, :, None] * of_held[c], count_rk * of_tables[c]) for count_rk in counts]
+            if item in found:
+                more = [(old[0] + new[0], old[1] + new[1]) for old, new in zip(found[item], more, strict=True)]
+            found[item] = more[0], more[1]
+        return found
+
+
+_Affine = tuple[Floats, Floats]
+"""Bytes of every stage and kind for each of what a layer holds, and those that no scheme changes."""
+
+
+def _affine(of: _Affine, held_hkv: Floats) -> Floats:
+    """Bytes, shape (stages, kinds, vectors)."""
+    found: Floats = np.einsum("rkh,hkv->rkv", of[0], held_hkv) + of[1][:, :, None]
+    return found

@@ -14,6 +14,8 @@ from itertools import chain
 
 import numpy as np
 
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
 from dfopt.physics.offload import buffered
@@ -25,7 +27,7 @@ from dfopt.terms.bounds.work import LeastWork
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.step.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved
 
-__all__ = ["Held", "held_at_least"]
+__all__ = ["Held", "copied", "held_at_least"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +152,17 @@ def held_at_least(
         mine_rc = away_rc & np.array([one.item == item for one in columns], dtype=bool)
         total_r = np.where(mine_rc, bytes_rc, 0.0).sum(axis=1)
         layer_r = _of_layer(once_rkc / chips_rc[:, None, :], mine_rc, runs_rk)
-        # so many layers, and where that is so, no more than there are
-        layers, capped = (buffered(total, 1.0, item, work.setting.assumptions) for total in (np.inf, 0.0))
-        beside_r += np.minimum(total_r, layers * layer_r) if capped == 0.0 else layers * layer_r
+        beside_r += copied(total_r, layer_r, item, work.setting.assumptions)
     return Held(tuple(columns), bytes_rc, beside_r, tier_rc)
+
+
+def copied(total: Floats, of_a_layer: Floats, item: Item, assumptions: Assumptions) -> Floats:
+    """Bytes of the fastest memory for what lies elsewhere: :func:`dfopt.physics.offload.buffered` as arrays.
+
+    So many layers, and where that is the rule, no more than there are.
+    """
+    layers, capped = (buffered(each, 1.0, item, assumptions) for each in (np.inf, 0.0))
+    return np.minimum(total, layers * of_a_layer) if capped == 0.0 else layers * of_a_layer
 
 
 def _of_layer(once_rkc: Floats, mine_rc: Bools, runs_rk: Floats) -> Floats:
