@@ -71,17 +71,11 @@ class ShortestPath:
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
         self.longest = min(tables.chip.tiles, library.largest(sharded) if tables.chip.library else tables.kernels)
         self.rest = rest_bound(tables, limits, lattice.member)
-        self.counted = (
-            limits.exactly
-            or limits.p_max < tables.kernels
-            or bool(limits.pins)
-            or (limits.forward_backward == "halves" and sharded.forward_k.any() and not sharded.forward_k.all())
-        )
+        self.counted = limits.are_counted(tables.kernels, sharded.forward_k)
         # a partition's number has a meaning of its own: fewer partitions before it are not as good
         self.numbered = bool(limits.pins) or (limits.forward_backward == "halves" and self.counted)
         self.layers = limits.p_max if self.counted else 0
-        # under `halves` the number of a partition has a meaning, so one may stay empty between two others
-        self.may_skip = self.counted and limits.forward_backward == "halves" and not limits.exactly
+        self.may_skip = self.counted and limits.may_skip
         self.dist = np.full((self.layers + 1, len(lattice.size)), np.inf)
         self.dist[0, 0] = 0.0
         self.kept: list[tuple[Ints, Ints, Floats]] = []
@@ -248,16 +242,8 @@ class ShortestPath:
 
     def allowed(self, member: Bools, layer: int) -> Bools:
         """Whether blocks may be partition number ``layer``: pins and the halves rule."""
-        allowed = np.ones(len(member), dtype=bool)
-        for k, partition in self.limits.pins:
-            allowed &= member[:, k] == (partition == layer)
-        if self.limits.forward_backward == "halves":
-            forward = self.tables.sharded.forward_k
-            if forward.any() and not forward.all():
-                if layer >= (self.limits.p_max + 1) // 2:
-                    allowed &= ~(member & forward).any(axis=1)
-                if layer < self.limits.p_max // 2:
-                    allowed &= ~(member & ~forward).any(axis=1)
+        first, last = self.limits.numbers(member, self.tables.sharded.forward_k)
+        allowed: Bools = (first <= layer) & (layer <= last)
         return allowed
 
     def blocks(self) -> tuple[Ints, Ints, Floats]:

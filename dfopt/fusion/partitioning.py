@@ -23,6 +23,40 @@ class IntraChipLimits:
     dram_left: float = np.inf  # bytes for activations alive between partitions
     saved_in_dram: bool = True  # saved activations are already counted elsewhere
 
+    @property
+    def may_skip(self) -> bool:
+        """Whether a partition may stay empty between two others, as the number of a partition has a meaning."""
+        return self.forward_backward == "halves" and not self.exactly
+
+    def are_counted(self, kernels: int, forward_k: Bools) -> bool:
+        """Whether the number of partitions, or that of one, matters for so many kernels, of which some are forward."""
+        halves = self.forward_backward == "halves" and bool(forward_k.any()) and not bool(forward_k.all())
+        return self.exactly or self.p_max < kernels or bool(self.pins) or halves
+
+    def numbers(self, member: Bools, forward_k: Bools) -> tuple[Ints, Ints]:
+        """The least and the greatest number that each block may have as a partition: pins, and the rule of halves.
+
+        Parameters
+        ----------
+        member : bool array, shape (blocks, kernels)
+            Kernels of every block.
+        forward_k : bool array, shape (kernels,)
+            Kernels of the forward pass.
+
+        Returns
+        -------
+        (int array, int array), shape (blocks,)
+            From 0. A block with a least number above its greatest one is not allowed at all.
+        """
+        first, last = np.zeros(len(member), dtype=np.int64), np.full(len(member), self.p_max - 1)
+        if self.forward_backward == "halves" and forward_k.any() and not forward_k.all():
+            first[(member & ~forward_k).any(axis=1)] = self.p_max // 2
+            last[(member & forward_k).any(axis=1)] = (self.p_max + 1) // 2 - 1
+        for kernel, number in self.pins:
+            mine = member[:, kernel]
+            first[mine], last[mine] = np.maximum(first[mine], number), np.minimum(last[mine], number)
+        return first, last
+
 
 def blocks_of(partition_k: Ints) -> list[Ints]:
     """Kernels of every partition that holds any, by its number."""

@@ -330,7 +330,7 @@ def _stages(
     instance: Instance, options: Options, sharded: ShardedGraph, stage_k: Ints, work: ChipWork, roomy: bool
 ) -> Iterator[Stage]:
     """Price every stage of the mapping."""
-    graph, count = instance.graph, instance.mapped_stages
+    count = instance.mapped_stages
     chip = chip_of(instance.system, instance.assumptions, bounding=work.bounds)
     members_of = [np.flatnonzero(stage_k == number).astype(np.int64) for number in range(count)]
     used = [number for number in range(count) if len(members_of[number])]
@@ -356,9 +356,7 @@ def _stages(
             yield Stage(members, None, None, None, None, 0.0, 0.0, None)
             continue
         mine = parts[number]
-        limits = limits_of(instance, mine.tables, left[number], options)
-        if graph.folded and number >= graph.layers.counted and limits.exactly:  # what was asked for is of layers
-            limits = replace(limits, p_max=min(limits.p_max, mine.tables.kernels))
+        limits = limits_of(instance, mine.tables, number, options.request, left[number], options.clock)
         mine.low_s = mine.low_s or lower_bound(mine.tables, limits)
         yield Stage(members, mine.tables, limits, mine.lattice, None, mine.low_s, float("inf"), mine)
 

@@ -4,33 +4,60 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import numpy as np
+
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
+from dfopt.documents.request import Request
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import best_segmentation, topological_orders
-from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
 from dfopt.terms.layer import counts_training
 
 __all__ = ["default_p_max", "limits_of"]
 
 
-def limits_of(instance: Instance, stage: StageTables, dram_left: float, options: Options) -> IntraChipLimits:
-    """The limits of a stage with so many bytes of DRAM for what waits between its partitions."""
-    graph, assumptions, asked = instance.graph, instance.assumptions, options.request
-    p_max = asked.p_max
+def limits_of(
+    instance: Instance,
+    stage: StageTables,
+    number: int,
+    asked: Request,
+    dram_left: float = np.inf,
+    clock: Clock = UNLIMITED,
+) -> IntraChipLimits:
+    """The limits of a stage with so many bytes of DRAM for what waits between its partitions.
+
+    Parameters
+    ----------
+    instance : Instance
+        Setting and plan.
+    stage : StageTables
+        The kernels of the stage; where the default of a MILP is asked for, with prices.
+    number : int
+        Of the stage, or of the kind of layer that it stands for.
+    asked : Request
+        What is asked for.
+    dram_left : float, B
+        For what waits between partitions.
+    clock : Clock
+        Within which the default of a MILP is looked for.
+    """
+    graph, assumptions = instance.graph, instance.assumptions
+    exactly, p_max = assumptions.empty_partitions == "forbid", asked.p_max
     if not stage.chip.fused:
         p_max = stage.kernels
     elif p_max is None and asked.formulation != "assignment":
         p_max = stage.kernels  # blocks may be as many as they like
     elif p_max is None:
-        p_max = default_p_max(stage, assumptions.forward_backward, options.clock)
+        p_max = default_p_max(stage, assumptions.forward_backward, clock)
         p_max = max(p_max, 1 + max(asked.pin_partition.values(), default=0))
+    if graph.folded and number >= graph.layers.counted and exactly:  # what was asked for is of layers
+        p_max = min(p_max, stage.kernels)
     place = {name: k for k, name in enumerate(stage.sharded.names)}
     pins = tuple((place[name], p) for name, p in asked.pin_partition.items() if name in place)
     return IntraChipLimits(
         p_max=p_max,
-        exactly=assumptions.empty_partitions == "forbid",
+        exactly=exactly,
         forward_backward=assumptions.forward_backward if graph.trains else "shared",
         pins=pins if stage.chip.fused else (),
         dram_left=dram_left,

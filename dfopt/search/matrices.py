@@ -147,10 +147,9 @@ def assignment_of(
             limits.append(IntraChipLimits(0))
             continue
         # what is most easily fused says how many partitions may be of use
-        mine = limits_of(instance, stage_tables(restrict(least_stage, members), chip), np.inf, options)
+        stage = stage_tables(restrict(least_stage, members), chip)
+        mine = limits_of(instance, stage, number, options.request, clock=options.clock)
         p_max = mine.p_max if options.request.p_max is not None else min(max(mine.p_max, least), len(members))
-        if graph.folded and number >= graph.layers.counted and mine.exactly:  # what was asked for is of layers
-            p_max = min(p_max, len(members))
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))
     (layer, table), metric = menu.priced(tiles), options.request.objective.metric
