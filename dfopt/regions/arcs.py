@@ -35,7 +35,9 @@ class Arcs:
     member_bk : bool array, shape (blocks, kernels of the graph)
         Kernels of every block.
     set_jk : bool array, shape (down-sets, kernels of the graph)
-        Kernels of every down-set, smaller sets first: the first is empty, the last has all kernels of the layer.
+        Kernels of every down-set, smaller sets first: the first is empty, the last has all kernels of the layer. One
+        set may be there several times, with different arcs that lead on (:mod:`dfopt.regions.numbering`), but for the
+        first and the last.
     before_a, after_a, block_a : int arrays, shape (arcs,)
         The down-sets that an arc joins, and its block. Arcs are sorted by ``after_a``.
     part_of : pair of Arcs and int array, optional
@@ -71,10 +73,10 @@ class Arcs:
         return np.flatnonzero(self.set_jk[-1]).astype(np.int64)
 
     @cached_property
-    def _levels(self) -> list[tuple[slice, Ints, Ints]]:
+    def levels(self) -> list[tuple[slice, Ints, Ints]]:
         """Arcs into down-sets of one size: which, where those into each down-set begin, and these down-sets.
 
-        No arc joins two down-sets of one size, so all of them are worked out together.
+        Smaller sizes come first. No arc joins two down-sets of one size, so all of them are worked out together.
         """
         size_a = self.set_jk.sum(axis=1)[self.after_a]
         firsts = np.flatnonzero(np.diff(size_a, prepend=-1))
@@ -97,14 +99,14 @@ class Arcs:
         float array, shape (vectors, down-sets)
             In the unit of the prices. Infinite where no path leads.
         """
-        vectors, most = len(price_vb), max((s.stop - s.start for s, _, _ in self._levels), default=1)
+        vectors, most = len(price_vb), max((s.stop - s.start for s, _, _ in self.levels), default=1)
         lot = max(_LOT // most, 1)
         if vectors > lot:
             return np.concatenate([self.distances(price_vb[v : v + lot]) for v in range(0, vectors, lot)])
         price_bv = np.ascontiguousarray(price_vb.T)  # the prices of a block lie together
         distance_jv = np.full((len(self.set_jk), vectors), np.inf)
         distance_jv[0] = 0.0
-        for arcs, begins, sets in self._levels:
+        for arcs, begins, sets in self.levels:
             reached_av = distance_jv[self.before_a[arcs]]
             reached_av += price_bv[self.block_a[arcs]]
             distance_jv[sets] = np.minimum.reduceat(reached_av, begins, axis=0)
@@ -190,7 +192,7 @@ class Arcs:
         """
         reached_j = np.zeros(len(self.set_jk), dtype=bool)
         reached_j[0] = True
-        for arcs, _, _ in self._levels:
+        for arcs, _, _ in self.levels:
             leads_a = keep_a[arcs] & reached_j[self.before_a[arcs]]
             reached_j[self.after_a[arcs][leads_a]] = True
         if not reached_j[-1]:

@@ -17,6 +17,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
+from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Instance, Setting
 from dfopt.terms.blocks import Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
@@ -51,6 +52,8 @@ class PlanClass:
         The plans as arrays.
     arcs_k : tuple of Arcs
         By kind of layer.
+    numbering_k : tuple of Numbering
+        By kind of layer, the numbers of partitions.
     shares_rows : bool
         Whether tiles are so large only where chips share the rows of one: some kernel has an option that says so.
     """
@@ -60,6 +63,7 @@ class PlanClass:
     domain: Domain
     table_of_plans: PlanTable
     arcs_k: tuple[Arcs, ...]
+    numbering_k: tuple[Numbering, ...]
     shares_rows: bool = False
 
     @property

@@ -65,6 +65,7 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     work = replace(work, counts=(of.tiles,), lattices=dict.fromkeys(range(of.kinds), None))
     for ready in prepare(instance, options, {instance.shared: work}):
         partition_k = np.array(priced.partition_k, dtype=np.int64)
-        solved = scored(ready, partition_k, priced.step_s, priced.step_s, (), len(names))
+        most = max(numbering.limits.p_max for numbering in of.numbering_k)
+        solved = scored(ready, partition_k, priced.step_s, priced.step_s, (), most)
         return Candidate(solved.value, JudgedMapping.of(solved))
     raise Infeasible("no tile count fits")

@@ -9,16 +9,20 @@ from __future__ import annotations
 import numpy as np
 
 from dfopt.arrays import Bools, Ints
+from dfopt.documents.request import Request
 from dfopt.fusion.blocks import StageTables, derived, restrict
 from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
+from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import topological_orders
 from dfopt.regions.arcs import Arcs
+from dfopt.regions.numbering import Numbering
 from dfopt.regions.scope import NotCovered
+from dfopt.search.fusing import limits_of
 from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = ["MOST_SETS", "arcs_of"]
+__all__ = ["MOST_SETS", "arcs_of", "down_sets_of"]
 
 MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
@@ -28,8 +32,8 @@ _ROWS = 2_000_000
 """Pairs of down-sets that are compared at a time, 16 MB for each word of their kernels."""
 
 
-def arcs_of(instance: Instance, kind: int) -> Arcs:
-    """All arcs of the layers of one kind.
+def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None, Numbering]:
+    """All arcs of the layers of one kind, and the numbers of their partitions.
 
     Parameters
     ----------
@@ -37,43 +41,68 @@ def arcs_of(instance: Instance, kind: int) -> Arcs:
         Setting, and a plan whose dims do not matter here.
     kind : int
         Number of the kind of layer; 0 for a graph that is not folded.
+    asked : Request
+        What is asked of partitions.
+
+    Returns
+    -------
+    (Arcs or None, Numbering)
+        None: no partitions are as asked for.
 
     Raises
     ------
     NotCovered
         If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library.
     """
-    graph, assumptions = instance.graph, instance.assumptions
-    members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.kind_of(kernel) == kind], dtype=np.int64)
-    tables = _structure(instance, members)
-    rule = assumptions.forward_backward if graph.trains else "shared"
+    tables, members = _structure(instance, kind)
+    lattice, forward_k, count = _down_sets(instance, tables), tables.sharded.forward_k, len(instance.graph.kernels)
     if not tables.chip.fused:  # one order, and no other partition for any kernel
-        lattice = one_by_one(topological_orders(tables)[0])
         before = np.arange(len(members))
-        return _arcs(len(graph.kernels), lattice, members, before, before + 1)
-    most = MOST_OF_LIBRARY if tables.chip.library else MOST_SETS
-    listed = down_sets(tables, rule, most)
-    if listed is None:
-        raise NotCovered(f"a layer of {graph.name} has more than {most:,} down-sets of kernels")
+        arcs = _arcs(count, lattice, members, before, before + 1)
+        return arcs, Numbering(IntraChipLimits(len(members), forward_backward="shared"), forward_k)
     if tables.chip.library:
-        steps = listed.steps(tables)
+        steps = lattice.steps(tables)
         before, after = steps.before, steps.after
     else:
-        before, after = _pairs(listed, tables.chip.tiles)
-    keep = listed.size[after] - listed.size[before] <= tables.chip.tiles
-    if rule == "separate":
-        ahead = (listed.member & tables.sharded.forward_k).sum(axis=1)
-        behind = listed.size - ahead
+        before, after = _pairs(lattice, tables.chip.tiles)
+    keep = lattice.size[after] - lattice.size[before] <= tables.chip.tiles
+    if _rule(instance) == "separate":
+        ahead = (lattice.member & forward_k).sum(axis=1)
+        behind = lattice.size - ahead
         keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
-    return _arcs(len(graph.kernels), listed, members, before[keep], after[keep])
+    numbering = Numbering(limits_of(instance, tables, kind, asked), forward_k)
+    return numbering.kept(_arcs(count, lattice, members, before[keep], after[keep])), numbering
 
 
-def _structure(instance: Instance, members: Ints) -> StageTables:
-    """The kernels of a layer and their tensors, without prices: nothing is too large for a chip."""
+def down_sets_of(instance: Instance, kind: int) -> Lattice:
+    """The down-sets of the layers of one kind, whatever is asked of their partitions; see :func:`arcs_of`."""
+    tables, _ = _structure(instance, kind)
+    return _down_sets(instance, tables)
+
+
+def _down_sets(instance: Instance, tables: StageTables) -> Lattice:
+    if not tables.chip.fused:
+        return one_by_one(topological_orders(tables)[0])
+    most = MOST_OF_LIBRARY if tables.chip.library else MOST_SETS
+    listed = down_sets(tables, _rule(instance), most)
+    if listed is None:
+        raise NotCovered(f"a layer of {instance.graph.name} has more than {most:,} down-sets of kernels")
+    return listed
+
+
+def _rule(instance: Instance) -> str:
+    """How passes share partitions."""
+    return instance.assumptions.forward_backward if instance.graph.trains else "shared"
+
+
+def _structure(instance: Instance, kind: int) -> tuple[StageTables, Ints]:
+    """The kernels of a layer and their tensors, without prices: nothing is too large for a chip; and their numbers."""
+    graph = instance.graph
+    members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.kind_of(kernel) == kind], dtype=np.int64)
     chip = chip_of(instance.system, instance.assumptions, bounding=True)
     sharded = restrict(LayerOptions.of(instance).plain, members)
     none = np.zeros(len(members))
-    return StageTables(
+    tables = StageTables(
         sharded=sharded,
         chip=chip,
         parts_k=np.ones(len(members), dtype=np.int64),
@@ -85,6 +114,7 @@ def _structure(instance: Instance, members: Ints) -> StageTables:
         tiles_kl=np.zeros((0, 0), dtype=np.int64),
         **derived(sharded, chip),
     )
+    return tables, members
 
 
 def _pairs(lattice: Lattice, tiles: int) -> tuple[Ints, Ints]:

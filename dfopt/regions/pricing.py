@@ -35,7 +35,7 @@ class Priced:
     option_k : tuple of int
         Option of every kernel, as a place among its schemes.
     partition_k : tuple of int
-        Partition of every kernel, numbered from 0 in every kind of layer.
+        Partition of every kernel, numbered in every kind of layer.
     step_s : float, s
         Seconds of a step.
     """
@@ -188,8 +188,9 @@ class _Lot:
 
     def _priced(self, step_s: float, i: int, v: int, paths: Sequence[Ints]) -> Priced:
         partition_k = np.zeros(self.option_vk.shape[1], dtype=np.int64)
-        for arcs, path in zip(self.arcs_k, paths, strict=True):
-            for number, arc in enumerate(path.tolist()):
-                partition_k[arcs.member_bk[arcs.block_a[arc]]] = number
+        for arcs, numbering, path in zip(self.arcs_k, self.of.numbering_k, paths, strict=True):
+            member = arcs.member_bk[arcs.block_a[path]]
+            for block, number in zip(member, numbering.along(member[:, arcs.kernels]), strict=True):
+                partition_k[block] = number
         options = tuple(self.option_vk[v].tolist())
         return Priced(int(self.plan_i[i]), options, tuple(partition_k.tolist()), step_s)

@@ -53,10 +53,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
         yield "shares of bandwidth by bytes: more bytes may take less time"
     if assumptions.sharding_objective != "joint":
         yield f"sharding_objective: {assumptions.sharding_objective} has two levels"
-    if assumptions.forward_backward == "halves" and graph.trains and assumptions.execution != "kernel_by_kernel":
-        yield "forward_backward: halves numbers partitions"
-    if assumptions.empty_partitions == "forbid":
-        yield "empty_partitions: forbid counts partitions"
     if hides_any(assumptions, graph):
         yield "gradient_overlap: what shows of exchanges depends on passes"
 
@@ -64,10 +60,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
 def _of_request(request: Request) -> Iterator[str]:
     if request.top > 1:
         yield "several mappings are asked for (top)"
-    if request.p_max is not None or request.pin_partition:
-        yield "partitions are counted or pinned"
-    if request.pin_sharding:
-        yield "schemes are pinned"
     if request.heat != "ignore":
         yield "heat: aware"
     if request.formulation == "assignment":

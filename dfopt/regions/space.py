@@ -12,10 +12,12 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
+from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.lattices import arcs_of
+from dfopt.regions.lattices import arcs_of, down_sets_of
+from dfopt.regions.numbering import Numbering
 from dfopt.regions.region import Region
 from dfopt.regions.scope import check_covered
 from dfopt.regions.variants import with_variants
@@ -87,21 +89,22 @@ class Space:
         return least
 
     @cached_property
-    def arcs_of_first(self) -> tuple[Arcs, ...]:
-        """Arcs of the lattice of down-sets, by kind of layer, as a chip of the first plan sees it."""
-        return self._arcs(self.setting.under(self.plans[0]))
+    def down_sets(self) -> dict[int, Lattice]:
+        """The down-sets of every kind of layer, as a chip of the first plan sees them; none without a plan."""
+        if not self.plans:
+            return {}
+        first = self.setting.under(self.plans[0])
+        return {kind: down_sets_of(first, kind) for kind in kinds_of(first)}
 
     @cached_property
-    def _known(self) -> dict[Setting, tuple[Arcs, ...]]:
+    def _known(self) -> dict[Setting, list[tuple[Arcs | None, Numbering]]]:
         return {}
 
-    def _arcs(self, instance: Instance) -> tuple[Arcs, ...]:
-        """The same as a chip sees it: with a second axis it has a part of the graph."""
-        setting, graph = instance.setting, instance.graph
+    def _arcs(self, instance: Instance) -> list[tuple[Arcs | None, Numbering]]:
+        """By kind of layer, as a chip sees it: with a second axis it has a part of the graph."""
+        setting = instance.setting
         if setting not in self._known:
-            kinds = sorted({graph.kind_of(kernel) for kernel in graph.kernels})
-            assert kinds == list(range(len(kinds)))
-            self._known[setting] = tuple(arcs_of(instance, kind) for kind in kinds)
+            self._known[setting] = [arcs_of(instance, kind, self.request) for kind in kinds_of(instance)]
         return self._known[setting]
 
     @cached_property
@@ -109,10 +112,13 @@ class Space:
         """A region for every class of plans and number of tiles: together they hold every mapping, each in one."""
         found = []
         for menu, plans in self._menus():
+            listed, numbering_k = zip(*self._arcs(menu.instance), strict=True)
+            arcs_k = tuple(arcs for arcs in listed if arcs is not None)
+            if len(arcs_k) < len(listed):  # partitions cannot be as asked for
+                continue
             [table] = self.bounds.tables(plans)
-            arcs_k = self._arcs(menu.instance)
             for tiles, domain, shares_rows in _domains(menu):
-                of = PlanClass(menu, tiles, domain, table, arcs_k, shares_rows)
+                of = PlanClass(menu, tiles, domain, table, arcs_k, numbering_k, shares_rows)
                 found.append(Region(of, domain, tuple(range(len(plans))), arcs_k))
         return found
 
@@ -123,10 +129,17 @@ class Space:
         for plan in self.least:
             shared = self.setting.under(plan).shared
             if shared not in menus:
-                menus[shared] = Menu(shared, build(shared, {}))
+                menus[shared] = Menu(shared, build(shared, self.request.pin_sharding))
             menu = menus[shared]
             alike.setdefault((shared.setting, menu.look), (menu, []))[1].append(plan)
         return list(alike.values())
+
+
+def kinds_of(instance: Instance) -> range:
+    """Numbers of the kinds of layers of a graph."""
+    kinds = {instance.graph.kind_of(kernel) for kernel in instance.graph.kernels}
+    assert kinds == set(range(len(kinds)))
+    return range(len(kinds))
 
 
 def _domains(menu: Menu) -> Sequence[tuple[int, Domain, bool]]:

@@ -64,10 +64,7 @@ class RegionSearch(JointSearch):
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every kind of layer."""
-        if self.shown is None:
-            return super().lattices()
-        of = enumerate(self.space.arcs_of_first if self.space.plans else ())
-        return {kind: Lattice(arcs.set_jk[:, arcs.kernels], arcs.set_jk.sum(axis=1)) for kind, arcs in of}
+        return super().lattices() if self.shown is None else dict(self.space.down_sets)
 
     def give_up(self, region: Region, low_i: Floats, *, late: bool) -> None:
         """Leave the plans of a region, each with a bound, shape (plans of the class,)."""

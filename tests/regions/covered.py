@@ -11,6 +11,7 @@ from strategies import ROWS, World, footprint, with_dram, with_sram, worlds
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
+from dfopt.physics import ops
 from dfopt.setting.instance import Setting
 from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
@@ -23,8 +24,6 @@ FIXED: dict[str, Any] = {
     "tile_rows": ROWS,
     "compute_model": ["fixed", "fixed", "efficiency"],
     "gradient_overlap": None,
-    "empty_partitions": "allow",
-    "forward_backward": ["separate", "shared"],
     "token_blocks": [None, None, "allow"],
 }
 IN_TOKEN_BLOCKS: dict[str, Any] = {
@@ -72,10 +71,32 @@ def setting_of(world: World) -> Setting:
 
 
 def asked_of(world: World, draw: st.DrawFn) -> dict[str, Any]:
-    """What is asked: one stage where kernels are drawn once, and some levels of ZeRO."""
-    asked: dict[str, Any] = {"two_batch_overlap": False, **({"pp": 1} if world.graph.repeat == 1 else {})}
-    if world.graph.trains:
+    """One stage where kernels are drawn once, some levels of ZeRO, numbers of partitions, and pins of both kinds."""
+    chosen, graph = world.assumptions, world.graph
+    asked: dict[str, Any] = {"two_batch_overlap": False, **({"pp": 1} if graph.repeat == 1 else {})}
+    if graph.trains:
         asked["zero"] = draw(st.sampled_from([None, None, (0, 1), (2, 3)]))
+    if chosen.execution != "kernel_by_kernel":
+        asked |= (
+            draw(st.one_of(st.just({}), counted(world))) if chosen.empty_partitions == "allow" else draw(counted(world))
+        )
+    allowed = graph.repeat > 1 or world.plan.pp == 1  # what is asked for allows the drawn plan
+    if draw(st.integers(0, 3)) == 0 and world.plan.tp > 1 and allowed:
+        kernel = draw(st.sampled_from(graph.kernels))
+        scheme = draw(st.sampled_from(ops.legal_schemes(kernel, world.plan.tp, chosen)))
+        asked |= {"pin_sharding": {kernel.name: scheme}, "tp_dims": world.plan.tp_dims}
+    return asked
+
+
+@st.composite
+def counted(draw: st.DrawFn, world: World) -> dict[str, Any]:
+    """How many partitions there are at most, or exactly, and kernels in one of them."""
+    few = [1, 2, 3] if world.assumptions.empty_partitions == "forbid" else [None, 1, 2, 3, 4]
+    asked: dict[str, Any] = {"p_max": draw(st.sampled_from(few))}
+    most = min(asked["p_max"] or 3, len(world.graph.kernels))
+    names = draw(st.sets(st.sampled_from([kernel.name for kernel in world.graph.kernels]), max_size=2))
+    if draw(st.booleans()):
+        asked["pin_partition"] = {name: draw(st.integers(0, most - 1)) for name in sorted(names)}
     return asked
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from covered import covered, setting_of
+from covered import asked_of, covered, setting_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, share
 
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.lattices import arcs_of
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Inside, counts
@@ -37,7 +38,9 @@ def paths_of(arcs: Arcs) -> list[tuple[int, ...]]:
 def drawn_arcs(draw: st.DrawFn) -> tuple[Arcs, list[tuple[int, ...]]]:
     """Arcs of a random layer, some of them left out, and all paths."""
     world: World = draw(covered(most=5, least=2))
-    arcs = arcs_of(setting_of(world).under(Plan()), 0)
+    asked = {name: value for name, value in asked_of(world, draw).items() if name in ("p_max", "pin_partition")}
+    arcs, _ = arcs_of(setting_of(world).under(Plan()), 0, Request(**asked))
+    assume(arcs is not None)
     if draw(st.booleans()):
         keep_a = np.array(draw(st.lists(st.booleans(), min_size=len(arcs.after_a), max_size=len(arcs.after_a))))
         few = arcs.kept(keep_a | (np.arange(len(arcs.after_a)) % 3 == 0))

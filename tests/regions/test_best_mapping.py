@@ -116,8 +116,6 @@ def test_questions_of_the_zoo_have_the_answer_of_the_other_search(
     ("asked", "assumed", "word"),
     [
         ({"top": 2}, {}, "several mappings"),
-        ({"p_max": 3}, {}, "partitions"),
-        ({"pin_sharding": {"Q": "outer"}}, {}, "schemes are pinned"),
         ({}, {"compute_model": "cycle"}, "compute_model: cycle"),
         ({}, {"sharding_objective": "seconds"}, "two levels"),
     ],
