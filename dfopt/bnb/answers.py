@@ -42,7 +42,8 @@ class LeafAnswer(NamedTuple):
     candidates
         Solutions of the region.
     others
-        No member of the region that is not among these has a lower value. Infinity: there is no other.
+        No member of the region has a lower value that is not among these, nor another way to have a solution that is
+        kept. Infinity: there is no other.
     bound
         None of these solutions can be had at a lower value, where a value is that of the best way known to have it.
         None: their values are exact.

@@ -46,6 +46,15 @@ class View(Protocol):
         """Value of the last solution that is kept; infinite while fewer are kept than are asked for."""
         ...
 
+    @property
+    def kept(self) -> Sequence[Candidate]:
+        """The best solutions so far, the best first; no two of them are equal."""
+        ...
+
+    def cutoff_of(self, value: float) -> float:
+        """Value from which on another way to have a solution of some value does not matter."""
+        ...
+
 
 class Relaxation(Generic[Region, Answer]):
     """A bound on everything in a region.
@@ -120,7 +129,8 @@ class Reduction(Generic[Region]):
         Word for the proof log.
     dominance
         True: what it leaves out may be below the cutoff, but some member that it keeps is no worse. Such a reduction is
-        used only where one solution is asked for. False: what it leaves out is not below the cutoff.
+        used only where one solution is asked for. False: what it leaves out is not below the cutoff, or an equal
+        solution that it keeps is no worse.
     """
 
     name: str

@@ -77,7 +77,11 @@ class Incumbents:
     @property
     def cutoff(self) -> float:
         """What is not below this does not matter any more."""
-        return min(self.last - self.gap * abs(self.last) if math.isfinite(self.last) else math.inf, self.limit)
+        return min(self.cutoff_of(self.last), self.limit)
+
+    def cutoff_of(self, value: float) -> float:
+        """Value from which on another way to have a solution of some value does not matter."""
+        return value - self.gap * abs(value) if math.isfinite(value) else math.inf
 
     def offer(self, candidate: Candidate) -> bool:
         """Keep a solution if it is among the best. One that is kept already may get a better value."""

@@ -10,6 +10,7 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.bnb import Bound, BranchingRule, View
 from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Unlisted, listed
 
 __all__ = ["Listing", "PlansApart", "Probing"]
@@ -30,22 +31,24 @@ class Listing(BranchingRule[Part]):
 
 
 class PlansApart(BranchingRule[Part]):
-    """The plan with the least step goes apart if its capacity binds: what fits it is then one question.
+    """The plan with the least step goes apart if its capacity binds, or if one of its mappings is kept among several.
 
-    A class of plans shares bounds well, but an option that does not fit one plan may fit another.
+    A class of plans shares bounds well, but an option that does not fit one plan may fit another: what fits it is then
+    one question. A plan that is kept need only be better than itself, the others than the last that is kept.
     """
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
     def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
-        """The plan and all others, or each of a few plans; none if there is one, or its capacity does not bind."""
+        """The plan and all others, or each of a few plans; none if there is one, or no reason to divide them."""
         [region] = listed([region])
         facts = self._memory.of(region)
         step_i = facts.steps(facts.layer_k)
         order = np.argsort(step_i, kind="stable")
         first = int(facts.plan_i[order[0]])
-        if len(order) < 2 or first not in facts.cuts:
+        is_kept = cutoffs_of(view, region.of)[first] < view.cutoff
+        if len(order) < 2 or not (is_kept or first in facts.cuts):
             return None
         alone = len(order) if len(order) <= _EACH else 1
         groups = [order[[place]] for place in range(alone)]
@@ -69,7 +72,7 @@ class Probing(BranchingRule[Part]):
         [region] = listed([region])
         facts = self._memory.of(region)
         low_ko = probed(facts)
-        cutoff = view.cutoff
+        cutoff = float(cutoffs_of(view, region.of)[region.plan_i].max())
         capped = 2 * cutoff if np.isfinite(cutoff) else np.inf
         free = [k for k, left in enumerate(region.domain) if len(left) > 1]
 

@@ -6,7 +6,7 @@ amounts, h what a layer holds, a arc.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -70,6 +70,12 @@ class PlanClass:
     def plans(self) -> tuple[Plan, ...]:
         """The plans: the axis i."""
         return self.table_of_plans.plans
+
+    @cached_property
+    def places(self) -> dict[Hashable, int]:
+        """Place of each plan, by what mappings that differ in plan do not share."""
+        variant = self.setting.model.variant
+        return {(plan, variant): i for i, plan in enumerate(self.plans)}
 
     @property
     def setting(self) -> Setting:

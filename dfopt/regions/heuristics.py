@@ -13,12 +13,13 @@ from dfopt.joint.factors import parts_of_sides
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.facts import Facts, Memory
-from dfopt.regions.judged import JudgedMapping, judged
+from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import Priced, best_of
 from dfopt.regions.reductions import options_below
 from dfopt.regions.region import Part, Region, listed
 from dfopt.search.options import Options
 from dfopt.terms.incidence import counts
+from dfopt.terms.table import Domain
 
 __all__ = ["Rounding"]
 
@@ -43,17 +44,25 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         return after == (self._after if node.region.is_whole else BRANCHING)
 
     def propose(self, node: Node[Part], view: View) -> Iterator[Candidate]:
-        """The best that it comes to, if that is below the cutoff."""
+        """The best that it comes to, if that is below the cutoff; where several are asked for, others like it."""
         [region] = listed([node.region])
-        facts = self._memory.of(region)
-        if facts.arcs_k is None or node.bound.value >= view.cutoff:
+        facts, cutoff_i = self._memory.of(region), cutoffs_of(view, region.of)
+        cutoff = float(cutoff_i[region.plan_i].max(initial=-np.inf))
+        if facts.arcs_k is None or node.bound.value >= cutoff:
             return
         thorough = region.is_whole or not np.isfinite(view.last)
-        best = self._best(facts, facts.rounded_vk, view.cutoff)
+        best = self._best(facts, facts.rounded_vk, cutoff)
         if thorough:
-            best = self._improved(facts, best, view.cutoff)
-        if best is not None:
-            yield judged(region.of, best, self._options)
+            best = self._improved(facts, best, cutoff)
+        if best is None:
+            return
+        asked, several = self._options.request, [best]
+        if asked.top > 1:
+            vector_vk = np.array([best.option_k, *changes_of(best, facts.region.domain)], dtype=np.int64)
+            within = region.of, facts.plan_i, facts.some, vector_vk, cutoff_i[facts.plan_i]
+            several = best_of(*within, asked.top, asked.distinct_in)
+        for one in several:
+            yield judged(region.of, one, self._options)
 
     def _improved(self, facts: Facts, best: Priced | None, cutoff: float) -> Priced | None:
         """Blocks for options, options for blocks, and options of single kernels changed, as long as that is better."""
@@ -71,25 +80,35 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         return best
 
     def _best(self, facts: Facts, option_vk: Ints, cutoff: float) -> Priced | None:
-        return best_of(facts.region.of, facts.plan_i, facts.some, option_vk, cutoff)
+        return _best_of(facts.region.of, facts.plan_i, facts.some, option_vk, cutoff)
 
     def _changed(self, facts: Facts, best: Priced) -> Priced:
         """The mapping with options of single kernels changed, as long as that is better."""
         of = facts.region.of
         while True:
-            vectors = [
-                (*best.option_k[:k], option, *best.option_k[k + 1 :])
-                for k, left in enumerate(options_below(facts, best.step_s * _SAME))
-                for option in left
-                if option != best.option_k[k]
-            ]
+            vectors = changes_of(best, options_below(facts, best.step_s * _SAME))
             if not vectors:
                 return best
             arcs_k = [_near(of, arcs, best.option_k) for arcs in facts.some]
-            other = best_of(of, facts.plan_i, arcs_k, np.array(vectors, dtype=np.int64), best.step_s * _SAME)
+            other = _best_of(of, facts.plan_i, arcs_k, np.array(vectors, dtype=np.int64), best.step_s * _SAME)
             if other is None:
                 return best
             best = other
+
+
+def _best_of(of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints, cutoff: float) -> Priced | None:
+    """The best mapping below one cutoff."""
+    return next(iter(best_of(of, plan_i, arcs_k, option_vk, np.full(len(plan_i), cutoff))), None)
+
+
+def changes_of(mapping: Priced, domain: Domain) -> list[tuple[int, ...]]:
+    """Vectors of options that differ from those of a mapping in one kernel."""
+    return [
+        (*mapping.option_k[:k], option, *mapping.option_k[k + 1 :])
+        for k, left in enumerate(domain)
+        for option in left
+        if option != mapping.option_k[k]
+    ]
 
 
 def _near(of: PlanClass, arcs: Arcs, option_k: Sequence[int]) -> Arcs:

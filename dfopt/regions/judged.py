@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dfopt.bnb import Candidate
-from dfopt.documents.mapping import Mapping
-from dfopt.documents.plan import Plan
+from dfopt.arrays import Floats
+from dfopt.bnb import Candidate, View
+from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.pricing import Priced
@@ -18,35 +18,41 @@ from dfopt.search.options import Options
 from dfopt.search.sharing import given_record
 from dfopt.search.solved import Solved, scored
 
-__all__ = ["JudgedMapping", "judged"]
+__all__ = ["JudgedMapping", "cutoffs_of", "judged"]
 
 
 @dataclass(frozen=True)
 class JudgedMapping:
-    """A mapping that the judge has valued; equal to another one of the same plan, schemes, tiles and partitions.
+    """A mapping that the judge has valued; equal to another one that does not differ from it in what is asked for.
 
     Attributes
     ----------
-    plan : Plan
-    kernels : tuple
-        Scheme and partition of every kernel.
-    tiles : int
-        Tiles of the streamed axis.
-    solved : Solved
-        The mapping with its score.
+    different : hashable
+        What mappings that are different do not share: see :func:`~dfopt.documents.plan_records.different`.
+    solved : Solved, optional
+        The mapping with its score; none where only its value is known.
     """
 
-    plan: Plan
-    kernels: tuple[Hashable, ...]
-    tiles: int
-    solved: Solved = field(compare=False)
+    different: Hashable
+    solved: Solved | None = field(compare=False)
 
     @classmethod
-    def of(cls, solved: Solved) -> JudgedMapping:
-        """A mapping with what makes it different from others."""
-        mapping: Mapping = solved.mapping
-        kernels = tuple((one.name, one.sharding, one.partition) for one in mapping.kernels)
-        return cls(solved.plan, kernels, mapping.tile_count, solved)
+    def of(cls, solved: Solved, request: Request) -> JudgedMapping:
+        """A mapping with what makes it different from the others that a request asks for."""
+        return cls(solved.different(request.distinct_in), solved)
+
+
+def cutoffs_of(view: View, of: PlanClass) -> Floats:
+    """By plan of a class, the value from which on its mappings do not matter: float array, shape (plans,).
+
+    Where several mappings are asked for that differ in plan, one of which is kept need only be better than itself.
+    """
+    cutoff_i = np.full(len(of.plans), view.cutoff)
+    for one in view.kept:
+        place = of.places.get(one.solution.different)
+        if place is not None:
+            cutoff_i[place] = min(view.cutoff, view.cutoff_of(one.value))
+    return cutoff_i
 
 
 def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
@@ -67,5 +73,5 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
         partition_k = np.array(priced.partition_k, dtype=np.int64)
         most = max(numbering.limits.p_max for numbering in of.numbering_k)
         solved = scored(ready, partition_k, priced.step_s, priced.step_s, (), most)
-        return Candidate(solved.value, JudgedMapping.of(solved))
+        return Candidate(solved.value, JudgedMapping.of(solved, options.request))
     raise Infeasible("no tile count fits")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, View
 from dfopt.regions.facts import Memory
-from dfopt.regions.judged import JudgedMapping, judged
+from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import best_of
 from dfopt.regions.reductions import below
 from dfopt.regions.region import Part, Region, listed
@@ -27,14 +27,15 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
         return isinstance(region, Region) and region.vectors <= VECTORS
 
     def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The best mapping below the cutoff; no other member is below it, or below the cutoff where there is none.
+        """The best mappings below the cutoff, as many as are asked for; no other member is below the last of them.
 
-        One unit of work for each vector.
+        Where there are fewer, none is below the cutoff. One unit of work for each vector.
         """
         [region] = listed([region])
         clock.charge(region.vectors)
-        few = below(self._memory.of(region), view.cutoff)
-        found = best_of(few.of, few.plan_i, few.arcs_k, few.of.table.vectors(few.domain), view.cutoff)
-        if found is None:
-            return LeafAnswer([], view.cutoff)
-        return LeafAnswer([judged(region.of, found, self._options)], found.step_s)
+        cutoff_i, asked = cutoffs_of(view, region.of), self._options.request
+        few = below(self._memory.of(region), cutoff_i)
+        vector_vk = few.of.table.vectors(few.domain)
+        found = best_of(few.of, few.plan_i, few.arcs_k, vector_vk, cutoff_i[few.plan_i], asked.top, asked.distinct_in)
+        others = found[-1].step_s if len(found) == asked.top else view.cutoff
+        return LeafAnswer([judged(region.of, one, self._options) for one in found], others)

@@ -8,9 +8,10 @@ Suffixes: v vector of options, k kernel or kind of layer, i plan, c column of am
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from dfopt.regions.classes import PlanClass
 
 __all__ = ["Priced", "best_of"]
 
+Distinct = Literal["plan", "sharding"]
 _LOT = 4_000_000
 """Most prices of blocks in one array, 32 MB."""
 
@@ -45,9 +47,21 @@ class Priced:
     partition_k: tuple[int, ...]
     step_s: float
 
+    def key(self, distinct: Distinct) -> Hashable:
+        """What mappings of one class that are alike share."""
+        return self.plan if distinct == "plan" else (self.plan, self.option_k)
 
-def best_of(of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints, cutoff: float) -> Priced | None:
-    """The best mapping with one of some vectors of options, under one of some plans, with blocks of some arcs.
+
+def best_of(
+    of: PlanClass,
+    plan_i: Ints,
+    arcs_k: Sequence[Arcs],
+    option_vk: Ints,
+    cutoff_i: Floats,
+    top: int = 1,
+    distinct: Distinct = "plan",
+) -> list[Priced]:
+    """The best mappings with one of some vectors of options, under one of some plans, with blocks of some arcs.
 
     Parameters
     ----------
@@ -59,20 +73,22 @@ def best_of(of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints
         By kind of layer, blocks that may be used.
     option_vk : int array, shape (vectors, kernels)
         Options of all kernels, as places among their schemes.
-    cutoff : float, s
-        Only a mapping below this is looked for.
+    cutoff_i : float array, s, shape (plans,)
+        Only mappings below these are looked for.
+    top : int
+        How many are looked for.
+    distinct : str
+        What no two of them share: their plan, or it and the vector.
 
     Returns
     -------
-    Priced or None
-        None: no mapping is below the cutoff.
+    list of Priced
+        The best first.
     """
-    best, lot = None, max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
+    kept, lot = list[Priced](), max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
     for first in range(0, len(option_vk), lot):
-        found = _Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(cutoff)
-        if found is not None:
-            best, cutoff = found, found.step_s
-    return best
+        kept = _Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(kept, cutoff_i, top, distinct)
+    return kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,21 +100,29 @@ class _Lot:
     arcs_k: tuple[Arcs, ...]
     option_vk: Ints
 
-    def best(self, cutoff: float) -> Priced | None:
-        """The best mapping below a cutoff, if there is one."""
+    def best(self, kept: list[Priced], cutoff_i: Floats, top: int, distinct: Distinct) -> list[Priced]:
+        """The best of some mappings and of those below their cutoffs, no two of which are alike."""
         if not self.may.any():
-            return None
+            return kept
         step_iv = self.of.steps.of(self.layer_kv, self.of.beside_of(self.option_vk))[self.plan_i]
         step_iv = np.where(self.may, step_iv, np.inf)
-        places = np.argwhere(step_iv < cutoff)
-        best = None
+        places = np.argwhere(step_iv < cutoff_i[:, None])
         for i, v in places[np.argsort(step_iv[tuple(places.T)], kind="stable")].tolist():
-            if step_iv[i, v] >= cutoff:  # of those that follow, too
+            step_s = float(step_iv[i, v])
+            if len(kept) == top and step_s >= kept[-1].step_s:  # of those that follow, too
                 break
-            found = self._with_room(float(step_iv[i, v]), i, v)
-            if found is not None and found.step_s < cutoff:
-                best, cutoff = found, found.step_s
-        return best
+            alike = self._key(i, v, distinct)
+            most = min([float(cutoff_i[i]), *(one.step_s for one in kept if one.key(distinct) == alike)])
+            found = self._with_room(step_s, i, v) if step_s < most else None
+            if found is not None and found.step_s < most:
+                others = [one for one in kept if one.key(distinct) != alike]
+                kept = sorted([*others, found], key=lambda one: one.step_s)[:top]
+        return kept
+
+    def _key(self, i: int, v: int, distinct: Distinct) -> Hashable:
+        """What mappings with a plan and a vector share with those that are alike."""
+        plan = int(self.plan_i[i])
+        return plan if distinct == "plan" else (plan, tuple(self.option_vk[v].tolist()))
 
     def _with_room(self, step_s: float, i: int, v: int) -> Priced | None:
         """The mapping of a plan and a vector, with the best paths that leave room for what waits; none without."""

@@ -56,7 +56,8 @@ class ClassesFirst:
 
 def parameters_of(request: Request) -> Parameters:
     """How exact a search is, and which mappings count: as asked for, but for rounding."""
-    return Parameters(gap=max(request.gap, ROUNDED), limit=request.objective.ceiling * (1 + _AS_ASKED))
+    limit = request.objective.ceiling * (1 + _AS_ASKED)
+    return Parameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
 
 
 def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:
@@ -84,7 +85,7 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
         relaxations=relaxations,
         branching=[Listing(), PlansApart(memory), Probing(memory)],
         heuristics=[Rounding(memory, options, (CapacityBound if limited else PathBound).name)],
-        reductions=[Dominated(), AboveCutoff(memory)],
+        reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
         leaves=[Enumeration(memory, options)],
     )
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dfopt.arrays import Ints
+from dfopt.arrays import Floats
 from dfopt.bnb import Bound, Reduction, View
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Region
 from dfopt.terms.table import Domain
 
@@ -34,15 +35,17 @@ class AboveCutoff(Reduction[Part]):
         if not isinstance(region, Region):
             return None
         facts = self._memory.of(region)
-        smaller = below(facts, view.cutoff)
-        fewer = any(len(after) < len(before) for after, before in zip(smaller.domain, region.domain, strict=True))
+        smaller = below(facts, cutoffs_of(view, region.of))
+        fewer = not smaller.plans or any(
+            len(after) < len(before) for after, before in zip(smaller.domain, region.domain, strict=True)
+        )
         pairs = zip(smaller.arcs_k, region.arcs_k, strict=True)
         fewer |= any(len(after.before_a) <= _FEWER * len(before.before_a) for after, before in pairs)
         return smaller if fewer else None
 
 
-def below(facts: Facts, cutoff: float) -> Region:
-    """What of a region may be below a cutoff.
+def below(facts: Facts, cutoff_i: Floats) -> Region:
+    """What of a region may be below cutoffs.
 
     At least one option of every kernel, and one path of every kind of layer, are left.
 
@@ -50,13 +53,17 @@ def below(facts: Facts, cutoff: float) -> Region:
     ----------
     facts : Facts
         What is shown of the region.
-    cutoff : float, s
-        Value from which on a mapping does not matter.
+    cutoff_i : float array, s, shape (plans of the class,)
+        Value from which on a mapping does not matter, by plan.
     """
-    region, most_k, step_i = facts.region, facts.most_k(cutoff), facts.steps(facts.layer_k)
+    region, step_i = facts.region, facts.steps(facts.layer_k)
+    plan_i = facts.plan_i[(step_i < cutoff_i[facts.plan_i]) | np.isinf(cutoff_i[facts.plan_i])]
+    most = float(cutoff_i[plan_i].max(initial=-np.inf))
+    if not len(plan_i):
+        return replace(region, plans=())
+    most_k = facts.most_k(most)
     arcs_k = tuple(_kept(facts, kind, most_k[kind]) for kind in range(len(facts.some)))
-    plans: Ints = facts.plan_i[step_i < cutoff] if np.isfinite(cutoff) else facts.plan_i
-    return Region(region.of, options_below(facts, cutoff), tuple(plans.tolist()) or region.plans, arcs_k)
+    return Region(region.of, options_below(facts, most), tuple(plan_i.tolist()), arcs_k)
 
 
 def options_below(facts: Facts, cutoff: float) -> Domain:
@@ -79,12 +86,15 @@ def _kept(facts: Facts, kind: int, most: float) -> Arcs:
 class Dominated(Reduction[Part]):
     """Options that another one of the same kernel replaces at no cost, whatever the other kernels do.
 
-    Options of kernels whose output goes on to other pipeline stages stay: there a larger share may take less time, as
-    chips that hold a tensor whole may send parts.
+    What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Options
+    of kernels whose output goes on to other pipeline stages stay: there a larger share may take less time, as chips
+    that hold a tensor whole may send parts.
     """
 
     name = "dominated options"
-    dominance = True
+
+    def __init__(self, distinct: str = "plan") -> None:
+        self.dominance = distinct != "plan"
 
     def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:
         """The region without them."""

@@ -58,8 +58,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
 
 
 def _of_request(request: Request) -> Iterator[str]:
-    if request.top > 1:
-        yield "several mappings are asked for (top)"
     if request.heat != "ignore":
         yield "heat: aware"
     if request.formulation == "assignment":

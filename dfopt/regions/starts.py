@@ -67,4 +67,4 @@ def textbook_starts(space: Space, clock: Clock) -> list[Candidate]:
     begin([collected])
     if collected.stopped:
         raise KeyboardInterrupt
-    return [Candidate(one.value, JudgedMapping.of(one)) for one in collected.found]
+    return [Candidate(one.value, JudgedMapping.of(one, space.request)) for one in collected.found]

@@ -227,7 +227,7 @@ def _proven(
         from dfopt.search.region_proof import RegionProof
 
         with suppress(NotCovered):
-            by_regions = RegionProof(setting, options, claims, value)
+            by_regions = RegionProof(setting, options, claims, value, listed)
             by_regions.prove(legal)
             return by_regions
     search = JointProof(setting, options, claims, value, hints, listed)

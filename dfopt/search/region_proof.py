@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, Outcome, Parameters, Problem, View
+from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, Outcome, Parameters, Problem, View
 from dfopt.documents.plan import Plan
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import ROUNDED, problem_in
@@ -60,11 +60,22 @@ class RegionProof(RegionSearch):
         Value that no mapping of a plan and tile count is said to beat, infinite where none is said to fit.
     value : float
         That of the answer: what is to be shown of plans of which nothing is claimed.
+    kept : dict
+        Values of the mappings that are the best, by what makes them different.
     """
 
-    def __init__(self, setting: Setting, options: Options, claims: Mapping[Unit, float], value: float) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        options: Options,
+        claims: Mapping[Unit, float],
+        value: float,
+        kept: Mapping[Hashable, float],
+    ) -> None:
         super().__init__(setting, options)
         self.claims, self.value = claims, value
+        pairs = sorted(kept.items(), key=lambda pair: pair[1])
+        self.kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
 
     def _to_beat(self, unit: Unit) -> float:
         return self.value
@@ -97,7 +108,7 @@ class RegionProof(RegionSearch):
         most = max((claim for root in roots for claim in claims_of(root, self.claim)), default=0.0)
         problem = problem_in([self.space], self.options)
         leaves = [Claimed(self.claim), *problem.leaves]
-        self._show(run, replace(problem, roots=roots, heuristics=[], leaves=leaves), most)
+        self._show(run, replace(problem, roots=roots, heuristics=[], leaves=leaves), most, self.kept)
 
     def _refuted(self, run: Run) -> bool:
         """Look for mappings of plans that are said to have none; whether there is one, and something was not shown."""
@@ -118,11 +129,13 @@ class RegionProof(RegionSearch):
         unit = self.unit_of(region.of.plans[plan], region.of.tiles)
         return bool(np.isfinite(self.units[unit].value))
 
-    def _show(self, run: Run, problem: Problem[Part, JudgedMapping], limit: float) -> Outcome[Part, JudgedMapping]:
+    def _show(
+        self, run: Run, problem: Problem[Part, JudgedMapping], limit: float, kept: Sequence[Candidate] = ()
+    ) -> Outcome[Part, JudgedMapping]:
         """Run a branch and bound, and leave what it shows of its plans."""
-        parameters = Parameters(gap=ROUNDED, limit=limit)
-        outcome = run.outcome(problem, parameters)
-        low_of = lows(outcome, parameters)
+        parameters = Parameters(gap=ROUNDED, top=max(len(kept), 1), limit=limit)
+        outcome = run.outcome(problem, parameters, kept)
+        low_of = lows(outcome, parameters, several=self.several)
         for root in listed(problem.roots):
             self.give_up(root, low_of(root.of), late=is_late(outcome))
         return outcome

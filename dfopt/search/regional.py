@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats
+from dfopt.arrays import Floats
 from dfopt.bnb import Candidate, Outcome, Parameters, Problem, Progress, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.uncollected import uncollected
@@ -26,7 +26,6 @@ from dfopt.regions.scope import NotCovered
 from dfopt.regions.space import Space
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Found
-from dfopt.search.solved import Solved
 
 __all__ = ["RegionSearch", "Run", "is_late", "lows"]
 
@@ -105,13 +104,14 @@ class Run:
         self.searches = searches
         self.of_graph = {id(one.setting.model): one for one in searches}
         self.of_space: dict[Classes, RegionSearch] = {one.space: one for one in searches}
-        self._parameters = parameters_of(searches[0].options.request)
+        self._asked = searches[0].options.request
+        self._parameters = parameters_of(self._asked)
 
     def run(self) -> None:
         """Search, and write the records."""
         first = self.searches[0]
         problem = problem_in([one.space for one in self.searches], first.options)
-        kept = [Candidate(one.value, Mapped.of(one)) for one in first.found[:1]]
+        kept = [Candidate(one.value, Mapped.of(one, self._asked)) for one in first.found]
         self._records(self.outcome(problem, self._parameters, kept))
 
     def outcome(
@@ -129,7 +129,8 @@ class Run:
         if found.ending == "interrupted":
             for one in self.searches:
                 one.stop()
-        self._keep(found.solution)
+        for candidate in found.kept:
+            self._keep(candidate.solution)
         return found
 
     def _progress(self, state: Progress[Mapped]) -> None:
@@ -140,12 +141,12 @@ class Run:
 
     def _keep(self, mapped: Mapped | None) -> None:
         """Count a mapping among the best of its search."""
-        if mapped is None:
+        if mapped is None or mapped.solved is None:
             return
-        solved: Solved = mapped.solved
+        solved = mapped.solved
         one = self.of_graph[id(solved.graph)]
         unit = one.unit_of(solved.plan, solved.mapping.tile_count)
-        if solved.value < one.units.setdefault(unit, Found()).value:
+        if one.several or solved.value < one.units.setdefault(unit, Found()).value:
             one._keep(unit, solved)
 
     def _records(self, outcome: Outcome[Part, Mapped]) -> None:
@@ -156,7 +157,7 @@ class Run:
             for leaf in outcome.leaves
             if isinstance(leaf.region, Unlisted) and np.isfinite(leaf.bound)  # else it was listed, and has no plan
         }
-        low_of = lows(outcome, self._parameters)
+        low_of = lows(outcome, self._parameters, several=self.searches[0].several)
         for one in self.searches:
             one.stopped = one.stopped or (LIMIT if late else "")
             if one in unlisted:
@@ -172,17 +173,27 @@ def is_late(outcome: Outcome[Part, Mapped]) -> bool:
     return outcome.ending in ("time_limit", "interrupted")
 
 
-def lows(outcome: Outcome[Part, Mapped], parameters: Parameters) -> Callable[[PlanClass], Floats]:
+def lows(outcome: Outcome[Part, Mapped], parameters: Parameters, *, several: bool) -> Callable[[PlanClass], Floats]:
     """What no mapping of each plan of a class is below: the least bound of the leaves that hold the plan.
 
-    Plans that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff.
+    Plans that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff. ``several``:
+    the bound is one of all mappings but those that are kept.
     """
-    least = min(outcome.best * (1 - parameters.gap) if outcome.kept else np.inf, parameters.limit)
-    low_of, held_of = dict[PlanClass, Floats](), dict[PlanClass, Bools]()
+    last = outcome.kept[-1].value if len(outcome.kept) >= parameters.top else np.inf
+    least = min(last * (1 - parameters.gap), parameters.limit)
+    own = {one.solution.different: one.value * (1 - parameters.gap) for one in outcome.kept}
+    low_of = dict[PlanClass, Floats]()
     for leaf in outcome.leaves:
         if isinstance(leaf.region, Region):
             of, plan_i = leaf.region.of, leaf.region.plan_i
-            low_i = low_of.setdefault(of, np.full(len(of.plans), np.inf))
-            low_i[plan_i] = np.minimum(low_i[plan_i], np.maximum(leaf.bound, of.least_i[plan_i]))
-            held_of.setdefault(of, np.zeros(len(of.plans), dtype=bool))[plan_i] = True
-    return lambda of: np.where(held_of[of], low_of[of], least) if of in held_of else np.full(len(of.plans), least)
+            low = leaf.others if several else leaf.bound
+            low_i = low_of.setdefault(of, np.full(len(of.plans), np.nan))
+            low_i[plan_i] = np.fmin(low_i[plan_i], np.maximum(low, of.least_i[plan_i]))
+
+    def low_of_plans(of: PlanClass) -> Floats:
+        variant = of.setting.model.variant
+        dropped_i = np.array([min(least, own.get((plan, variant), np.inf)) for plan in of.plans])
+        low_i = low_of.get(of, dropped_i)
+        return np.where(np.isnan(low_i), dropped_i, low_i)
+
+    return low_of_plans

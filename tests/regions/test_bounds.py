@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +35,8 @@ from dfopt.search.options import Options
 MANY = 300
 """Members that brute force values in one example."""
 SAME = 1e-9
+BEATEN = SimpleNamespace(different="another graph")
+"""A mapping that others have found."""
 NOTHING = Bound(-math.inf)
 """Of a region that no relaxation was asked about."""
 
@@ -116,7 +119,7 @@ def test_what_is_left_out_does_not_matter(world: World, data: st.DataObject) -> 
     kept = members.least(_or_itself(Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)), region))
     assert kept == pytest.approx(least, rel=SAME)
     cutoff = Incumbents(1, 0.0)
-    cutoff.offer(Candidate(least * data.draw(st.sampled_from([1 + 1e-6, 1.02, 1.5])), "beaten"))
+    cutoff.offer(Candidate(least * data.draw(st.sampled_from([1 + 1e-6, 1.02, 1.5])), BEATEN))
     memory = Memory()
     smaller = _or_itself(AboveCutoff(memory).reduce(region, NOTHING, cutoff), region)
     assert members.least(smaller) == pytest.approx(least, rel=SAME)
@@ -141,7 +144,7 @@ def test_children_cover_a_region_and_none_has_a_member_below_its_bound(world: Wo
         return
     best = Incumbents(1, 0.0)
     if math.isfinite(least := members.least(region)) and data.draw(st.booleans()):
-        best.offer(Candidate(least * 1.1, "beaten"))
+        best.offer(Candidate(least * 1.1, BEATEN))
     children = Probing(memory).children(region, Bound(0.0), best)
     assert children is not None
     every = sorted((plan.label, vector) for plan, vector, _ in members.of(region))

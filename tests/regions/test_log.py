@@ -68,5 +68,5 @@ def test_textbook_mappings_are_first_solutions(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("dfopt.search.starts.proposing._LARGE", 0)
     [start] = textbook_starts(space, Clock())
     assert start.value >= alone.best * (1 - 1e-12)
-    assert start.value == start.solution.solved.score.step_time_s and start.solution.plan in space.plans
+    assert start.value == start.solution.solved.score.step_time_s and start.solution.solved.plan in space.plans
     assert best_mapping(setting, Request()).best == pytest.approx(alone.best, rel=1e-12)

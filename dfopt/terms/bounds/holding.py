@@ -229,7 +229,7 @@ class Holding:
         if state.lifetime == "sequences":
             group_r = self.table.group_i[self.table.plan_r]
             of_group = np.array([one.plan.microbatches for one in self.table.instances], dtype=float)
-            return count_rk * of_group[group_r][:, None]
+            return np.asarray(count_rk * of_group[group_r][:, None])
         return count_rk * self._away_rc[:, [c]] if state.lifetime in OF_LAYERS else count_rk
 
     @cached_property
