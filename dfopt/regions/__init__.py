@@ -6,7 +6,7 @@ of a layer is worked out for all of them at once (:mod:`dfopt.terms.bounds.steps
 
 - ``space``, ``lattices``, ``arcs``, ``classes``: plans in classes, and the lattice of down-sets as arrays;
 - ``facts``, ``capacity``, ``relaxations``: what is shown of a region, and the bounds that are read off;
-- ``reductions``, ``branching``: what of it cannot matter, and how it is divided;
+- ``reductions``, ``branching``, ``levels``: what of it cannot matter, and how it is divided;
 - ``pricing``, ``leaves``, ``heuristics``, ``starts``, ``judged``: exact prices, and mappings that the judge has valued;
 - ``problem``: all of these as a problem for the engine. ``scope`` refuses what is not covered.
 """

@@ -11,7 +11,7 @@ from dfopt.arrays import Floats
 from dfopt.bnb import Bound, BranchingRule, View
 from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.judged import cutoffs_of
-from dfopt.regions.region import Part, Unlisted, listed
+from dfopt.regions.region import Part, Unlisted, Unsharded, listed
 
 __all__ = ["Listing", "PlansApart", "Probing"]
 
@@ -27,7 +27,8 @@ class Listing(BranchingRule[Part]):
         if not isinstance(region, Unlisted):
             return None
         roots = region.space.roots
-        return [(root, bound.value) for root in roots] if roots else [(region, np.inf)]
+        lows = [root.least if isinstance(root, Unsharded) else bound.value for root in roots]
+        return [*zip(roots, lows, strict=True)] if roots else [(region, np.inf)]
 
 
 class PlansApart(BranchingRule[Part]):

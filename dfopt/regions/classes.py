@@ -15,6 +15,7 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
+from dfopt.documents.plan_records import SolveRecord
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.numbering import Numbering
@@ -30,10 +31,29 @@ from dfopt.terms.rules import HELD
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["PlanClass"]
+__all__ = ["PlanClass", "ShardedFirst"]
 
 _KEPT = 48
 """Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedFirst:
+    """How the sharding of some plans was chosen.
+
+    Attributes
+    ----------
+    record : SolveRecord
+        Of the solve.
+    proven : bool
+        Whether no other one is better by itself: if not, no bound with it holds for its level.
+    alone : bool
+        Whether there is no other one: bounds with it hold for every mapping.
+    """
+
+    record: SolveRecord
+    proven: bool
+    alone: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +76,8 @@ class PlanClass:
         By kind of layer, the numbers of partitions.
     shares_rows : bool
         Whether tiles are so large only where chips share the rows of one: some kernel has an option that says so.
+    sharded_first : ShardedFirst, optional
+        How the options were chosen, where there is one of every kernel because the sharding comes first.
     """
 
     menu: Menu
@@ -65,6 +87,7 @@ class PlanClass:
     arcs_k: tuple[Arcs, ...]
     numbering_k: tuple[Numbering, ...]
     shares_rows: bool = False
+    sharded_first: ShardedFirst | None = None
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -72,6 +72,7 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     for ready in prepare(instance, options, {instance.shared: work}):
         partition_k = np.array(priced.partition_k, dtype=np.int64)
         most = max(numbering.limits.p_max for numbering in of.numbering_k)
-        solved = scored(ready, partition_k, priced.step_s, priced.step_s, (), most)
+        solves = () if of.sharded_first is None else (of.sharded_first.record,)
+        solved = scored(ready, partition_k, priced.step_s, priced.step_s, solves, most)
         return Candidate(solved.value, JudgedMapping.of(solved, options.request))
     raise Infeasible("no tile count fits")

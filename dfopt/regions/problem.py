@@ -13,6 +13,7 @@ from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration
+from dfopt.regions.levels import FirstLevel
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unlisted
 from dfopt.regions.relaxations import CapacityBound, LeastOfGraph, LeastStep, LeastWork, PathBound
@@ -83,7 +84,7 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     return Problem(
         roots=[Unlisted(space) for space in spaces],
         relaxations=relaxations,
-        branching=[Listing(), PlansApart(memory), Probing(memory)],
+        branching=[Listing(), FirstLevel(options), PlansApart(memory), Probing(memory)],
         heuristics=[Rounding(memory, options, (CapacityBound if limited else PathBound).name)],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
         leaves=[Enumeration(memory, options)],

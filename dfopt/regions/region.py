@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from dfopt.arrays import Ints
+from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
-from dfopt.regions.classes import PlanClass
+from dfopt.regions.classes import PlanClass, ShardedFirst
 from dfopt.setting.instance import Setting
+from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
-__all__ = ["Classes", "Part", "Region", "Unlisted", "listed"]
+__all__ = ["Classes", "Part", "Region", "Unlisted", "Unsharded", "listed"]
 
 
 class Classes(Protocol):
@@ -26,8 +29,17 @@ class Classes(Protocol):
         """Graph, system and resolved assumptions."""
 
     @property
-    def roots(self) -> Sequence[Region]:
+    def roots(self) -> Sequence[Region | Unsharded]:
         """Regions that hold all of its mappings, each in one."""
+
+    def regions_of(
+        self,
+        plans: PlanTable,
+        menu: Menu,
+        counts: Iterable[tuple[int, Domain, bool]],
+        sharded_first: ShardedFirst | None = None,
+    ) -> list[Region]:
+        """A region for each of some numbers of tiles, with the options, and whether chips share rows of a tile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +53,30 @@ class Unlisted:
     """
 
     space: Classes
+
+
+@dataclass(frozen=True, eq=False)
+class Unsharded:
+    """Mappings under some plans with one sharding, which is chosen first and is not chosen yet.
+
+    Attributes
+    ----------
+    space : Space
+        All mappings of the graph.
+    menu : Menu
+        Options and figures of the layer, shared by the plans.
+    plans : PlanTable
+        The plans as arrays.
+    """
+
+    space: Classes
+    menu: Menu
+    plans: PlanTable
+
+    @cached_property
+    def least(self) -> float:
+        """Seconds of a step at least under any of the plans, whatever the sharding is."""
+        return float(self.plans.seconds().min())
 
 
 @dataclass(frozen=True)
@@ -82,7 +118,7 @@ class Region:
         return np.array(self.plans, dtype=np.int64)
 
 
-Part = Unlisted | Region
+Part = Unlisted | Unsharded | Region
 """What the mapping problem is divided into: graphs, and classes of their plans with what is left of options."""
 
 
@@ -92,11 +128,11 @@ def listed(parts: Iterable[Part]) -> list[Region]:
     Raises
     ------
     TypeError
-        If one is a graph whose plans are not listed: that is a bug of whoever asks.
+        If plans or sharding of one are open: that is a bug of whoever asks.
     """
     regions = []
     for part in parts:
         if not isinstance(part, Region):
-            raise TypeError("the plans of a graph are not listed yet")
+            raise TypeError("the plans of a graph are not listed yet, or their sharding is not chosen")
         regions.append(part)
     return regions

@@ -51,8 +51,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
         yield "compute_model: cycle has many numbers of tiles"
     if memory_rows(chip, assumptions):
         yield "shares of bandwidth by bytes: more bytes may take less time"
-    if assumptions.sharding_objective != "joint":
-        yield f"sharding_objective: {assumptions.sharding_objective} has two levels"
     if hides_any(assumptions, graph):
         yield "gradient_overlap: what shows of exchanges depends on passes"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -15,16 +15,16 @@ from dfopt.errors import PlanError
 from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
-from dfopt.regions.classes import PlanClass
+from dfopt.regions.classes import PlanClass, ShardedFirst
 from dfopt.regions.lattices import arcs_of, down_sets_of
 from dfopt.regions.numbering import Numbering
-from dfopt.regions.region import Region
+from dfopt.regions.region import Region, Unsharded
 from dfopt.regions.scope import check_covered
 from dfopt.regions.variants import with_variants
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
-from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain
 
@@ -108,30 +108,54 @@ class Space:
         return self._known[setting]
 
     @cached_property
-    def roots(self) -> list[Region]:
-        """A region for every class of plans and number of tiles: together they hold every mapping, each in one."""
-        found = []
+    def roots(self) -> list[Region | Unsharded]:
+        """A region for every class of plans and number of tiles: together they hold every mapping, each in one.
+
+        Where the sharding comes first, one for every class until that is chosen.
+        """
+        found = list[Region | Unsharded]()
         for menu, plans in self._menus():
-            listed, numbering_k = zip(*self._arcs(menu.instance), strict=True)
-            arcs_k = tuple(arcs for arcs in listed if arcs is not None)
-            if len(arcs_k) < len(listed):  # partitions cannot be as asked for
-                continue
             [table] = self.bounds.tables(plans)
-            for tiles, domain, shares_rows in _domains(menu):
-                of = PlanClass(menu, tiles, domain, table, arcs_k, numbering_k, shares_rows)
-                found.append(Region(of, domain, tuple(range(len(plans))), arcs_k))
+            found += self.regions_of(table, menu, _domains(menu)) if self._jointly else [Unsharded(self, menu, table)]
         return found
 
+    @property
+    def _jointly(self) -> bool:
+        return self.setting.assumptions.sharding_objective == "joint"
+
+    def regions_of(
+        self,
+        plans: PlanTable,
+        menu: Menu,
+        counts: Iterable[tuple[int, Domain, bool]],
+        sharded_first: ShardedFirst | None = None,
+    ) -> list[Region]:
+        """A region for each of some numbers of tiles, with the options, and whether chips share rows of a tile."""
+        listed, numbering_k = zip(*self._arcs(menu.instance), strict=True)
+        arcs_k = tuple(arcs for arcs in listed if arcs is not None)
+        if len(arcs_k) < len(listed):  # partitions cannot be as asked for
+            return []
+        every = tuple(range(len(plans.plans)))
+        classes = [
+            PlanClass(menu, tiles, domain, plans, arcs_k, numbering_k, shares_rows, sharded_first)
+            for tiles, domain, shares_rows in counts
+        ]
+        return [Region(of, of.domain, every, arcs_k) for of in classes]
+
     def _menus(self) -> list[tuple[Menu, list[Plan]]]:
-        """Plans that may fit the memories, with the menu that they share."""
+        """Plans that may fit the memories, with the menu that they share.
+
+        A sharding that comes first is chosen by other figures than those of the menu's look.
+        """
         menus: dict[Instance, Menu] = {}
-        alike: dict[tuple[Setting, tuple[object, ...]], tuple[Menu, list[Plan]]] = {}
+        alike: dict[tuple[object, ...], tuple[Menu, list[Plan]]] = {}
         for plan in self.least:
             shared = self.setting.under(plan).shared
             if shared not in menus:
                 menus[shared] = Menu(shared, build(shared, self.request.pin_sharding))
             menu = menus[shared]
-            alike.setdefault((shared.setting, menu.look), (menu, []))[1].append(plan)
+            look = menu.look if self._jointly else (shared,)
+            alike.setdefault((shared.setting, *look), (menu, []))[1].append(plan)
         return list(alike.values())
 
 

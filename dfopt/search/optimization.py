@@ -77,13 +77,14 @@ def search(
     end = began + request.time_limit
     options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
     found: list[Solved] = []
-    kind: type[Search] = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
-    if kind is JointSearch and os.environ.get(SWITCH) == "1":
+    jointly = setting.assumptions.sharding_objective == "joint"
+    kind: type[Search] = JointSearch if jointly else Search
+    if os.environ.get(SWITCH) == "1":
         from dfopt.search.regional import RegionSearch as kind  # its imports are not for those who never ask
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     with wall_limit(options.clock.last - began, began):
-        if issubclass(kind, JointSearch) and (only is None or not request.objective.limits):
+        if jointly and (only is None or not request.objective.limits):
             begin(cast("list[JointSearch]", searches))
         kind.run_all(searches)
     for one in searches:
@@ -129,7 +130,7 @@ def search(
         together(spaces),
     )
     question = resolved.question.named() if resolved.question.graph is not None else None
-    few = in_few_words(searches, of_each) if issubclass(kind, JointSearch) else {}
+    few = in_few_words(searches, of_each) if jointly else {}
     changes = {
         **few,
         "plans": tuple(sorted(few.get("plans", result.plans), key=lambda record: record.order)),

@@ -93,10 +93,10 @@ class RegionProof(RegionSearch):
         NotCovered
             If regions do not cover the question.
         """
-        self.legal, self.units, self.shown = legal, {}, self.least
+        self.legal, self.units, self.chosen, self.shown = legal, {}, {}, self.least
         run = Run([self])
-        for root in self.space.roots:
-            self.give_up(root, np.full(len(root.of.plans), np.inf), late=False)
+        for root in listed(self.space.roots):
+            self.give_up(root.of, root.plans, np.full(len(root.of.plans), np.inf), late=False)
         self._below_claims(run)
         while self._refuted(run):  # each time without what has a mapping
             pass
@@ -119,7 +119,7 @@ class RegionProof(RegionSearch):
     def _roots(self, which: Callable[[float], bool]) -> list[Region]:
         """Plans whose claims are some, and of which no mapping is known, class by class."""
         parts = []
-        for root in self.space.roots:
+        for root in listed(self.space.roots):
             pairs = zip(root.plans, claims_of(root, self.claim), strict=True)
             plans = tuple(i for i, claim in pairs if which(claim) and not self._has_mapping(root, i))
             parts += [replace(root, plans=plans)] if plans else []
@@ -137,5 +137,5 @@ class RegionProof(RegionSearch):
         outcome = run.outcome(problem, parameters, kept)
         low_of = lows(outcome, parameters, several=self.several)
         for root in listed(problem.roots):
-            self.give_up(root, low_of(root.of), late=is_late(outcome))
+            self.give_up(root.of, root.plans, low_of(root.of), late=is_late(outcome))
         return outcome

@@ -6,7 +6,7 @@ Questions that regions do not cover (:mod:`dfopt.regions.scope`) go to the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Self
 
@@ -18,14 +18,17 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.uncollected import uncollected
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import LIMIT
-from dfopt.regions.classes import PlanClass
+from dfopt.regions.classes import PlanClass, ShardedFirst
 from dfopt.regions.judged import JudgedMapping as Mapped
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
-from dfopt.regions.region import Classes, Part, Region, Unlisted
+from dfopt.regions.region import Classes, Part, Region, Unlisted, Unsharded
 from dfopt.regions.scope import NotCovered
 from dfopt.regions.space import Space
+from dfopt.search.branching import Search
 from dfopt.search.jointly import JointSearch
-from dfopt.search.node import Found
+from dfopt.search.node import Found, Unit
+from dfopt.search.per_level import per_level
+from dfopt.setting.instance import Setting
 
 __all__ = ["RegionSearch", "Run", "is_late", "lows"]
 
@@ -33,13 +36,14 @@ __all__ = ["RegionSearch", "Run", "is_late", "lows"]
 class RegionSearch(JointSearch):
     """Plans of one graph; those of all graphs of a workload are one problem."""
 
+    chosen: dict[Unit, ShardedFirst]  # how the sharding was chosen, where it comes first
     shown: float | None = None  # what no mapping of any graph is below; None where the other engine searches
 
     @classmethod
     def run_all(cls, searches: Sequence[Self]) -> None:
         """Go over the legal plans of several searches together."""
         for one in searches:
-            one.units, one.levelled, one.shown = {}, frozenset(), one.least
+            one.units, one.chosen, one.levelled, one.shown = {}, {}, frozenset(), one.least
         try:
             Run(searches).run()
         except NotCovered:
@@ -47,7 +51,16 @@ class RegionSearch(JointSearch):
                 one.shown, one.records = None, []
                 for name in ("space", "legal"):
                     vars(one).pop(name, None)
-            super().run_all(searches)
+            if searches[0].jointly:
+                super().run_all(searches)
+            else:
+                for one in searches:
+                    Search.run(one, one.legal)
+
+    @property
+    def jointly(self) -> bool:
+        """Whether schemes and fusions are chosen together."""
+        return self.setting.assumptions.sharding_objective == "joint"
 
     @property
     def fitting(self) -> list[Plan]:
@@ -65,23 +78,30 @@ class RegionSearch(JointSearch):
         """The down-sets of every kind of layer."""
         return super().lattices() if self.shown is None else dict(self.space.down_sets)
 
-    def give_up(self, region: Region, low_i: Floats, *, late: bool) -> None:
-        """Leave the plans of a region, each with a bound, shape (plans of the class,)."""
-        for i in region.plans:
-            unit = self.unit_of(region.of.plans[i], region.of.tiles)
+    def give_up(self, of: PlanClass, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
+        """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
+        for i in plan_i:
+            unit = self.unit_of(of.plans[i], of.tiles)
             self._give_up(unit, float(low_i[i]), late=late)
+            if of.sharded_first is not None:
+                self.chosen[unit] = of.sharded_first
 
     def write_records(self) -> None:
-        """The records of all plans that may fit the memories."""
+        """The records of all plans that may fit the memories; of each with the sharding that came first."""
         opened = {plan for plan, _ in self.units}
         for plan in (each for each in self.space.plans if each not in opened):  # its options cannot be together
             self.units[plan, None] = Found()
         with uncollected():
             for unit, found in self.units.items():
                 self._told(unit, found)
+                if unit in self.chosen:
+                    of_all = self.bounds[unit[0]], self._to_beat(unit)
+                    self.records[-1] = per_level(self.records[-1], *of_all, self.chosen[unit])
 
     def proven(self) -> float:
         """What no mapping is below, as far as it is shown."""
+        if not self.jointly:
+            return Search.proven(self)
         return super().proven() if self.shown is None else max(self.least, self.shown)
 
     def counts(self) -> tuple[int, int]:
@@ -133,6 +153,9 @@ class Run:
             self._keep(candidate.solution)
         return found
 
+    def _of(self, setting: Setting) -> RegionSearch:
+        return self.of_graph[id(setting.model)]
+
     def _progress(self, state: Progress[Mapped]) -> None:
         for one in self.searches:
             one.shown = min(state.bound, state.best)
@@ -152,20 +175,23 @@ class Run:
     def _records(self, outcome: Outcome[Part, Mapped]) -> None:
         """What is shown of every plan."""
         late = is_late(outcome)
-        unlisted = {
-            self.of_space[leaf.region.space]: leaf.bound
-            for leaf in outcome.leaves
-            if isinstance(leaf.region, Unlisted) and np.isfinite(leaf.bound)  # else it was listed, and has no plan
-        }
+        unlisted: dict[RegionSearch, float] = {}
+        for leaf in outcome.leaves:
+            if isinstance(leaf.region, Unlisted) and np.isfinite(leaf.bound):  # else it was listed, and has no plan
+                unlisted[self.of_space[leaf.region.space]] = leaf.bound
+            if isinstance(leaf.region, Unsharded):
+                plans = leaf.region.plans
+                for plan, low in zip(plans.plans, np.maximum(leaf.bound, plans.seconds()).tolist(), strict=True):
+                    self._of(plans.work.setting)._give_up((plan, None), low, late=late)
         low_of = lows(outcome, self._parameters, several=self.searches[0].several)
+        for of in dict.fromkeys(part.of for part in outcome.log.regions if isinstance(part, Region)):
+            self._of(of.setting).give_up(of, range(len(of.plans)), low_of(of), late=late)
         for one in self.searches:
             one.stopped = one.stopped or (LIMIT if late else "")
             if one in unlisted:
                 one._give_up_graph(unlisted[one], late)
-                continue
-            for root in one.space.roots:
-                one.give_up(root, low_of(root.of), late=late)
-            one.write_records()
+            else:
+                one.write_records()
 
 
 def is_late(outcome: Outcome[Part, Mapped]) -> bool:

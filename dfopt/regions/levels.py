@@ -1,0 +1,80 @@
+"""Two levels, as the paper has them: the sharding that is best by itself, and then only mappings with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dfopt.bnb import Bound, BranchingRule, OutOfTime, View
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.milp import Termination
+from dfopt.regions.classes import ShardedFirst
+from dfopt.regions.region import Part, Unsharded
+from dfopt.search.options import Options, record_of, reporter
+from dfopt.sharding.interchip import InterChipMapping, optimize_interchip
+from dfopt.terms.sharded_graph import least_rows, tile_counts
+
+__all__ = ["FirstLevel"]
+
+_SHARE = 0.5
+"""Of the work that is left, at most, for one sharding: a hard one must leave some for the fusion."""
+
+
+class FirstLevel(BranchingRule[Part]):
+    """Chooses the sharding of plans: one child for every number of tiles, which holds no other sharding."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+        """The plans with the sharding that is best by itself; none where it is chosen.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the solve was interrupted.
+        OutOfTime
+            If there was no time for any sharding.
+        """
+        if not isinstance(region, Unsharded):
+            return None
+        try:
+            found = self._solved(region)
+        except Infeasible:  # schemes that are pinned contradict each other
+            return [(region, np.inf)]
+        except NoSolution as error:
+            raise OutOfTime from error
+        if found.interrupted:
+            raise KeyboardInterrupt
+        menu, instance = region.menu, region.menu.instance
+        allowed_o = np.zeros(len(menu.tables.kernel_o), dtype=bool)
+        allowed_o[menu.options_of(found.sharding)] = True
+        schemes = [found.sharding[kernel.name] for kernel in instance.graph.kernels]
+        counts = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))
+        domain, chosen = menu.domain_of(allowed_o), _as_chosen(found, region)
+        regions = region.space.regions_of(region.plans, menu, [(tiles, domain, False) for tiles in counts], chosen)
+        return [(one, bound.value) for one in regions]
+
+    def _solved(self, region: Unsharded) -> InterChipMapping:
+        """The sharding that is best by itself."""
+        asked = self._options
+        return optimize_interchip(
+            region.menu.instance.setting,
+            region.menu.tables,
+            gap=0.0,  # a gap is left to the fusion: what is optimal for a level has to be this sharding
+            clock=asked.clock.share(_SHARE),
+            solver=asked.request.solver,
+            progress=reporter(asked, region.plans.plans[0], "interchip"),
+        )
+
+
+def _as_chosen(found: InterChipMapping, region: Unsharded) -> ShardedFirst:
+    """What is shown of a sharding; a solver may stop without any bound."""
+    low = found.objective * (1 - min(found.solution.gap, 1.0))
+    tables = region.menu.tables
+    return ShardedFirst(
+        record=record_of("interchip", 0, "assignment", found.solution, found.objective, low, found.unit),
+        proven=found.solution.termination in (Termination.OPTIMAL, Termination.GAP_REACHED),
+        alone=len(tables.kernel_o) == tables.kernels and tables.stages == 1,
+    )
