@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dfopt.arrays import Floats
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Candidate, View
+from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
+from dfopt.fusion.partitioning import objective
+from dfopt.milp import closed_form
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.pricing import Priced
-from dfopt.search.candidate import given_work, prepare
-from dfopt.search.options import Options
+from dfopt.search.candidate import Prepared, given_work, prepare
+from dfopt.search.options import Options, record_of
 from dfopt.search.sharing import given_record
 from dfopt.search.solved import Solved, scored
 
 __all__ = ["JudgedMapping", "cutoffs_of", "judged"]
+
+
+_NOTE = "a shortest path over all blocks of kernels, found for plans of a class together"
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,15 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     for ready in prepare(instance, options, {instance.shared: work}):
         partition_k = np.array(priced.partition_k, dtype=np.int64)
         most = max(numbering.limits.p_max for numbering in of.numbering_k)
-        solves = () if of.sharded_first is None else (of.sharded_first.record,)
+        solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(ready, partition_k))
         solved = scored(ready, partition_k, priced.step_s, priced.step_s, solves, most)
         return Candidate(solved.value, JudgedMapping.of(solved, options.request))
     raise Infeasible("no tile count fits")
+
+
+def _fusions(ready: Prepared, partition_k: Ints) -> Iterator[SolveRecord]:
+    """What is on record of the second level: the fusion of every kind of layer."""
+    for number, stage in enumerate(ready.stages):
+        if stage.tables is not None and stage.tables.chip.fused:
+            seconds = objective(stage.tables, partition_k[stage.members])
+            yield record_of("intrachip", number, "columns", closed_form(seconds, 0.0, _NOTE), seconds, seconds, _NOTE)

@@ -76,7 +76,9 @@ class RegionSearch(JointSearch):
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every kind of layer."""
-        return super().lattices() if self.shown is None else dict(self.space.down_sets)
+        if self.shown is not None:
+            return dict(self.space.down_sets)
+        return super().lattices() if self.jointly else Search.lattices(self)
 
     def give_up(self, of: PlanClass, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
         """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
