@@ -35,11 +35,12 @@ class PlansApart(BranchingRule[Part]):
     """The plan with the least step goes apart if its capacity binds, or if one of its mappings is kept among several.
 
     A class of plans shares bounds well, but an option that does not fit one plan may fit another: what fits it is then
-    one question. A plan that is kept need only be better than itself, the others than the last that is kept.
+    one question. A plan that is kept need only be better than itself, the others than the last that is kept. Where
+    leaves decide one plan each, every plan goes apart.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, memory: Memory, *, every: bool = False) -> None:
+        self._memory, self._every = memory, every
 
     def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
         """The plan and all others, or each of a few plans; none if there is one, or no reason to divide them."""
@@ -49,9 +50,9 @@ class PlansApart(BranchingRule[Part]):
         order = np.argsort(step_i, kind="stable")
         first = int(facts.plan_i[order[0]])
         is_kept = cutoffs_of(view, region.of)[first] < view.cutoff
-        if len(order) < 2 or not (is_kept or first in facts.cuts):
+        if len(order) < 2 or not (self._every or is_kept or first in facts.cuts):
             return None
-        alone = len(order) if len(order) <= _EACH else 1
+        alone = len(order) if self._every or len(order) <= _EACH else 1
         groups = [order[[place]] for place in range(alone)]
         groups += [np.sort(order[alone:])] if alone < len(order) else []
         children = [

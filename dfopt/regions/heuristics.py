@@ -50,10 +50,7 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         cutoff = float(cutoff_i[region.plan_i].max(initial=-np.inf))
         if facts.arcs_k is None or node.bound.value >= cutoff:
             return
-        thorough = region.is_whole or not np.isfinite(view.last)
-        best = self._best(facts, facts.rounded_vk, cutoff)
-        if thorough:
-            best = self._improved(facts, best, cutoff)
+        best = self._best_mapping(facts, cutoff, thorough=region.is_whole or not np.isfinite(view.last))
         if best is None:
             return
         asked, several = self._options.request, [best]
@@ -63,6 +60,16 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             several = best_of(*within, asked.top, asked.distinct_in)
         for one in several:
             yield judged(region.of, one, self._options)
+
+    def best(self, facts: Facts, cutoff: float) -> Candidate | None:
+        """The best mapping of a region that it comes to below a cutoff."""
+        best = self._best_mapping(facts, cutoff, thorough=True)
+        return None if best is None else judged(facts.region.of, best, self._options)
+
+    def _best_mapping(self, facts: Facts, cutoff: float, *, thorough: bool) -> Priced | None:
+        """The same, not judged; with changes of single options if thorough."""
+        best = self._best(facts, facts.rounded_vk, cutoff)
+        return self._improved(facts, best, cutoff) if thorough else best
 
     def _improved(self, facts: Facts, best: Priced | None, cutoff: float) -> Priced | None:
         """Blocks for options, options for blocks, and options of single kernels changed, as long as that is better."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Candidate, View
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
-from dfopt.errors import Infeasible
 from dfopt.fusion.partitioning import objective
 from dfopt.milp import closed_form
 from dfopt.regions.classes import PlanClass
@@ -21,7 +20,7 @@ from dfopt.search.options import Options, record_of
 from dfopt.search.sharing import given_record
 from dfopt.search.solved import Solved, scored
 
-__all__ = ["JudgedMapping", "cutoffs_of", "judged"]
+__all__ = ["JudgedMapping", "cutoffs_of", "judged", "prepared"]
 
 
 _NOTE = "a shortest path over all blocks of kernels, found for plans of a class together"
@@ -69,19 +68,28 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     ScoreMismatch
         If the judge values it otherwise, or finds that it does not fit: that is a bug.
     """
-    instance = of.instance(priced.plan)
-    names = [kernel.name for kernel in of.layer.kernels]
-    work = given_work(
-        instance, of.schemes(priced.option_k), dict.fromkeys(names, 0), given_record("found among regions")
-    )
+    ready = prepared(of, priced.plan, priced.option_k, options, given_record("found among regions"))
+    partition_k = np.array(priced.partition_k, dtype=np.int64)
+    solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(ready, partition_k))
+    most = max(numbering.limits.p_max for numbering in of.numbering_k)
+    solved = scored(ready, partition_k, priced.step_s, priced.step_s, solves, most)
+    return Candidate(solved.value, JudgedMapping.of(solved, options.request))
+
+
+def prepared(of: PlanClass, plan: int, option_k: Sequence[int], options: Options, record: SolveRecord) -> Prepared:
+    """The stages of one of the plans under given options, priced.
+
+    Raises
+    ------
+    Infeasible
+        If a kernel, or what must stay in DRAM, does not fit the chip.
+    """
+    instance = of.instance(plan)
+    stages = dict.fromkeys((kernel.name for kernel in of.layer.kernels), 0)
+    work = given_work(instance, of.schemes(option_k), stages, record)
     work = replace(work, counts=(of.tiles,), lattices=dict.fromkeys(range(of.kinds), None))
-    for ready in prepare(instance, options, {instance.shared: work}):
-        partition_k = np.array(priced.partition_k, dtype=np.int64)
-        most = max(numbering.limits.p_max for numbering in of.numbering_k)
-        solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(ready, partition_k))
-        solved = scored(ready, partition_k, priced.step_s, priced.step_s, solves, most)
-        return Candidate(solved.value, JudgedMapping.of(solved, options.request))
-    raise Infeasible("no tile count fits")
+    [ready] = prepare(instance, options, {instance.shared: work})
+    return ready
 
 
 def _fusions(ready: Prepared, partition_k: Ints) -> Iterator[SolveRecord]:

@@ -14,6 +14,7 @@ from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.levels import FirstLevel
+from dfopt.regions.matrices import Matrices
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unlisted
 from dfopt.regions.relaxations import CapacityBound, LeastOfGraph, LeastStep, LeastWork, PathBound
@@ -81,11 +82,16 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     memory = Memory()
     relaxations = [LeastOfGraph(), LeastStep(), LeastWork(memory), PathBound(memory), CapacityBound(memory)]
     limited = any(math.isfinite(bytes_) for space in spaces for bytes_ in usable_bytes(space.setting).values())
+    rounding = Rounding(memory, options, (CapacityBound if limited else PathBound).name)
+    roots, first = [Unlisted(space) for space in spaces], [Listing(), FirstLevel(options)]
+    if options.request.formulation == "assignment":  # mappings are those of the programs, each with its record
+        leaf = Matrices(memory, rounding, options)
+        return Problem(roots, relaxations, [*first, PlansApart(memory, every=True)], leaves=[leaf])
     return Problem(
-        roots=[Unlisted(space) for space in spaces],
+        roots=roots,
         relaxations=relaxations,
-        branching=[Listing(), FirstLevel(options), PlansApart(memory), Probing(memory)],
-        heuristics=[Rounding(memory, options, (CapacityBound if limited else PathBound).name)],
+        branching=[*first, PlansApart(memory), Probing(memory)],
+        heuristics=[rounding],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
         leaves=[Enumeration(memory, options)],
     )

@@ -58,8 +58,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
 def _of_request(request: Request) -> Iterator[str]:
     if request.heat != "ignore":
         yield "heat: aware"
-    if request.formulation == "assignment":
-        yield "formulation: assignment"
 
 
 def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:

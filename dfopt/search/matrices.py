@@ -97,7 +97,7 @@ def by_matrices(
             try:
                 if first is not None and first.interrupted:
                     raise KeyboardInterrupt
-                found = _solved(instance, within, menu, tiles, first, incumbent())
+                found = in_tiles(instance, within, menu, tiles, first, incumbent())
             except OutOfTime:
                 found = Pruned(0.0, (), _LATE)
             except (Large, Unstated) as reason:
@@ -165,12 +165,32 @@ def assignment_of(
     return form, limits
 
 
-def _solved(
+def in_tiles(
     instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float
 ) -> Solved | Pruned:
     """The best mapping with so many tiles, or what none is below; first without what waits between partitions.
 
     That is a relaxation wherever blocks can be listed: the mapping that it finds is the best if it fits as it is.
+
+    Parameters
+    ----------
+    instance, options : Instance, Options
+        The plan, and what is asked.
+    menu : Menu
+        Options and figures of its layers.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+    first : Solved, optional
+        A mapping to start from.
+    incumbent : float
+        Value from which on a mapping is of no interest.
+
+    Raises
+    ------
+    Infeasible
+        No mapping keeps the limits, whatever the schemes.
+    OutOfTime, Large, Unstated
+        See :func:`assignment_of`.
     """
     found = _round(instance, options, menu, tiles, first, incumbent, relaxed=True)
     if found is None:

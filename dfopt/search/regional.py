@@ -134,6 +134,8 @@ class Run:
         first = self.searches[0]
         problem = problem_in([one.space for one in self.searches], first.options)
         kept = [Candidate(one.value, Mapped.of(one, self._asked)) for one in first.found]
+        if self._asked.formulation == "assignment":  # programs find, and show, what is there by themselves
+            kept = []
         self._records(self.outcome(problem, self._parameters, kept))
 
     def outcome(
@@ -163,6 +165,8 @@ class Run:
             one.shown = min(state.bound, state.best)
         self._keep(state.solution)
         self.searches[0]._out_of_time(True)  # reports, where that is due
+        if any(one.stopped for one in self.searches):  # by an interrupt of a solve, which ended with a mapping
+            raise KeyboardInterrupt
 
     def _keep(self, mapped: Mapped | None) -> None:
         """Count a mapping among the best of its search."""

@@ -1,0 +1,66 @@
+"""The paper's program as a leaf: one plan in one number of tiles is one MILP over assignment matrices."""
+
+from __future__ import annotations
+
+from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.formulation.plan_model import Large, Unstated
+from dfopt.regions.facts import Memory
+from dfopt.regions.heuristics import Rounding
+from dfopt.regions.judged import JudgedMapping, prepared
+from dfopt.regions.region import Part, Region, listed
+from dfopt.search.candidate import with_starts
+from dfopt.search.matrices import in_tiles
+from dfopt.search.options import Options
+from dfopt.search.solved import Pruned, Solved, finish
+
+__all__ = ["Matrices"]
+
+
+class Matrices(LeafSolver[Part, JudgedMapping]):
+    """Schemes and partitions as one program; where the sharding comes first, the partitions of every layer as one."""
+
+    def __init__(self, memory: Memory, rounding: Rounding, options: Options) -> None:
+        self._memory, self._rounding, self._options = memory, rounding, options
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether there is one plan."""
+        return isinstance(region, Region) and len(region.plans) == 1
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The mapping that the program finds, with its bound; where time is over, what it starts from.
+
+        Raises
+        ------
+        OutOfTime
+            If the clock was over before there was any mapping.
+        """
+        [region] = listed([region])
+        first = self._first(region, view.cutoff)
+        try:
+            found = self._solved(region, first, view.cutoff)
+        except Infeasible:
+            return LeafAnswer([])
+        except (OutOfTime, NoSolution) as error:
+            if first is None:
+                raise OutOfTime from error
+            found = first
+        except (Large, Unstated):  # nobody solves it: what is shown without it stays
+            found = Pruned(0.0, ()) if first is None else first
+        low = max(bound.value, found.bound)
+        if isinstance(found, Pruned):
+            return LeafAnswer([], low)
+        return LeafAnswer([Candidate(found.value, JudgedMapping.of(found, self._options.request))], low)
+
+    def _first(self, region: Region, cutoff: float) -> Solved | None:
+        """A mapping to start from, of which nothing is shown."""
+        best = self._rounding.best(self._memory.of(region), cutoff)
+        return None if best is None else best.solution.solved
+
+    def _solved(self, region: Region, first: Solved | None, cutoff: float) -> Solved | Pruned:
+        of, [plan] = region.of, region.plans
+        if of.sharded_first is None:
+            return in_tiles(of.instance(plan), self._options, of.menu, of.tiles, first, cutoff)
+        [option_k] = of.table.vectors(region.domain)
+        ready = prepared(of, plan, option_k.tolist(), self._options, of.sharded_first.record)
+        return finish(with_starts(ready, self._options.clock), self._options, cutoff)

@@ -1,0 +1,42 @@
+"""One program over assignment matrices for each plan: as good as brute force, on record, and verified."""
+
+from __future__ import annotations
+
+import pytest
+from brute import joint_optimum
+from covered import asked_of, covered, jointly
+from hypothesis import given, note
+from hypothesis import strategies as st
+from regional import of_regions
+from strategies import World, share
+
+from dfopt.documents.request import Request
+from dfopt.errors import Infeasible, PlanError
+from dfopt.search.verify import verify
+
+
+@share(0.5)
+@given(covered(most=4), st.sampled_from(["joint", "joint", "seconds", "bytes"]), st.data())
+def test_programs_find_the_best_mapping(world: World, objective: str, data: st.DataObject) -> None:
+    """So few kernels are in as many partitions as they like."""
+    asked, chosen = asked_of(world, data.draw), world.assumptions.with_(sharding_objective=objective)
+    given = {"assumptions": chosen, **asked}
+    try:
+        best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked))
+        expected = of_regions(world.graph, world.system, **given)
+    except (Infeasible, PlanError) as error:
+        with pytest.raises(type(error)):
+            of_regions(world.graph, world.system, formulation="assignment", **given)
+        return
+    found = of_regions(world.graph, world.system, formulation="assignment", **given)
+    note(f"{found.value} {found.status} {found.plan.label} against {best} and {expected.value}")
+    assert found.value == pytest.approx(expected.value, rel=1e-6)
+    assert found.status == expected.status
+    assert best is not None and found.bound <= best.value * (1 + 1e-9)
+    [record] = [one for one in found.plans if one.plan == found.plan and one.value == found.value]
+    last = record.solves[-1]
+    assert last.problem == ("joint" if objective == "joint" else "intrachip")
+    assert last.formulation in ("assignment", "kernel_by_kernel")
+    assert last.bound <= (last.objective or 0.0) * (1 + 1e-6)
+    shown = verify(found)
+    assert not shown.problems, shown.problems
