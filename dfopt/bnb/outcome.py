@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -29,12 +29,15 @@ class Leaf(Generic[Region]):
         The least value that a leaf solver gave for it; infinite if none can be had, none if no leaf solver decided it.
     others
         No member but the solutions that a leaf solver gave for it is below it.
+    solutions
+        That the leaf solver gave.
     """
 
     region: Region
     bound: float
     value: float | None
     others: float
+    solutions: Sequence[Candidate] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Outcome(Generic[Region, Solution]):
     def leaves(self) -> tuple[Leaf[Region], ...]:
         """Regions that cover everything, with what is shown of each."""
         regions = self.log.regions
-        return tuple(Leaf(regions[one.node], one.bound, one.value, one.others) for one in self.log.leaves)
+        return tuple(Leaf(regions[one.node], *one[1:]) for one in self.log.leaves)
 
     @property
     def regions(self) -> int:

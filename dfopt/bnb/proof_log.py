@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from dfopt.bnb.answers import Candidate
+
 __all__ = ["Bounded", "Branched", "Closed", "ProofLog", "Reduced", "replay"]
 
 Region = TypeVar("Region", bound=Hashable)
@@ -48,12 +50,15 @@ class Closed(NamedTuple):
         solver decided it.
     others
         No member that is none of these solutions is below it.
+    solutions
+        That the leaf solver gave.
     """
 
     node: int
     bound: float
     value: float | None
     others: float
+    solutions: Sequence[Candidate] = ()
 
 
 Event = Bounded | Branched | Reduced | Closed
@@ -129,7 +134,7 @@ def replay(
                 further = {child: max(low, bound) for child, bound in given}
             case Reduced(_, _, child):
                 further = {child: low}
-            case Closed(_, bound, value, _):
+            case Closed(bound=bound, value=value):
                 if value is None and bound > low:
                     raise ValueError(f"region {event.node} is closed at {bound!r}, and {low!r} is shown of it")
                 least, further = min(least, bound), {}

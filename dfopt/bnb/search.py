@@ -246,7 +246,7 @@ class _Search(Generic[Region, Solution]):
             self.incumbents.offer(candidate)
         low, value = node.bound.value, min((one.value for one in answer.candidates), default=math.inf)
         bound, others = value if answer.bound is None else answer.bound, max(low, answer.others)
-        self._close(node, max(low, min(bound, others)), value, others)
+        self._close(node, max(low, min(bound, others)), value, others, answer.candidates)
 
     def _reduce(self, node: Node[Region]) -> bool:
         """Replace a node by a smaller one, if a reduction can."""
@@ -289,8 +289,15 @@ class _Search(Generic[Region, Solution]):
                 for candidate in interruptible.steps(heuristic.propose(node, self.incumbents)):
                     self.incumbents.offer(candidate)
 
-    def _close(self, node: Node[Region], bound: float, value: float | None = None, others: float | None = None) -> None:
-        self.log.events.append(Closed(node.number, bound, value, bound if others is None else others))
+    def _close(
+        self,
+        node: Node[Region],
+        bound: float,
+        value: float | None = None,
+        others: float | None = None,
+        solutions: Sequence[Candidate] = (),
+    ) -> None:
+        self.log.events.append(Closed(node.number, bound, value, bound if others is None else others, solutions))
         self.closed = min(self.closed, bound)
         self.open.remove(node)
 

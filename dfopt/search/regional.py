@@ -13,13 +13,14 @@ from typing import Self
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.bnb import Candidate, Outcome, Parameters, Problem, Progress, branch_and_bound
+from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Parameters, Problem, Progress, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.uncollected import uncollected
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import LIMIT
 from dfopt.regions.classes import PlanClass, ShardedFirst
 from dfopt.regions.judged import JudgedMapping as Mapped
+from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
 from dfopt.regions.region import Classes, Part, Region, Unlisted, Unsharded
 from dfopt.regions.scope import NotCovered
@@ -153,7 +154,8 @@ class Run:
         if found.ending == "interrupted":
             for one in self.searches:
                 one.stop()
-        for candidate in found.kept:
+        of_leaves = [one for leaf in found.leaves for one in leaf.solutions] if parameters.top > 1 else []
+        for candidate in [*found.kept, *of_leaves]:  # a plan may have mappings like those that are kept
             self._keep(candidate.solution)
         return found
 
@@ -211,21 +213,32 @@ def lows(outcome: Outcome[Part, Mapped], parameters: Parameters, *, several: boo
     Plans that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff. ``several``:
     the bound is one of all mappings but those that are kept.
     """
-    last = outcome.kept[-1].value if len(outcome.kept) >= parameters.top else np.inf
-    least = min(last * (1 - parameters.gap), parameters.limit)
-    own = {one.solution.different: one.value * (1 - parameters.gap) for one in outcome.kept}
+    kept = Incumbents(parameters.top, parameters.gap, outcome.kept, parameters.limit)
+    all_kept = Incumbents(len(outcome.kept) + 1, parameters.gap, outcome.kept)
     low_of = dict[PlanClass, Floats]()
     for leaf in outcome.leaves:
         if isinstance(leaf.region, Region):
             of, plan_i = leaf.region.of, leaf.region.plan_i
-            low = leaf.others if several else leaf.bound
             low_i = low_of.setdefault(of, np.full(len(of.plans), np.nan))
-            low_i[plan_i] = np.fmin(low_i[plan_i], np.maximum(low, of.least_i[plan_i]))
+            shown_i = np.maximum(_shown(of, leaf, all_kept, several), of.least_i)
+            low_i[plan_i] = np.fmin(low_i[plan_i], shown_i[plan_i])
 
     def low_of_plans(of: PlanClass) -> Floats:
-        variant = of.setting.model.variant
-        dropped_i = np.array([min(least, own.get((plan, variant), np.inf)) for plan in of.plans])
+        dropped_i = cutoffs_of(kept, of)
         low_i = low_of.get(of, dropped_i)
         return np.where(np.isnan(low_i), dropped_i, low_i)
 
     return low_of_plans
+
+
+def _shown(of: PlanClass, leaf: Leaf[Part], kept: Incumbents, several: bool) -> Floats:
+    """What no mapping of a leaf is below, by plan of its class, but for those that are kept among several of one.
+
+    A leaf solver looks for mappings of a plan that is kept only below its value.
+    """
+    if leaf.value is None:
+        return np.full(len(of.plans), leaf.bound)
+    low_i = np.minimum(leaf.others, cutoffs_of(kept, of))
+    for candidate in () if several else leaf.solutions:
+        low_i[of.places[candidate.solution.different]] = candidate.value
+    return low_i

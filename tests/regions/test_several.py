@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from brute import sharding_optima
-from brute_plans import every_plan
 from covered import asked_of, covered, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ import dfopt.search as optimizer
 from dfopt.bnb import Bound, Candidate, Clock, Incumbents
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible
 from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.problem import best_mapping
@@ -27,18 +26,17 @@ from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Region
 from dfopt.search.options import SWITCH, Options
 from dfopt.search.verify import verify
+from dfopt.setting.plans import asked_plans
 
 Distinct = Literal["plan", "sharding"]
 NOTHING = Bound(-np.inf)
 
 
 def values_of(world: World, asked: dict[str, Any], distinct: Distinct) -> list[float]:
-    """The best value of everything that is different, the best first."""
-    request, chosen = Request(**asked), setting_of(world).assumptions
-    try:
-        plans = every_plan(world.graph, world.system, request, chosen)
-    except PlanError:
-        assume(False)
+    """The best value of everything that is different under the plans that are listed, the best first."""
+    request, setting = Request(**asked), setting_of(world)
+    plans, _ = asked_plans(setting.graph, setting.system, request, setting.assumptions)
+    assume(plans)
     every = sharding_optima(world.graph, world.system, jointly(world), request, plans)
     if distinct == "sharding":
         return sorted(every.values())
