@@ -22,7 +22,7 @@ from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = ["MOST_SETS", "arcs_of", "down_sets_of"]
+__all__ = ["MOST_SETS", "arcs_of", "down_sets_of", "kinds_of"]
 
 MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
@@ -146,3 +146,10 @@ def _arcs(kernels: int, lattice: Lattice, members: Ints, before: Ints, after: In
     set_jk[:, members] = lattice.member
     member_bk = set_jk[after[first]] & ~set_jk[before[first]]
     return Arcs(member_bk, set_jk, before.astype(np.int64), after.astype(np.int64), block_a.ravel().astype(np.int64))
+
+
+def kinds_of(instance: Instance) -> range:
+    """Numbers of the kinds of layers of a graph."""
+    kinds = {instance.graph.kind_of(kernel) for kernel in instance.graph.kernels}
+    assert kinds == set(range(len(kinds)))
+    return range(len(kinds))

@@ -12,11 +12,10 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
-from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass, ShardedFirst
-from dfopt.regions.lattices import arcs_of, down_sets_of
+from dfopt.regions.lattices import arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.region import Region, Unsharded
 from dfopt.regions.scope import check_covered
@@ -89,14 +88,6 @@ class Space:
         return least
 
     @cached_property
-    def down_sets(self) -> dict[int, Lattice]:
-        """The down-sets of every kind of layer, as a chip of the first plan sees them; none without a plan."""
-        if not self.plans:
-            return {}
-        first = self.setting.under(self.plans[0])
-        return {kind: down_sets_of(first, kind) for kind in kinds_of(first)}
-
-    @cached_property
     def _known(self) -> dict[Setting, list[tuple[Arcs | None, Numbering]]]:
         return {}
 
@@ -157,13 +148,6 @@ class Space:
             look = menu.look if self._jointly else (shared,)
             alike.setdefault((shared.setting, *look), (menu, []))[1].append(plan)
         return list(alike.values())
-
-
-def kinds_of(instance: Instance) -> range:
-    """Numbers of the kinds of layers of a graph."""
-    kinds = {instance.graph.kind_of(kernel) for kernel in instance.graph.kernels}
-    assert kinds == set(range(len(kinds)))
-    return range(len(kinds))
 
 
 def _domains(menu: Menu) -> Sequence[tuple[int, Domain, bool]]:

@@ -21,6 +21,7 @@ from dfopt.interrupts import LIMIT
 from dfopt.regions.classes import PlanClass, ShardedFirst
 from dfopt.regions.judged import JudgedMapping as Mapped
 from dfopt.regions.judged import cutoffs_of
+from dfopt.regions.lattices import down_sets_of, kinds_of
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
 from dfopt.regions.region import Classes, Part, Region, Unlisted, Unsharded
 from dfopt.regions.scope import NotCovered
@@ -77,9 +78,12 @@ class RegionSearch(JointSearch):
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every kind of layer."""
-        if self.shown is not None:
-            return dict(self.space.down_sets)
-        return super().lattices() if self.jointly else Search.lattices(self)
+        if self.shown is None:
+            return super().lattices() if self.jointly else Search.lattices(self)
+        if not self.legal:
+            return {}
+        first = self.setting.under(self.legal[0])  # whether it fits or not
+        return {kind: down_sets_of(first, kind) for kind in kinds_of(first)}
 
     def give_up(self, of: PlanClass, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
         """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
