@@ -102,7 +102,7 @@ def probed(facts: Facts) -> list[Floats]:
         mine = [place for place, k in enumerate(free) if of.kind_k[k] == kind]
         if not mine:
             continue
-        price_vb = of.prices(arcs, np.concatenate([amounts[place] for place in mine]))
+        price_vb = of.least_prices(arcs, np.concatenate([amounts[place] for place in mine]))
         by_path_v = arcs.distances(price_vb)[:, -1]
         layer_kv = np.repeat(facts.layer_k[:, None], len(by_path_v), axis=1)
         layer_kv[kind] = np.maximum(by_path_v, layer_kv[kind])

@@ -132,8 +132,8 @@ class PlanClass:
 
     @cached_property
     def chip(self) -> Chip:
-        """The chip, as bounds see it; scope excludes those that price differently."""
-        return chip_of(self.setting.system, self.setting.assumptions, bounding=True)
+        """The chip as it is; :attr:`dfopt.terms.chip.Chip.rising` as bounds see it."""
+        return chip_of(self.setting.system, self.setting.assumptions)
 
     @cached_property
     def kind_k(self) -> Ints:
@@ -153,17 +153,26 @@ class PlanClass:
     # -- blocks -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def blocks(self) -> Callable[[Arcs], Blocks]:
+    def blocks(self) -> Callable[[Arcs, Chip], Blocks]:
         """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
-        table, chip = self.table, self.chip
-        rows = token_rows(self.layer)
+        table, rows = self.table, token_rows(self.layer)
         return lru_cache(maxsize=_KEPT)(
-            lambda arcs: Blocks(table, chip, arcs.member_bk, token_rows=rows, counting=arcs.counting)
+            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, token_rows=rows, counting=arcs.counting)
         )
+
+    def least_prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
+        """Seconds of every block at least with so much of each charge or more; infinite where it never fits the chip.
+
+        Float array, shape (vectors, blocks).
+        """
+        return self._prices(arcs, self.chip.rising, amount_vc)
 
     def prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
         """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""
-        found = self.blocks(arcs).prices(amount_vc)
+        return self._prices(arcs, self.chip, amount_vc)
+
+    def _prices(self, arcs: Arcs, chip: Chip, amount_vc: Floats) -> Floats:
+        found = self.blocks(arcs, chip).prices(amount_vc)
         return np.where(found.legal, found.time, np.inf)
 
     # -- what a layer holds and sends ---------------------------------------------------------------------------------

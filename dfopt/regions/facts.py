@@ -234,7 +234,7 @@ class Facts:
     @cached_property
     def price_kb(self) -> tuple[Floats, ...]:
         """Least seconds of every block, by kind of layer; infinite where it never fits the chip."""
-        return tuple(self.region.of.prices(arcs, self.least_c[None])[0] for arcs in self.some)
+        return tuple(self.region.of.least_prices(arcs, self.least_c[None])[0] for arcs in self.some)
 
     @cached_property
     def distance_kj(self) -> tuple[Floats, ...]:

@@ -12,6 +12,7 @@ from dfopt.regions.arcs import Arcs
 from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Region
+from dfopt.terms.blocks import OF_DRAM
 from dfopt.terms.table import Domain
 
 __all__ = ["AboveCutoff", "Dominated", "below", "options_below"]
@@ -88,7 +89,7 @@ class Dominated(Reduction[Part]):
 
     What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Options
     of kernels whose output goes on to other pipeline stages stay: there a larger share may take less time, as chips
-    that hold a tensor whole may send parts.
+    that hold a tensor whole may send parts. Where bandwidth depends on bytes, more bytes may take less time, too.
     """
 
     name = "dominated options"
@@ -108,11 +109,12 @@ def undominated(region: Region) -> Domain:
     """The options that are left of a region without those that are dominated."""
     table, left = region.of.table, [list(options) for options in region.domain]
     stays = set(region.of.steps.handed.tolist()) if region.of.steps.sends else set()
+    same = OF_DRAM if region.of.chip.memory_rows else ()
     changed = set(range(len(left))) - stays
     while changed:
         kernel = min(changed)
         changed.discard(kernel)
-        kept = table.undominated_of(kernel, tuple(map(tuple, left)))
+        kept = table.undominated_of(kernel, tuple(map(tuple, left)), same)
         if len(kept) < len(left[kernel]):
             left[kernel] = kept
             changed |= {k for c in table.of_kernel[kernel] for k in table.charges[c].scope} - stays

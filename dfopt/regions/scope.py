@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import DfoptError
-from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.offload import moves
 from dfopt.terms.step.overlap import hides_any
@@ -46,11 +45,9 @@ def check_covered(setting: Setting, request: Request, plans: Sequence[Plan]) -> 
 
 
 def _of_assumptions(setting: Setting) -> Iterator[str]:
-    assumptions, graph, chip = setting.assumptions, setting.graph, setting.system.chip
+    assumptions, graph = setting.assumptions, setting.graph
     if assumptions.compute_model == "cycle":
         yield "compute_model: cycle has many numbers of tiles"
-    if memory_rows(chip, assumptions):
-        yield "shares of bandwidth by bytes: more bytes may take less time"
     if hides_any(assumptions, graph):
         yield "gradient_overlap: what shows of exchanges depends on passes"
 

@@ -22,12 +22,15 @@ from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import Incidence, counts
 from dfopt.terms.sram import keeps_chip, parts_of
 from dfopt.terms.table import Table
-from dfopt.terms.token_blocks import TokenRows, blocks_needed, shares_of
+from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows, blocks_needed, shares_of
 
-__all__ = ["IN_PARTS", "BlockPrices", "Blocks", "times_counts"]
+__all__ = ["IN_PARTS", "OF_DRAM", "BlockPrices", "Blocks", "times_counts"]
 
 IN_PARTS: Final = frozenset({"stationary_bytes", "buffer_bytes", "cut_buffer_bytes", "reread_bytes"})
 """Resources that say into how many parts a weight is cut, and what each further part moves again."""
+
+OF_DRAM: Final = frozenset({"dram_bytes", *IN_PARTS, *TOKEN_RESOURCES})
+"""Resources that decide how many bytes a block moves to and from DRAM."""
 
 
 def times_counts(amount_vc: Floats, count_bc: sp.csr_array) -> Floats:
@@ -147,8 +150,8 @@ class Blocks:
 
         Exact amounts give exact results. The least amounts over a domain (sharding schemes that are left to each
         kernel) give lower bounds: under no schemes of the domain does a block take less time or fewer DRAM bytes, and a
-        block that is not legal is legal under none of them. Such a bound needs a chip without
-        :attr:`~dfopt.terms.chip.Chip.memory_rows`, such as :attr:`dfopt.terms.chip.Chip.bounding`.
+        block that is not legal is legal under none of them. Such a bound needs a chip of which more bytes never take
+        less time: :attr:`dfopt.terms.chip.Chip.rising` or :attr:`~dfopt.terms.chip.Chip.bounding`.
 
         Parameters
         ----------

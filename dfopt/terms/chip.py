@@ -23,6 +23,8 @@ A chip whose SRAM has a bandwidth has a fourth, ``sram``. SRAM seconds of a kern
 CROSSING_TILES = 2.0
 """Tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on."""
 
+_ROUNDED = 1e-12  # a row of shares is of its bytes less this part, too
+
 Terms = Sequence[Floats] | Floats  # seconds of every resource of a chip: of one kernel or block, or arrays of them
 
 
@@ -133,7 +135,9 @@ class Chip:
         Shares of the nominal bandwidth that blocks sustain, by the bytes that a block moves in one evaluation. As
         ``dram_bandwidth`` has the largest share already, a block sustains ``dram_bandwidth * share / largest share``.
         Empty: all blocks sustain ``dram_bandwidth``. With rows, more bytes may take less time. Then the time of the
-        fewest bytes is no lower bound on the time of a block, and :attr:`bounding` must be used for bounds.
+        fewest bytes is no lower bound on the time of a block: bounds need :attr:`rising` or :attr:`bounding`.
+    rises : bool
+        True: bytes take the least seconds that as many or more of them take, see :attr:`rising`.
     """
 
     dram_bandwidth: float
@@ -147,6 +151,15 @@ class Chip:
     library: bool
     sram_bandwidth: float = np.inf
     memory_rows: tuple[EfficiencyRow, ...] = ()
+    rises: bool = False
+
+    @property
+    def rising(self) -> Chip:
+        """The same chip with DRAM seconds that never fall: of so many bytes, the least seconds of these or any more.
+
+        They are a lower bound as those of :attr:`bounding` are, and a higher one.
+        """
+        return replace(self, rises=bool(self.memory_rows))
 
     @property
     def bounding(self) -> Chip:
@@ -177,6 +190,14 @@ class Chip:
         """
         if not self.memory_rows:
             return moved / self.dram_bandwidth
+        seconds = self._by_share(moved)
+        for row in self.memory_rows if self.rises else ():
+            if row.bytes is not None:  # seconds fall only where the share of another row begins
+                begins = np.array(row.bytes * (1 - _ROUNDED))
+                seconds = np.where(moved < begins, np.minimum(seconds, self._by_share(begins)), seconds)
+        return seconds
+
+    def _by_share(self, moved: Floats) -> Floats:
         most = max(row.share for row in self.memory_rows)
         return moved / self.dram_bandwidth * (most / bandwidth_share(self.memory_rows, moved))
 

@@ -7,7 +7,7 @@ level of a resource. In arrays of amounts the axis c has columns: one for every 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -332,7 +332,7 @@ class Table:
                 changed |= {k for c in self.of_kernel[kernel] for k in self.charges[c].scope}
         return tuple(map(tuple, left))
 
-    def undominated_of(self, kernel: int, domain: Domain) -> list[int]:
+    def undominated_of(self, kernel: int, domain: Domain, same: Collection[str] = ()) -> list[int]:
         """The options that are left to one kernel, without those that another of its options dominates.
 
         Option a dominates option b if no charge has a larger amount under a than under b, whatever options of the
@@ -344,6 +344,8 @@ class Table:
             Number of the kernel.
         domain
             By kernel the positions of the options that are left, at least one of every kernel.
+        same
+            Names of resources of which less may be worse: an option dominates another one only with the same amounts.
 
         Returns
         -------
@@ -356,7 +358,8 @@ class Table:
         parts = []
         for c in self.of_kernel[kernel]:
             part = np.moveaxis(amounts_left(self.charges[c], domain), self.charges[c].scope.index(kernel), 0)
-            parts.append(part.reshape(len(options), -1))
+            part = part.reshape(len(options), -1)
+            parts += [part, -part] if self.charges[c].resource in same else [part]
         amounts_of = np.concatenate(parts, axis=1) if parts else np.zeros((len(options), 0))
         kept = list(range(len(options)))
         for place in range(len(options) - 1, -1, -1):

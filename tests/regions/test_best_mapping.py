@@ -83,6 +83,12 @@ def test_nothing_is_better_in_blocks_of_tokens(world: World, data: st.DataObject
     check(world, asked_of(world, data.draw))
 
 
+@share(2)
+@given(covered(memory=True, compute_model="efficiency", execution=["library", "kernel_by_kernel"]), st.data())
+def test_nothing_is_better_with_shares_of_bandwidth(world: World, data: st.DataObject) -> None:
+    check(world, asked_of(world, data.draw))
+
+
 @pytest.mark.nightly
 @given(covered(), st.data())
 def test_nothing_is_better_nightly(world: World, data: st.DataObject) -> None:

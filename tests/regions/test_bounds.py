@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from brute import joint_optimum, least_capacities
 from covered import covered, in_token_blocks, jointly, request_of
@@ -18,9 +20,10 @@ from strategies import World, share, with_dram
 
 import dfopt as df
 from dfopt.bnb import Bound, Candidate, Clock, Incumbents, Problem, Relaxation, branch_and_bound
+from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.request import Request
-from dfopt.documents.system import Chip, Dram, Sram, System
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import resolve
 from dfopt.regions.branching import Probing
@@ -83,6 +86,44 @@ def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
 def test_no_member_in_blocks_of_tokens_is_below_a_bound(world: World, data: st.DataObject) -> None:
     members, region = drawn(world, data)
     check_bounds(problem(members).relaxations, region, members.least(region))
+
+
+@share(2)
+@given(covered(most=4, memory=True, compute_model="efficiency"), st.data())
+def test_no_member_with_shares_of_bandwidth_is_below_a_bound(world: World, data: st.DataObject) -> None:
+    members, region = drawn(world, data)
+    check_bounds(problem(members).relaxations, region, members.least(region))
+    kept = _or_itself(Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)), region)
+    assert members.least(kept) == pytest.approx(members.least(region), rel=SAME)
+
+
+@share(2)
+@given(st.one_of(covered(), in_token_blocks(), covered(memory=True, compute_model="efficiency")), st.data())
+def test_no_block_takes_less_than_its_least_price(world: World, data: st.DataObject) -> None:
+    _, region = drawn(world, data)
+    of, vectors = region.of, [[data.draw(st.sampled_from(left)) for left in region.domain] for _ in range(8)]
+    for arcs in region.arcs_k:
+        least_b = of.least_prices(arcs, of.table.least(region.domain)[None])[0]
+        price_vb = of.prices(arcs, of.table.exact(np.array(vectors)))
+        assert (least_b <= price_vb * (1 + SAME)).all()
+
+
+@pytest.mark.parametrize("bytes_", [48.0, 64.0])
+def test_what_moves_more_bytes_faster_is_not_dominated(bytes_: float) -> None:
+    """One product on two chips, which the memory delays most: schemes of few bytes are slower than others."""
+    rows = [EfficiencyRow(unit="memory", bytes=bytes_, share=1.0), EfficiencyRow(unit="memory", share=0.01)]
+    rows += [EfficiencyRow(unit="matrix", share=1.0), EfficiencyRow(unit="vector", share=1.0)]
+    dram = Dram(bandwidth=1.0, capacity=1e9)
+    chip = Chip(name="c", tiles=2, peak=1e9, sram=Sram(capacity=1e9), dram=dram, efficiency=tuple(rows))
+    link = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=1e9)
+    graph = Graph(name="g", batch=1, kernels=(Kernel(name="a", op="gemm", m=4, k=4, n=4),))
+    chosen = resolve(df.Assumptions(compute_model="efficiency"), "library", 0.9)
+    world = World(graph, System(name="s", chip=chip, network=(link,)), df.Plan(), chosen)
+    members = Members(world, Request(tp=2, pp=1, two_batch_overlap=False))
+    pairs = [(root, pair) for root in members.space.roots for pair in combinations(root.domain[0], 2)]
+    for region in (replace(root, domain=(pair,)) for root, pair in pairs):
+        kept = _or_itself(Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)), region)
+        assert members.least(kept) == pytest.approx(members.least(region), rel=SAME)
 
 
 @share(2)
