@@ -37,8 +37,9 @@ FOLLOWS = {"blocks_tokens", "gradient_passes", "by_layer", "by_tiles", "hides_ho
 SPACE: dict[str, set[str]] = {
     "execution": {"search/claims", "search/sensitivity", "search/space", "sharding/tables"},
     "sharding_objective": {
-        "exploring/solves", "search/assembling", "search/claims", "search/dump", "search/heat_aware",
-        "search/optimization", "search/within", "setting/offloads", "setting/turns", "sharding/interchip",
+        "exploring/solves", "regions/space", "search/assembling", "search/claims", "search/dump", "search/heat_aware",
+        "search/optimization", "search/regional", "search/within", "setting/offloads", "setting/turns",
+        "sharding/interchip",
     },
     "stage_time": {"sharding/interchip"},
     "sequence_parallelism": {"calibration/steps", "search/starts/textbook", "setting/plans"},

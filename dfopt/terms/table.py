@@ -345,24 +345,23 @@ class Table:
         domain
             By kernel the positions of the options that are left, at least one of every kernel.
         same
-            Names of resources of which less may be worse: an option dominates another one only with the same amounts.
+            Names of resources of which less may be worse: an option dominates others only with equal amounts.
 
         Returns
         -------
         list of int
             Some of ``domain[kernel]`` in their order, at least one.
         """
-        options = domain[kernel]
+        options, parts = domain[kernel], list[Floats]()
         if len(options) == 1:
             return list(options)
-        parts = []
         for c in self.of_kernel[kernel]:
-            part = np.moveaxis(amounts_left(self.charges[c], domain), self.charges[c].scope.index(kernel), 0)
-            part = part.reshape(len(options), -1)
+            axis = self.charges[c].scope.index(kernel)
+            part = np.moveaxis(amounts_left(self.charges[c], domain), axis, 0).reshape(len(options), -1)
             parts += [part, -part] if self.charges[c].resource in same else [part]
         amounts_of = np.concatenate(parts, axis=1) if parts else np.zeros((len(options), 0))
         kept = list(range(len(options)))
-        for place in range(len(options) - 1, -1, -1):
+        for place in reversed(range(len(options))):
             others = [other for other in kept if other != place]
             if others and (amounts_of[others] <= amounts_of[place]).all(axis=1).any():
                 kept.remove(place)
@@ -379,8 +378,7 @@ class Table:
         Returns
         -------
         int array, shape (vectors, kernels)
-            Each row is a choice: by kernel the position of its option, as :meth:`exact` takes it. There are as many as
-            the product of the numbers of options that are left, without any limit.
+            Each row is a choice: by kernel the position of its option, as :meth:`exact` takes it.
 
         Examples
         --------
@@ -393,8 +391,7 @@ class Table:
 def amounts_left(charge: Charge, domain: Domain) -> Floats:
     """Amounts of a charge under the options that are left to the kernels (``domain``: their positions, by kernel).
 
-    Float array, in the unit of the resource, with the axes of ``charge.amount``: one for each kernel of the scope, over
-    the options that are left, then the levels of the resource if it has any.
+    Float array, in the unit of the resource, with the axes of ``charge.amount``, over the options that are left.
     """
     amount = charge.amount
     for axis, k in enumerate(charge.scope):
