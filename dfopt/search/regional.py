@@ -218,13 +218,12 @@ def lows(outcome: Outcome[Part, Mapped], parameters: Parameters, *, several: boo
     the bound is one of all mappings but those that are kept.
     """
     kept = Incumbents(parameters.top, parameters.gap, outcome.kept, parameters.limit)
-    all_kept = Incumbents(len(outcome.kept) + 1, parameters.gap, outcome.kept)
     low_of = dict[PlanClass, Floats]()
     for leaf in outcome.leaves:
         if isinstance(leaf.region, Region):
             of, plan_i = leaf.region.of, leaf.region.plan_i
             low_i = low_of.setdefault(of, np.full(len(of.plans), np.nan))
-            shown_i = np.maximum(_shown(of, leaf, all_kept, several), of.least_i)
+            shown_i = np.maximum(_shown(of, leaf, kept, several), of.least_i)
             low_i[plan_i] = np.fmin(low_i[plan_i], shown_i[plan_i])
 
     def low_of_plans(of: PlanClass) -> Floats:
@@ -238,11 +237,12 @@ def lows(outcome: Outcome[Part, Mapped], parameters: Parameters, *, several: boo
 def _shown(of: PlanClass, leaf: Leaf[Part], kept: Incumbents, several: bool) -> Floats:
     """What no mapping of a leaf is below, by plan of its class, but for those that are kept among several of one.
 
-    A leaf solver looks for mappings of a plan that is kept only below its value.
+    Among several a leaf solver looks for mappings of a plan that is kept only below its value, and others may have taken
+    its place since.
     """
     if leaf.value is None:
         return np.full(len(of.plans), leaf.bound)
-    low_i = np.minimum(leaf.others, cutoffs_of(kept, of))
+    low_i = np.minimum(leaf.others, cutoffs_of(kept, of) if kept.top > 1 else np.full(len(of.plans), np.inf))
     for candidate in () if several else leaf.solutions:
         low_i[of.places[candidate.solution.different]] = candidate.value
     return low_i
