@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
@@ -74,8 +74,6 @@ class PlanClass:
         By kind of layer.
     numbering_k : tuple of Numbering
         By kind of layer, the numbers of partitions.
-    shares_rows : bool
-        Whether tiles are so large only where chips share the rows of one: some kernel has an option that says so.
     sharded_first : ShardedFirst, optional
         How the options were chosen, where there is one of every kernel because the sharding comes first.
     """
@@ -86,7 +84,6 @@ class PlanClass:
     table_of_plans: PlanTable
     arcs_k: tuple[Arcs, ...]
     numbering_k: tuple[Numbering, ...]
-    shares_rows: bool = False
     sharded_first: ShardedFirst | None = None
 
     @property
@@ -223,12 +220,6 @@ class PlanClass:
     def illegal(self, amount_vc: Floats) -> Floats:
         """Where options cannot be together: infinite, else 0, shape (vectors,)."""
         return self.table.totals(amount_vc, "legal")
-
-    def is_cut_so(self, option_vk: Ints) -> Bools:
-        """Whether the streamed axis is cut into so many tiles under given options: shape (vectors,)."""
-        if not self.shares_rows:
-            return np.ones(len(option_vk), dtype=bool)
-        return np.asarray(self.menu.shares_tiles[option_vk + self.first_k].any(axis=1))
 
     def beside_of(self, option_vk: Ints) -> Beside:
         """Seconds beside the layers under given options of all kernels."""

@@ -53,7 +53,7 @@ class FirstLevel(BranchingRule[Part]):
         schemes = [found.sharding[kernel.name] for kernel in instance.graph.kernels]
         counts = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))
         domain, chosen = menu.domain_of(allowed_o), _as_chosen(found, region)
-        regions = region.space.regions_of(region.plans, menu, [(tiles, domain, False) for tiles in counts], chosen)
+        regions = region.space.regions_of(region.plans, menu, [(tiles, domain) for tiles in counts], chosen)
         return [(one, bound.value) for one in regions]
 
     def _solved(self, region: Unsharded) -> InterChipMapping:

@@ -150,8 +150,7 @@ class _Lot:
     @cached_property
     def may(self) -> Floats:
         """Whether a plan holds what a vector needs, and its options go together: shape (plans, vectors)."""
-        together_v = (self.of.illegal(self.amount_vc) == 0) & self.of.is_cut_so(self.option_vk)
-        return np.asarray((self.room_kiv >= 0).all(axis=0) & together_v)
+        return np.asarray((self.room_kiv >= 0).all(axis=0) & (self.of.illegal(self.amount_vc) == 0))
 
     @cached_property
     def price_kvb(self) -> tuple[Floats, ...]:

@@ -36,10 +36,10 @@ class Classes(Protocol):
         self,
         plans: PlanTable,
         menu: Menu,
-        counts: Iterable[tuple[int, Domain, bool]],
+        counts: Iterable[tuple[int, Domain]],
         sharded_first: ShardedFirst | None = None,
     ) -> list[Region]:
-        """A region for each of some numbers of tiles, with the options, and whether chips share rows of a tile."""
+        """A region for each of some numbers of tiles with the options that go with it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,18 +118,17 @@ class Space:
         self,
         plans: PlanTable,
         menu: Menu,
-        counts: Iterable[tuple[int, Domain, bool]],
+        counts: Iterable[tuple[int, Domain]],
         sharded_first: ShardedFirst | None = None,
     ) -> list[Region]:
-        """A region for each of some numbers of tiles, with the options, and whether chips share rows of a tile."""
+        """A region for each of some numbers of tiles with the options that go with it."""
         listed, numbering_k = zip(*self._arcs(menu.instance), strict=True)
         arcs_k = tuple(arcs for arcs in listed if arcs is not None)
         if len(arcs_k) < len(listed):  # partitions cannot be as asked for
             return []
         every = tuple(range(len(plans.plans)))
         classes = [
-            PlanClass(menu, tiles, domain, plans, arcs_k, numbering_k, shares_rows, sharded_first)
-            for tiles, domain, shares_rows in counts
+            PlanClass(menu, tiles, domain, plans, arcs_k, numbering_k, sharded_first) for tiles, domain in counts
         ]
         return [Region(of, of.domain, every, arcs_k) for of in classes]
 
@@ -150,17 +149,12 @@ class Space:
         return list(alike.values())
 
 
-def _domains(menu: Menu) -> Sequence[tuple[int, Domain, bool]]:
-    """Numbers of tiles with the options that go with each, and whether one must say that chips share rows of a tile.
-
-    Chips that share none may have smaller tiles.
-    """
+def _domains(menu: Menu) -> Sequence[tuple[int, Domain]]:
+    """Numbers of tiles with the options that go with each: chips that share no rows of a tile may have smaller ones."""
     graph, assumptions, shares_o = menu.instance.graph, menu.instance.assumptions, menu.shares_tiles
     shared = tile_counts(graph, assumptions, menu.instance.plan.shards if shares_o.any() else 1)
-    apart = tile_counts(graph, assumptions)
-    every = menu.domain_of(np.ones_like(shares_o))
-    found = [(tiles, every, tiles not in apart) for tiles in shared]
-    others = [tiles for tiles in apart if tiles not in shared]
+    found = [(tiles, menu.domain_of(np.ones_like(shares_o))) for tiles in shared]
+    others = [tiles for tiles in tile_counts(graph, assumptions) if tiles not in shared]
     if others and np.bincount(menu.tables.kernel_o, ~shares_o, menu.tables.kernels).all():
-        found += [(tiles, menu.domain_of(~shares_o), False) for tiles in others]
+        found += [(tiles, menu.domain_of(~shares_o)) for tiles in others]
     return found

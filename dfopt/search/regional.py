@@ -237,8 +237,8 @@ def lows(outcome: Outcome[Part, Mapped], parameters: Parameters, *, several: boo
 def _shown(of: PlanClass, leaf: Leaf[Part], kept: Incumbents, several: bool) -> Floats:
     """What no mapping of a leaf is below, by plan of its class, but for those that are kept among several of one.
 
-    Among several a leaf solver looks for mappings of a plan that is kept only below its value, and others may have taken
-    its place since.
+    Among several a leaf solver looks for mappings of a plan that is kept only below its value, and others may have
+    taken its place since.
     """
     if leaf.value is None:
         return np.full(len(of.plans), leaf.bound)
