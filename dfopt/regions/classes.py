@@ -12,11 +12,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.joint.menu import Menu
+from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Instance, Setting
@@ -28,6 +29,7 @@ from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Open
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD
+from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
 
@@ -216,6 +218,24 @@ class PlanClass:
     def room(self, amount_vc: Floats, slack: float = 0.0) -> Floats:
         """Bytes left for what waits between partitions: shape (kinds, plans, vectors); see :meth:`Holding.room`."""
         return self.holding.room(self.held(amount_vc), slack)
+
+    @cached_property
+    def sharing_ko(self) -> tuple[Bools, ...] | None:
+        """Options under which chips share the rows of every tile, by kernel, where one of these has to be taken.
+
+        Tiles are so large only for those who share them. None: so many tiles are right for any options.
+        """
+        if self.tiles in tile_counts(self.setting.graph, self.setting.assumptions):
+            return None
+        pairs = zip(self.layer.kernels, self.layer.schemes_k, strict=True)
+        return tuple(np.array([splits_tiles(kernel, scheme) for scheme in schemes]) for kernel, schemes in pairs)
+
+    def are_tiled_so(self, option_vk: Ints) -> Bools:
+        """Whether tiles are as large as options ask for: bool array, shape (vectors,)."""
+        if self.sharing_ko is None:
+            return np.ones(len(option_vk), dtype=bool)
+        sharing_kv = np.stack([of_k[option_vk[:, k]] for k, of_k in enumerate(self.sharing_ko)])
+        return np.asarray(sharing_kv.any(axis=0))
 
     def illegal(self, amount_vc: Floats) -> Floats:
         """Where options cannot be together: infinite, else 0, shape (vectors,)."""

@@ -150,7 +150,8 @@ class _Lot:
     @cached_property
     def may(self) -> Floats:
         """Whether a plan holds what a vector needs, and its options go together: shape (plans, vectors)."""
-        return np.asarray((self.room_kiv >= 0).all(axis=0) & (self.of.illegal(self.amount_vc) == 0))
+        together_v = (self.of.illegal(self.amount_vc) == 0) & self.of.are_tiled_so(self.option_vk)
+        return np.asarray((self.room_kiv >= 0).all(axis=0) & together_v)
 
     @cached_property
     def price_kvb(self) -> tuple[Floats, ...]:

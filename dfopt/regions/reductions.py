@@ -106,8 +106,11 @@ class Dominated(Reduction[Part]):
 
 
 def undominated(region: Region) -> Domain:
-    """The options that are left of a region without those that are dominated."""
-    table, left = region.of.table, [list(options) for options in region.domain]
+    """The options that are left of a region without those that are dominated.
+
+    Where an option has to be taken under which chips share tiles, one that they do not share replaces no such option.
+    """
+    table, sharing_ko, left = region.of.table, region.of.sharing_ko, [list(options) for options in region.domain]
     stays = set(region.of.steps.handed.tolist()) if region.of.steps.sends else set()
     same = OF_DRAM if region.of.chip.memory_rows else ()
     changed = set(range(len(left))) - stays
@@ -115,6 +118,10 @@ def undominated(region: Region) -> Domain:
         kernel = min(changed)
         changed.discard(kernel)
         kept = table.undominated_of(kernel, tuple(map(tuple, left)), same)
+        sharing = [] if sharing_ko is None else [option for option in left[kernel] if sharing_ko[kernel][option]]
+        if sharing:
+            among = (*map(tuple, left[:kernel]), tuple(sharing), *map(tuple, left[kernel + 1 :]))
+            kept = sorted({*kept, *table.undominated_of(kernel, among, same)})
         if len(kept) < len(left[kernel]):
             left[kernel] = kept
             changed |= {k for c in table.of_kernel[kernel] for k in table.charges[c].scope} - stays

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from brute import Choice
+from brute import Choice, tile_counts
 from brute_problem import Memo, Problem
 from covered import request_of, setting_of
 from hypothesis import assume
@@ -49,6 +49,8 @@ class Members:
     def _value(self, plan: Plan, tiles: int, schemes: tuple[Sharding, ...]) -> float:
         graph = self.world.graph
         world = World(graph, self.world.system, plan, self.space.setting.assumptions)
+        if tiles not in tile_counts(world, schemes):
+            return math.inf
         sharding = {kernel.name: scheme for kernel, scheme in zip(graph.kernels, schemes, strict=True)}
         if not sums_meet(graph, plan, world.assumptions, sharding):
             return math.inf

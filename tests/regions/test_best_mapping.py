@@ -15,13 +15,17 @@ from strategies import World, share
 import dfopt as df
 import dfopt.search as optimizer
 from dfopt.bnb import Outcome
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import best_mapping
 from dfopt.regions.region import Region
 from dfopt.regions.scope import NotCovered
+from dfopt.search.options import SWITCH
+from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 
 Best = Outcome[Region, JudgedMapping]
@@ -118,6 +122,20 @@ def test_questions_of_the_zoo_have_the_answer_of_the_other_search(
     found, result = of_zoo(graph, system, {}, **parameters)
     assert found.ending == "optimal" and result.status == "optimal"
     assert found.best == pytest.approx(result.value, rel=1e-9)
+
+
+def test_tiles_are_as_large_as_the_options_of_a_mapping_ask_for() -> None:
+    """Tiles of which every chip has rows are for options that share them, where others are as good, too."""
+    kernels = Kernel(name="up", op="gemm", m=9, k=4, n=6), Kernel(name="down", op="gemm", m=4, k=9, n=6)
+    graph = Graph(name="g", batch=4, kernels=kernels, tensors=(Tensor(src="up", dst="down"),))
+    chip = Chip(name="c", tiles=2, peak=300, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100))
+    pair = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20000)
+    system = System(name="s", chip=chip, network=(pair,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, "1")
+        result = df.optimize(graph, system, tp=2, pp=1, sensitivity=False)
+    shown = verify(result)
+    assert shown.ok, shown.problems
 
 
 @pytest.mark.parametrize(
