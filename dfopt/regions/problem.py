@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dfopt.bnb import Clock, Node, Outcome, Parameters, Problem, Progress, branch_and_bound
+from dfopt.bnb import Clock, Node, Outcome, Parameters, Problem, Progress, Relaxation, branch_and_bound
 from dfopt.documents.request import Request
 from dfopt.regions.branching import Listing, PlansApart, Probing
 from dfopt.regions.facts import Memory
@@ -24,7 +24,7 @@ from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.ledger import usable_bytes
 
-__all__ = ["ClassesFirst", "best_mapping", "parameters_of", "problem_in"]
+__all__ = ["ClassesFirst", "best_mapping", "parameters_of", "problem_in", "relaxations_of"]
 
 ROUNDED = 5e-13
 """Relative: values that differ by less are one value, added up in two orders. A region whose bound is as near to a
@@ -62,6 +62,11 @@ def parameters_of(request: Request) -> Parameters:
     return Parameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
 
 
+def relaxations_of(memory: Memory) -> list[Relaxation[Part, float]]:
+    """All bounds of regions, the cheapest first."""
+    return [LeastOfGraph(), LeastStep(), LeastWork(memory), PathBound(memory), CapacityBound(memory)]
+
+
 def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:
     """The mapping problem of some spaces: regions to start from, and the entries that bound, reduce and divide them.
 
@@ -80,7 +85,7 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
         If no plan has what is asked for.
     """
     memory = Memory()
-    relaxations = [LeastOfGraph(), LeastStep(), LeastWork(memory), PathBound(memory), CapacityBound(memory)]
+    relaxations = relaxations_of(memory)
     limited = any(math.isfinite(bytes_) for space in spaces for bytes_ in usable_bytes(space.setting).values())
     rounding = Rounding(memory, options, (CapacityBound if limited else PathBound).name)
     roots, first = [Unlisted(space) for space in spaces], [Listing(), FirstLevel(options)]

@@ -39,7 +39,7 @@ def check_covered(setting: Setting, request: Request, plans: Sequence[Plan]) -> 
     NotCovered
         With all reasons.
     """
-    reasons = [*_of_assumptions(setting), *_of_request(request), *_of_plans(setting, plans)]
+    reasons = [*_of_assumptions(setting), *_of_plans(setting, plans)]
     if reasons:
         raise NotCovered("; ".join(dict.fromkeys(reasons)))
 
@@ -50,11 +50,6 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
         yield "compute_model: cycle has many numbers of tiles"
     if hides_any(assumptions, graph):
         yield "gradient_overlap: what shows of exchanges depends on passes"
-
-
-def _of_request(request: Request) -> Iterator[str]:
-    if request.heat != "ignore":
-        yield "heat: aware"
 
 
 def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:

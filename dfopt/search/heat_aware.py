@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,11 +22,13 @@ from dfopt.heat.settle import physical
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
+from dfopt.regions.scope import NotCovered
 from dfopt.search.candidate import prepare_mapping
+from dfopt.search.heat_regions import least_with_heat
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Node, Unit
 from dfopt.search.nodes import covers
-from dfopt.search.options import Options
+from dfopt.search.options import SWITCH, Options
 from dfopt.search.solved import Pruned, Solved
 from dfopt.setting.instance import Setting
 from dfopt.terms.sharded_graph import Ints
@@ -139,6 +143,10 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
 def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
     """Look for faster mappings under other shardings of some plans, and bound them all."""
     options, own = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1), list(made.answers)
+    if os.environ.get(SWITCH) == "1":
+        with suppress(NotCovered):
+            _by_regions(made, plans, setting, options)
+            return
     found = [replace(made.fastest.solved, value=made.fastest.step_s)] if own else []
     searches = [_HeatSearch(replace(setting, graph=graph), options, found) for graph in {p.graph: None for p in plans}]
     for search in searches:
@@ -150,6 +158,29 @@ def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Opt
     made.shardings = len(made.answers) - len(own)
     bounds = [record.bound for search in searches for record in search.records if record.bound is not None]
     made.bound_s = min(bounds, default=np.inf)
+
+
+def _by_regions(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
+    """The same over regions.
+
+    Raises
+    ------
+    NotCovered
+        If regions do not cover the plans.
+    """
+    answers = {(one.solved.graph, _sharding(one.solved)): one for one in made.answers}
+    own = len(answers)
+
+    def aware(free: Solved) -> _Aware:
+        key = free.graph, _sharding(free)
+        if key not in answers:
+            answers[key] = _aware(free, replace(setting, graph=free.graph), options)
+        return answers[key]
+
+    settings = {graph: replace(setting, graph=graph) for graph in {one.graph: None for one in plans}}
+    of_each = {of: [*{one.plan: None for one in plans if one.graph == graph}] for graph, of in settings.items()}
+    made.bound_s = least_with_heat(of_each, options, aware, made.fastest.step_s if own else np.inf)
+    made.answers, made.shardings = [*answers.values()], len(answers) - own
 
 
 def _sharding(one: Solved) -> Hashable:

@@ -38,6 +38,7 @@ from dfopt.physics.pipeline import resolve
 from dfopt.search.branching import Search
 from dfopt.search.heat_aware import HEAT_GAP, heat_answers, made_aware, three_answers
 from dfopt.search.jointly import JointSearch
+from dfopt.search.options import SWITCH
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -354,21 +355,33 @@ def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) ->
         assert not slower or "no faster even without heat" in proof.note or "no answer for" in proof.note
 
 
+COVERED: dict[str, Any] = {
+    "gradient_overlap": None,
+    "empty_partitions": "allow",
+    "forward_backward": ["separate", "shared"],
+    "compute_model": ["fixed", "efficiency"],
+    "execution": "dataflow",
+}
+"""Assumptions of worlds whose plans are searched as regions."""
+
+
+@pytest.mark.parametrize("engine", ["0", "1"])
 @settings(max_examples=2)
-@given(worlds(most=2, dims=1, max_pp=1, pieces=False, execution="dataflow"))
-def test_with_the_sharding_free_no_sharding_is_faster(world: World) -> None:
+@given(worlds(most=2, dims=1, max_pp=1, pieces=False, **COVERED))
+def test_with_the_sharding_free_no_sharding_is_faster(engine: str, world: World) -> None:
     hot = HtcPackage(mode="htc", htc_w_per_m2k=1e4)
-    check_all_shardings(world, stack(dies=dies(1), package=hot, limits=Limits(logic=T0 + 45, power=40.0)))
+    check_all_shardings(world, stack(dies=dies(1), package=hot, limits=Limits(logic=T0 + 45, power=40.0)), engine)
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["0", "1"])
 @share(0.03)
-@given(worlds(most=3, dims=1, max_pp=1, pieces=False, execution="dataflow"), stacks())
-def test_with_the_sharding_free_no_sharding_is_faster_nightly(world: World, on: Stack) -> None:
-    check_all_shardings(world, on)
+@given(worlds(most=3, dims=1, max_pp=1, pieces=False, **COVERED), stacks())
+def test_with_the_sharding_free_no_sharding_is_faster_nightly(engine: str, world: World, on: Stack) -> None:
+    check_all_shardings(world, on, engine)
 
 
-def check_all_shardings(world: World, on: Stack) -> None:
+def check_all_shardings(world: World, on: Stack, engine: str) -> None:
     """As if every sharding were pinned and re-optimised alone."""
     graph, plan, system = world.graph, world.plan, with_stack(world.system, on)
     menus = [ops.legal_schemes(kernel, plan.tp, world.assumptions) for kernel in graph.kernels]
@@ -393,7 +406,10 @@ def check_all_shardings(world: World, on: Stack) -> None:
         if sums_meet(graph, plan, world.assumptions, sharding):
             alone.append(aware(Search, "seconds", pin_sharding=sharding)[0])
     assume(np.isfinite(alone).any())
-    found, note = aware(JointSearch, "joint")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, engine)
+        patch.delattr(f"dfopt.search.heat_aware.{'_HeatSearch' if engine == '1' else 'least_with_heat'}")
+        found, note = aware(JointSearch, "joint")
     assert found <= min(alone) * (1 + 2 * HEAT_GAP)
     assert f"{found:.6g} s per step" in note and "shardings more were chosen anew" in note
 

@@ -1,0 +1,105 @@
+"""Heat as a leaf: one plan and one sharding, which are re-optimised under the limits on heat.
+
+Without heat nothing is slower, so what is shown of a region without it holds with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, Parameters, Problem, View, branch_and_bound
+from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible, PlanError
+from dfopt.regions.branching import Listing, PlansApart, Probing
+from dfopt.regions.facts import Memory
+from dfopt.regions.judged import judged
+from dfopt.regions.pricing import best_of
+from dfopt.regions.problem import relaxations_of
+from dfopt.regions.reductions import AboveCutoff
+from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.regions.space import Space
+from dfopt.search.options import Options
+from dfopt.search.solved import Solved
+from dfopt.setting.instance import Setting
+
+__all__ = ["least_with_heat"]
+
+
+class WithHeat(Protocol):
+    """A mapping that keeps the limits on heat: its seconds of a step, and what none with its sharding is below."""
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step."""
+
+    @property
+    def bound_s(self) -> float:
+        """What no mapping with the sharding is below."""
+
+
+class Heat(LeafSolver[Part, WithHeat]):
+    """The partitions, levels and pauses of one plan and sharding, from the mapping that is best without heat."""
+
+    def __init__(self, aware: Callable[[Solved], WithHeat], options: Options) -> None:
+        self._aware, self._options = aware, options
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether there is one plan and one sharding."""
+        return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The mapping with its bound; only the bound where none is below the cutoff, or its blocks are too many."""
+        [region] = listed([region])
+        of = region.of
+        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), view.cutoff)
+        if free is None:
+            return LeafAnswer([], max(bound.value, view.cutoff))
+        try:
+            found = self._aware(judged(of, free, self._options).solution.solved)
+        except Infeasible:
+            return LeafAnswer([])
+        except PlanError:  # its blocks cannot be listed: nothing is shown
+            return LeafAnswer([], bound.value)
+        return LeafAnswer([Candidate(found.step_s, found)], max(bound.value, found.bound_s))
+
+
+def least_with_heat(
+    plans: Mapping[Setting, Sequence[Plan]],
+    options: Options,
+    aware: Callable[[Solved], WithHeat],
+    best_s: float,
+) -> float:
+    """What no mapping under some plans is below, whatever the sharding; those that may be are asked about.
+
+    Parameters
+    ----------
+    plans : dict
+        Plans by setting.
+    options : Options
+        The gap and the clock of the search.
+    aware : callable
+        From the best mapping without heat of a plan and sharding to that which keeps the limits. It may raise
+        Infeasible, and PlanError where nothing can be said.
+    best_s : float, s
+        Seconds of a step of the best mapping that is known.
+
+    Raises
+    ------
+    NotCovered
+        If regions do not cover the plans.
+    """
+    memory = Memory()
+    spaces = [Space(setting, options.request, partial(list, mine)) for setting, mine in plans.items()]
+    problem = Problem[Part, WithHeat](
+        roots=[Unlisted(space) for space in spaces],
+        relaxations=relaxations_of(memory),
+        branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
+        reductions=[AboveCutoff(memory)],
+        leaves=[Heat(aware, options)],
+    )
+    kept = [Candidate(best_s, None)] if np.isfinite(best_s) else []
+    return branch_and_bound(problem, Parameters(gap=options.request.gap), clock=options.clock, kept=kept).bound
