@@ -210,8 +210,7 @@ CYCLES = {
     frozenset(
         f"search.{name}"
         for name in (
-            "diving", "families", "hiding", "jointly", "known", "matrices", "nodes", "placing", "racing", "shortage",
-            "shown", "unrolled",
+            "diving", "families", "hiding", "jointly", "known", "nodes", "placing", "racing", "shown", "unrolled",
         )
     ),
 }  # fmt: skip

@@ -21,10 +21,10 @@ from dfopt.errors import PlanError
 from dfopt.search.hiding import Hiding
 from dfopt.search.kept import Kept
 from dfopt.search.matrices import solved_together
-from dfopt.search.nodes import all_down_sets
 from dfopt.search.options import Options
 from dfopt.search.placing import Placing
 from dfopt.search.proving import PROOF, Low, joint_lows, least_of, plan_low
+from dfopt.search.relaxed import all_down_sets
 from dfopt.search.sharing import Memo, lattices_of
 from dfopt.search.space import search_space, together, ways_to_count
 from dfopt.search.unlisted import expanded

@@ -23,7 +23,8 @@ from dfopt.errors import Infeasible
 from dfopt.physics.pipeline import step_time
 from dfopt.search.faster import Faster
 from dfopt.search.node import Node
-from dfopt.search.nodes import Nodes, covers
+from dfopt.search.nodes import Nodes
+from dfopt.search.relaxed import covers
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds import PlanBounds, PlanTable

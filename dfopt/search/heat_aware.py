@@ -27,8 +27,8 @@ from dfopt.search.candidate import prepare_mapping
 from dfopt.search.heat_regions import least_with_heat
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Node, Unit
-from dfopt.search.nodes import covers
 from dfopt.search.options import SWITCH, Options
+from dfopt.search.relaxed import covers
 from dfopt.search.solved import Pruned, Solved
 from dfopt.setting.instance import Setting
 from dfopt.terms.sharded_graph import Ints

@@ -26,9 +26,10 @@ from dfopt.search.hiding import Hiding
 from dfopt.search.known import KnownSearch
 from dfopt.search.matrices import solved_together
 from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
-from dfopt.search.nodes import Nodes, covers
+from dfopt.search.nodes import Nodes
 from dfopt.search.placing import Placing, place
 from dfopt.search.racing import Steps, race
+from dfopt.search.relaxed import covers
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Solved
 from dfopt.terms.sharded_graph import Ints
@@ -325,10 +326,9 @@ class JointSearch(KnownSearch):
         self._try(replace(node, ready=ready, tried=set()), unit, self._cut(unit), options_k)
 
     def _open(self, plan: Plan) -> None:
-        instance = self.setting.under(plan)
         try:
             if self.options.request.formulation == "assignment" or not covers(self.setting.graph, plan):
-                self._by_matrices(instance)
+                self._by_matrices(self.setting.under(plan))
                 return
             nodes = self.nodes.open(plan)
         except Infeasible as error:  # whatever the schemes

@@ -22,8 +22,8 @@ from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
 from dfopt.search.candidate import Prepared, prepare_mapping
 from dfopt.search.fusing import limits_of
-from dfopt.search.nodes import covers
 from dfopt.search.options import Options, record_of, reporter
+from dfopt.search.relaxed import covers
 from dfopt.search.sharing import Memo
 from dfopt.search.solved import Pruned, Solved, by_levels, scored
 from dfopt.setting.instance import Instance

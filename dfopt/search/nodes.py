@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from dfopt.bnb import Clock
-from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible
-from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
-from dfopt.physics.efficiency import memory_rows
 from dfopt.search import work
 from dfopt.search.candidate import Stage, given_work, prepare, with_starts
 from dfopt.search.closing import closes, least_of_plan
 from dfopt.search.node import Node
 from dfopt.search.options import Options
+from dfopt.search.relaxed import RelaxedPlans, open_record
 from dfopt.search.sharing import ChipWork
 from dfopt.search.shown import Shown, meet, weighed_gradients
 from dfopt.search.solved import Pruned, Solved, finish
-from dfopt.search.sums import handed_on, meeting, meets
-from dfopt.search.waiting import Chains, paths, too_much
+from dfopt.search.sums import meeting, meets
+from dfopt.search.waiting import paths
 from dfopt.setting.instance import Instance, Setting
-from dfopt.sharding import interchip
-from dfopt.terms.sharded_graph import Bools, Floats, Ints, tile_counts
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
-_NOTE = "found together with the fusion"
 _BLOCKS = 0.25  # of the work that is left, for blocks generated on demand
 _MATTERS = 0.2  # share of a step from which on a kind of layer is looked at by itself first
 
 
-class Nodes:
+class Nodes(RelaxedPlans):
     """Opens, bounds and splits nodes of one setting; what plans share is worked out once.
 
     ``every``: also schemes that another one replaces at no cost in time, where more than time matters;
@@ -56,24 +49,11 @@ class Nodes:
         at_once: bool = False,
         hints: Mapping[Plan, frozenset[str]] | None = None,
     ) -> None:
-        self.setting, self.options, self.every, self.at_once = setting, options, every, at_once
-        self.menus: dict[Instance, Menu] = {}
-        self.alike: dict[tuple[Setting, tuple[object, ...]], Menu] = {}
-        self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
+        super().__init__(setting, options, every)
+        self.at_once = at_once
         self.given: dict[tuple[Menu, tuple[int, ...]], ChipWork] = {}
-        self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
         self.hints = hints or {}  # what blocks had to agree about before
         self.shown = Shown(options, self.menu)
-        self.lattices: dict[int, Lattice | None] = {}
-        self.chains: Chains = {}
-
-    def menu(self, instance: Instance) -> Menu:
-        """Figures of all options under a plan: one menu for all plans on whose dims they are the same."""
-        shared = instance.shared
-        if shared not in self.menus:
-            menu = Menu(shared, interchip.build(shared, self.options.request.pin_sharding))
-            self.menus[shared] = self.alike.setdefault((shared.setting, menu.look), menu)
-        return self.menus[shared]
 
     def least_of_plan(self, node: Node, options: Options, cutoff: float) -> tuple[float, Ints | None]:
         """What no mapping of a node's plan and tile count is below, and the options of one, by its MILP.
@@ -100,7 +80,7 @@ class Nodes:
         """The same of a setting under a plan; ``every``: none where some do not fit, as if memories had no limit."""
         found: list[Node] = []
         refused: Infeasible | None = None
-        for counts, allowed_o in self._domains(instance):
+        for counts, allowed_o in self.domains_of(instance):
             self.options.clock.charge(work.OPENED)
             try:
                 found += list(self._nodes(instance, allowed_o, counts, 0.0, whole=True, roomy=every))
@@ -113,21 +93,7 @@ class Nodes:
     def _some_refused(self, instance: Instance, found: list[Node]) -> bool:
         """Whether some tile count of some schemes was left out: under another plan it may fit."""
         opened = {(node.allowed_o.tobytes(), node.ready.sharded.tile_count) for node in found}
-        return any((left.tobytes(), one) not in opened for counts, left in self._domains(instance) for one in counts)
-
-    def _domains(self, instance: Instance) -> list[tuple[tuple[int, ...], Bools]]:
-        """Tile counts and schemes that go together: small tiles if chips share none, one layout between layers."""
-        menu = self.menu(instance)
-        if menu not in self.domains:
-            graph, assumptions, shares = instance.graph, instance.assumptions, menu.shares_tiles
-            shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
-            apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
-            legal = {shared: np.ones_like(shares)} | ({apart: ~shares} if apart else {})
-            every = self.every or bool(memory_rows(instance.system.chip, assumptions))  # fewer bytes may take longer
-            some = {counts: one if every else menu.undominated(one) for counts, one in legal.items()}
-            kept = ((counts, meeting(menu, one)) for counts, mine in some.items() for one in handed_on(menu, mine))
-            self.domains[menu] = [(counts, left) for counts, left in kept if left is not None]
-        return self.domains[menu]
+        return any((left.tobytes(), one) not in opened for counts, left in self.domains_of(instance) for one in counts)
 
     def _nodes(
         self,
@@ -139,23 +105,9 @@ class Nodes:
         whole: bool,
         roomy: bool = False,
     ) -> Iterator[Node]:
-        menu, key = self.menu(instance), (allowed_o.tobytes(), counts)
-        if (menu, key) not in self.works:
-            relaxed = menu.stage(allowed_o, 1)
-            record, stages = _record(Termination.LIMIT_WITH_SOLUTION), dict.fromkeys(relaxed.names, 0)
-            cut = partial(menu.stage, allowed_o)
-            work = ChipWork(instance.plan, {}, stages, record, relaxed, cut, counts, only_sharding=False, bounds=True)
-            work.lattices = self.lattices
-            self.works[menu, key] = work
-        refused = opened = None
-        for ready in prepare(instance, self.options, {instance.shared: self.works[menu, key]}, roomy):
+        for ready in self.priced(instance, allowed_o, counts, roomy=roomy):
             lows = [stage.floor for stage in ready.stages]
-            if short := too_much(ready, self.chains, self.options):
-                refused = refused or Infeasible(short)
-                continue
-            yield (opened := Node(ready, allowed_o, whole, lows, max(bound, ready.value_of(lows))))
-        if refused is not None and opened is None:
-            raise refused
+            yield Node(ready, allowed_o, whole, lows, max(bound, ready.value_of(lows)))
 
     def improve(self, node: Node, cut: float, clock: Clock) -> bool:
         """Prove more of a node, a step at a time; whether every stage has its best schemes.
@@ -308,7 +260,7 @@ class Nodes:
         if key not in self.given:
             names = [kernel.name for kernel in self.setting.graph.kernels]
             sharding = {name: menu.tables.scheme_o[o] for name, o in zip(names, options_k.tolist(), strict=True)}
-            work = given_work(instance, sharding, dict.fromkeys(names, 0), _record(Termination.LIMIT_WITH_SOLUTION))
+            work = given_work(instance, sharding, dict.fromkeys(names, 0), open_record(Termination.LIMIT_WITH_SOLUTION))
             work.lattices = self.lattices
             self.given[key] = work
         known, tiles = self.given[key], node.ready.sharded.tile_count
@@ -366,27 +318,3 @@ class Nodes:
         full = np.array([graph.output_bytes(k) for k in range(menu.tables.kernels)])
         made_o = full[menu.tables.kernel_o] * menu.output_o
         return np.asarray(menu.weight_o + menu.gradient_o + menu.by_option("cached_bytes") + made_o)
-
-
-def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> dict[int, Lattice | None]:
-    """The down-sets of every kind of layer, listed under the first of some plans under which each is priced."""
-    nodes, wanted = Nodes(setting, options), {setting.graph.kind_of(kernel) for kernel in setting.graph.kernels}
-    for plan in plans:
-        if wanted <= set(nodes.lattices) or options.clock.over:
-            break
-        if covers(setting.graph, plan):
-            with suppress(Infeasible):  # they are listed before memory is looked at
-                nodes.open(plan)
-    return nodes.lattices
-
-
-def covers(graph: Graph, plan: Plan) -> bool:
-    """Whether the schemes are all that is open: of graphs drawn once also the pipeline stage of each kernel may be."""
-    return plan.stages == 1 or graph.folded
-
-
-def _record(termination: Termination) -> SolveRecord:
-    return SolveRecord(
-        problem="interchip", formulation="joint", termination=termination.value,
-        objective=None, bound=0.0, gap=None, seconds=0.0, note=_NOTE,
-    )  # fmt: skip

@@ -15,8 +15,8 @@ from dfopt.bnb import OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.physics.states import LABELS
-from dfopt.search.nodes import Nodes, covers
 from dfopt.search.options import Options
+from dfopt.search.relaxed import RelaxedPlans, covers
 from dfopt.search.waiting import least_waiting
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
@@ -111,7 +111,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     endless = chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
     system = setting.system.model_copy(update={"chip": endless})
     free = replace(setting, system=system)  # where nothing is too small, all can be counted
-    nodes, bounds, limits = Nodes(free, options), PlanBounds(free), usable_bytes(setting)
+    relaxed, bounds, limits = RelaxedPlans(free, options), PlanBounds(free), usable_bytes(setting)
     clock = options.clock
     until = clock.spent + _PART * clock.work_left
     number, others = count(), 0
@@ -128,7 +128,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
         if not known and covers(setting.graph, held.plan) and clock.spent < until and not clock.over:
             with suppress(OutOfTime, NoSolution):
                 try:
-                    held = _looked_into(nodes, held.plan, options, limits)
+                    held = _looked_into(relaxed, held.plan, options, limits)
                 except Infeasible:  # whatever the memory
                     others += 1
                     continue
@@ -140,13 +140,13 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     return None
 
 
-def _looked_into(nodes: Nodes, plan: Plan, options: Options, limits: Mapping[str, float]) -> LeastHeld:
+def _looked_into(relaxed: RelaxedPlans, plan: Plan, options: Options, limits: Mapping[str, float]) -> LeastHeld:
     """What a plan holds at least, with what waits between partitions."""
-    instance, found = nodes.setting.under(plan), list[LeastHeld]()
-    for node in nodes.open(plan):
-        stages = {number: stage for number, stage in enumerate(node.ready.stages) if stage.work is not None}
+    instance, found = relaxed.setting.under(plan), list[LeastHeld]()
+    for ready in relaxed.of_plan(plan):
+        stages = {number: stage for number, stage in enumerate(ready.stages) if stage.work is not None}
         states = {number: stage.work.states for number, stage in stages.items() if stage.work is not None}
-        waiting = {number: least_waiting(number, stage, nodes.chains, options) for number, stage in stages.items()}
+        waiting = {number: least_waiting(number, stage, relaxed.chains, options) for number, stage in stages.items()}
         if math.inf not in waiting.values():
             found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
     if not found:

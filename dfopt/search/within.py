@@ -26,8 +26,8 @@ from dfopt.search.candidate import Stage, prepare_mapping
 from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import proven_gap
 from dfopt.search.node import Node, Unit
-from dfopt.search.nodes import covers
 from dfopt.search.options import Options
+from dfopt.search.relaxed import covers
 from dfopt.search.solved import Pruned, Solved, scored
 from dfopt.setting.instance import Setting
 from dfopt.terms.sharded_graph import Ints

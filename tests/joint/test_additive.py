@@ -18,8 +18,9 @@ from dfopt.joint.additive import least_of_both
 from dfopt.joint.dual import Resources
 from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
-from dfopt.search.nodes import Nodes, covers
+from dfopt.search.nodes import Nodes
 from dfopt.search.options import Options
+from dfopt.search.relaxed import covers
 from dfopt.setting.instance import Setting
 from dfopt.workloads import load_graph
 

@@ -15,8 +15,9 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.joint.listed import least_listed
 from dfopt.search.node import Node
-from dfopt.search.nodes import Nodes, covers
+from dfopt.search.nodes import Nodes
 from dfopt.search.options import Options
+from dfopt.search.relaxed import covers
 from dfopt.search.shown import weighed_gradients
 from dfopt.setting.instance import Setting
 
