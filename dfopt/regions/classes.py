@@ -16,12 +16,13 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
+from dfopt.joint.factors import OF_SECONDS
 from dfopt.joint.menu import Menu
 from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Instance, Setting
-from dfopt.terms.blocks import Blocks, times_counts
+from dfopt.terms.blocks import IN_PARTS, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.steps import Beside, Steps
@@ -130,6 +131,12 @@ class PlanClass:
         return self.menu.priced(self.tiles)[1]
 
     @cached_property
+    def table_of_blocks(self) -> Table:
+        """Those that decide what blocks take at least, whichever blocks there are."""
+        asked = {*OF_SECONDS, *IN_PARTS, "legal"}
+        return Table(self.table.sizes_k, tuple(charge for charge in self.table.charges if charge.resource in asked))
+
+    @cached_property
     def chip(self) -> Chip:
         """The chip as it is; :attr:`dfopt.terms.chip.Chip.rising` as bounds see it."""
         return chip_of(self.setting.system, self.setting.assumptions)
@@ -154,9 +161,9 @@ class PlanClass:
     @cached_property
     def blocks(self) -> Callable[[Arcs, Chip], Blocks]:
         """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
-        table, rows = self.table, token_rows(self.layer)
+        table, latency_l, rows = self.table, self.layer.latency_l, token_rows(self.layer)
         return lru_cache(maxsize=_KEPT)(
-            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, token_rows=rows, counting=arcs.counting)
+            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting)
         )
 
     def least_prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:

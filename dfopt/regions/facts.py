@@ -296,7 +296,7 @@ def resources_of(region: Region, arcs: Arcs) -> Resources:
     The sides are those of these blocks, and how often a charge is paid at least is a shortest path of its own.
     """
     of = region.of
-    table, layer, chip, side_k = of.menu.of_blocks(of.tiles), of.layer, of.chip, arcs.side_k
+    table, layer, chip, side_k = of.table_of_blocks, of.layer, of.chip, arcs.side_k
     known = arcs.least_counts(
         charge.incidence
         for charge in table.charges

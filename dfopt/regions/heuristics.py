@@ -140,7 +140,7 @@ def partitions_of(facts: Facts) -> Ints:
 def rounded_for(region: Region, partition_k: Ints) -> Ints:
     """Options that take least if the partitions are given, by the dual: each partition is a side of its own."""
     of, option_k = region.of, np.array([left[0] for left in region.domain], dtype=np.int64)
-    table = of.menu.of_blocks(of.tiles)
+    table = of.table_of_blocks
     for arcs in region.arcs_k:
         side_k = np.full(len(partition_k), -1, dtype=np.int64)
         side_k[arcs.kernels] = np.unique(partition_k[arcs.kernels], return_inverse=True)[1]

@@ -46,8 +46,6 @@ def check_covered(setting: Setting, request: Request, plans: Sequence[Plan]) -> 
 
 def _of_assumptions(setting: Setting) -> Iterator[str]:
     assumptions, graph = setting.assumptions, setting.graph
-    if assumptions.compute_model == "cycle":
-        yield "compute_model: cycle has many numbers of tiles"
     if hides_any(assumptions, graph):
         yield "gradient_overlap: what shows of exchanges depends on passes"
 

@@ -55,11 +55,12 @@ class Heat(LeafSolver[Part, WithHeat]):
         """The mapping with its bound; only the bound where none is below the cutoff, or its blocks are too many."""
         [region] = listed([region])
         of = region.of
-        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), view.cutoff)
-        if free is None:
+        cutoff_i = np.full(len(region.plans), view.cutoff)
+        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
+        if not free:
             return LeafAnswer([], max(bound.value, view.cutoff))
         try:
-            found = self._aware(judged(of, free, self._options).solution.solved)
+            found = self._aware(judged(of, free[0], self._options).solution.solved)
         except Infeasible:
             return LeafAnswer([])
         except PlanError:  # its blocks cannot be listed: nothing is shown

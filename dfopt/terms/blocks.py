@@ -238,8 +238,10 @@ class Blocks:
         if not len(self.latency_l):
             return self._sums(amount_vc, "compute_s"), np.ones(shape, dtype=bool)
 
+        count_bc = np.asarray(self._counted("compute_tiles").todense())
+
         def suffice(level_vb: Ints) -> Bools:
-            used = self.table.sums_at(amount_vc, self.count_bi, "compute_tiles", level_vb)
+            used = self.table.sums_at(amount_vc, count_bc, "compute_tiles", level_vb)
             return np.asarray(used <= self.chip.tiles)
 
         level, reached = least_level(suffice, shape, len(self.latency_l))
@@ -316,15 +318,19 @@ class Blocks:
         """
         if resource not in self.table.of_resource:
             return np.zeros((len(amount_vc), self.member_bk.shape[int(alone)]))
-        places, columns = self.table.of_resource[resource]
+        _, columns = self.table.of_resource[resource]
+        return times_counts(amount_vc[:, columns[:, 0]], self._counted(resource, alone=alone))
+
+    def _counted(self, resource: str, *, alone: bool = False) -> sp.csr_array:
+        """How often blocks, or kernels alone, pay the charges of a resource: shape (blocks, charges of it)."""
         if (resource, alone) not in self._counts:
-            paid = tuple(self.table.charges[c].incidence for c in places.tolist())
+            paid = tuple(self.table.charges[c].incidence for c in self.table.of_resource[resource][0].tolist())
             if alone or self.counting is None:
                 member = np.eye(self.member_bk.shape[1], dtype=bool) if alone else self.member_bk
                 self._counts[resource, alone] = sp.csr_array(counts(paid, member))
             else:
                 self._counts[resource, alone] = self.counting(paid)
-        return times_counts(amount_vc[:, columns[:, 0]], self._counts[resource, alone])
+        return self._counts[resource, alone]
 
     @cached_property
     def _counts(self) -> dict[tuple[str, bool], sp.csr_array]:

@@ -219,7 +219,7 @@ class Table:
         places, columns = self.of_resource[resource]
         return np.asarray(amount_vc[:, columns[:, 0]] @ count_bi[:, self.incidence_c[places]].T)
 
-    def sums_at(self, amount_vc: Floats, count_bi: Floats, resource: str, level_vb: Ints) -> Floats:
+    def sums_at(self, amount_vc: Floats, count_bc: Floats, resource: str, level_vb: Ints) -> Floats:
         """Total of a resource that each block pays under each vector of options, at a given level of each block.
 
         It is the sum of amount x number of times (:meth:`sums`). A charge has an amount for each level (latency that a
@@ -229,8 +229,8 @@ class Table:
         ----------
         amount_vc : float array, shape (vectors, columns)
             Amounts of all charges: the result of :meth:`exact`, or that of :meth:`least` as the only row.
-        count_bi : float array, shape (blocks, incidences)
-            How often blocks pay charges of each of :attr:`incidences`: see :func:`dfopt.terms.incidence.counts`.
+        count_bc : float array, shape (blocks, charges of the resource)
+            How often blocks pay each charge of the resource: see :func:`dfopt.terms.incidence.counts`.
         resource
             Name of the resource, such as ``compute_tiles``.
         level_vb : int array, shape (vectors, blocks)
@@ -246,11 +246,10 @@ class Table:
         KeyError
             If the resource has no charges.
         """
-        places, columns = self.of_resource[resource]
-        paid_vb = np.zeros(level_vb.shape)
-        for place, of_levels in zip(places, columns, strict=True):
-            amount_vl = amount_vc[:, of_levels]
-            paid_vb += np.take_along_axis(amount_vl, level_vb, axis=1) * count_bi[:, self.incidence_c[place]]
+        _, columns = self.of_resource[resource]
+        paid_vb, place_vb = np.zeros(level_vb.shape), level_vb + columns.shape[1] * np.arange(len(amount_vc))[:, None]
+        for of_levels, count_b in zip(columns, count_bc.T, strict=True):
+            paid_vb += amount_vc[:, of_levels].ravel()[place_vb] * count_b
         return paid_vb
 
     def totals(self, amount_vc: Floats, resource: str) -> Floats:

@@ -22,7 +22,7 @@ from dfopt.terms.token_blocks import shares_of, token_rows
 
 FIXED: dict[str, Any] = {
     "tile_rows": ROWS,
-    "compute_model": ["fixed", "fixed", "efficiency"],
+    "compute_model": ["fixed", "fixed", "efficiency", "cycle"],
     "gradient_overlap": None,
     "token_blocks": [None, None, "allow"],
 }

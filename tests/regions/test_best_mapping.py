@@ -23,7 +23,6 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import best_mapping
 from dfopt.regions.region import Region
-from dfopt.regions.scope import NotCovered
 from dfopt.search.options import SWITCH
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
@@ -88,6 +87,12 @@ def test_nothing_is_better_in_blocks_of_tokens(world: World, data: st.DataObject
 
 
 @share(2)
+@given(covered(most=4, compute_model="cycle", tile_rows=None), st.data())
+def test_nothing_is_better_in_any_number_of_tiles(world: World, data: st.DataObject) -> None:
+    check(world, asked_of(world, data.draw))
+
+
+@share(2)
 @given(covered(memory=True, compute_model="efficiency", execution=["library", "kernel_by_kernel"]), st.data())
 def test_nothing_is_better_with_shares_of_bandwidth(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
@@ -136,17 +141,3 @@ def test_tiles_are_as_large_as_the_options_of_a_mapping_ask_for() -> None:
         result = df.optimize(graph, system, tp=2, pp=1, sensitivity=False)
     shown = verify(result)
     assert shown.ok, shown.problems
-
-
-@pytest.mark.parametrize(
-    ("asked", "assumed", "word"),
-    [
-        ({}, {"compute_model": "cycle"}, "compute_model: cycle"),
-    ],
-)
-def test_what_is_not_covered_is_refused_with_the_reason(
-    asked: dict[str, Any], assumed: dict[str, Any], word: str
-) -> None:
-    setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions(**assumed))
-    with pytest.raises(NotCovered, match=word):
-        best_mapping(setting, Request(**asked))

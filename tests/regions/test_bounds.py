@@ -89,6 +89,13 @@ def test_no_member_in_blocks_of_tokens_is_below_a_bound(world: World, data: st.D
 
 
 @share(2)
+@given(covered(most=4, compute_model="cycle", tile_rows=[None, None, 1, 2]), st.data())
+def test_no_member_is_below_a_bound_by_cycles(world: World, data: st.DataObject) -> None:
+    members, region = drawn(world, data)
+    check_bounds(problem(members).relaxations, region, members.least(region))
+
+
+@share(2)
 @given(covered(most=4, memory=True, compute_model="efficiency"), st.data())
 def test_no_member_with_shares_of_bandwidth_is_below_a_bound(world: World, data: st.DataObject) -> None:
     members, region = drawn(world, data)
@@ -98,7 +105,12 @@ def test_no_member_with_shares_of_bandwidth_is_below_a_bound(world: World, data:
 
 
 @share(2)
-@given(st.one_of(covered(), in_token_blocks(), covered(memory=True, compute_model="efficiency")), st.data())
+@given(
+    st.one_of(
+        covered(), in_token_blocks(), covered(compute_model="cycle"), covered(memory=True, compute_model="efficiency")
+    ),
+    st.data(),
+)
 def test_no_block_takes_less_than_its_least_price(world: World, data: st.DataObject) -> None:
     _, region = drawn(world, data)
     of, vectors = region.of, [[data.draw(st.sampled_from(left)) for left in region.domain] for _ in range(8)]
