@@ -87,8 +87,8 @@ def prepared(of: PlanClass, plan: int, option_k: Sequence[int], options: Options
     instance = of.instance(plan)
     stages = dict.fromkeys((kernel.name for kernel in of.layer.kernels), 0)
     work = given_work(instance, of.schemes(option_k), stages, record)
-    work = replace(work, counts=(of.tiles,), lattices=dict.fromkeys(range(of.kinds), None))
-    [ready] = prepare(instance, options, {instance.shared: work})
+    work = replace(work, lattices=dict.fromkeys(range(of.kinds), None))
+    [ready] = prepare(instance, options, {instance.shared: work}, tiles=of.tiles)
     return ready
 
 

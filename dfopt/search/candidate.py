@@ -188,7 +188,9 @@ class Prepared(PricedPlan):
         return min(found, default=None)
 
 
-def prepare(instance: Instance, options: Options, memo: Memo | None = None, roomy: bool = False) -> Iterator[Prepared]:
+def prepare(
+    instance: Instance, options: Options, memo: Memo | None = None, roomy: bool = False, tiles: int | None = None
+) -> Iterator[Prepared]:
     """Choose sharding and stages of a plan, then price its stages for every tile count worth trying.
 
     Parameters
@@ -197,6 +199,8 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None, room
         What other plans have worked out; filled as this one is.
     roomy : bool
         As if memories had no limit.
+    tiles : int, optional
+        The only tile count to look at.
 
     Yields
     ------
@@ -219,11 +223,11 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None, room
     gradients_s = gradient_seconds(instance, sharded, stage_k)
     exchanges = exchange_seconds(instance, sharded.gradient_k, sharded.weight_k, stage_k)
     refusals: list[Infeasible] = []
-    counts = work.counts
-    for tiles in counts:
+    counts = work.counts if tiles is None else (tiles,)
+    for count in counts:
         if refusals and options.clock.over:
             raise NoSolution(0.0, 0.0)
-        tiled = work.at(tiles)
+        tiled = work.at(count)
         try:
             options.clock.charge(PREPARED)
             stages = tuple(_stages(instance, options, tiled, stage_k, work, roomy))

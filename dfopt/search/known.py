@@ -264,7 +264,7 @@ class KnownSearch(Search):
         plan, tiles = unit
         fields: dict[str, Any] = {"solves": found.solves, "agreed": tuple(sorted(found.agreed))}
         if np.isinf(min(found.value, found.low)):
-            note = found.note or refusal(self.setting.under(plan), self.options, self.memo)
+            note = found.note or refusal(self.setting.under(plan), self.options, self.memo, tiles)
             self.reasons.append(f"{plan.label}: {note}")
             fields |= {"status": "infeasible", "note": note}
         else:

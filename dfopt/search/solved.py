@@ -135,10 +135,13 @@ def by_levels(instance: Instance, options: Options, memo: Memo, tiles: int, incu
     return None
 
 
-def refusal(instance: Instance, options: Options, memo: Memo) -> str:
-    """Why nothing fits under the sharding that is best by itself: of a plan under which nothing fits with any."""
+def refusal(instance: Instance, options: Options, memo: Memo, tiles: int | None = None) -> str:
+    """Why nothing fits under the sharding that is best by itself: of a plan under which nothing fits with any.
+
+    ``tiles``: the only tile count that is meant.
+    """
     try:
-        for ready in prepare(instance, options, memo):
+        for ready in prepare(instance, options, memo, tiles=tiles):
             finish(with_starts(ready, options.clock), options, np.inf)
     except Infeasible as error:
         return str(error.report)
