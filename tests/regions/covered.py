@@ -28,7 +28,7 @@ FIXED: dict[str, Any] = {
 }
 IN_TOKEN_BLOCKS: dict[str, Any] = {
     "token_blocks": "allow", "execution": "dataflow", "weights_from_dram": True,
-    "weight_tiling": ["forbid", "reread_all", "reread"],
+    "weight_tiling": ["forbid", "reread_all", "reread"], "compute_model": ["fixed", "efficiency"],
 }  # fmt: skip
 """Assumptions under which partitions may take their tokens in blocks."""
 """Assumptions under which the answer is one of regions; all others are drawn."""

@@ -40,6 +40,8 @@ MANY = 300
 SAME = 1e-9
 BEATEN = SimpleNamespace(different="another graph")
 """A mapping that others have found."""
+BY_CYCLES: dict[str, Any] = {"compute_model": "cycle", "tile_rows": [None, None, 1, 2]}
+BY_SHARES: dict[str, Any] = {"compute_model": "efficiency", "memory": True}
 NOTHING = Bound(-math.inf)
 """Of a region that no relaxation was asked about."""
 
@@ -89,14 +91,14 @@ def test_no_member_in_blocks_of_tokens_is_below_a_bound(world: World, data: st.D
 
 
 @share(2)
-@given(covered(most=4, compute_model="cycle", tile_rows=[None, None, 1, 2]), st.data())
+@given(covered(most=4, **BY_CYCLES), st.data())
 def test_no_member_is_below_a_bound_by_cycles(world: World, data: st.DataObject) -> None:
     members, region = drawn(world, data)
     check_bounds(problem(members).relaxations, region, members.least(region))
 
 
 @share(2)
-@given(covered(most=4, memory=True, compute_model="efficiency"), st.data())
+@given(covered(most=4, **BY_SHARES), st.data())
 def test_no_member_with_shares_of_bandwidth_is_below_a_bound(world: World, data: st.DataObject) -> None:
     members, region = drawn(world, data)
     check_bounds(problem(members).relaxations, region, members.least(region))
@@ -105,12 +107,7 @@ def test_no_member_with_shares_of_bandwidth_is_below_a_bound(world: World, data:
 
 
 @share(2)
-@given(
-    st.one_of(
-        covered(), in_token_blocks(), covered(compute_model="cycle"), covered(memory=True, compute_model="efficiency")
-    ),
-    st.data(),
-)
+@given(st.one_of(covered(), in_token_blocks(), covered(**BY_CYCLES), covered(**BY_SHARES)), st.data())
 def test_no_block_takes_less_than_its_least_price(world: World, data: st.DataObject) -> None:
     _, region = drawn(world, data)
     of, vectors = region.of, [[data.draw(st.sampled_from(left)) for left in region.domain] for _ in range(8)]
