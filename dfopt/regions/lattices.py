@@ -55,7 +55,11 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
         If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library.
     """
     tables, members = _structure(instance, kind)
-    lattice, forward_k, count = _down_sets(instance, tables), tables.sharded.forward_k, len(instance.graph.kernels)
+    rule, forward_k, count = _rule(instance), tables.sharded.forward_k, len(instance.graph.kernels)
+    # under halves one block at most mixes the passes: before it there is only forward work, behind it none
+    lattice = _down_sets(tables, "shared" if rule == "shared" else "separate")
+    if lattice is None:
+        raise NotCovered(f"a layer of {instance.graph.name} has more than {_most(tables):,} down-sets of kernels")
     if not tables.chip.fused:  # one order, and no other partition for any kernel
         before = np.arange(len(members))
         arcs = _arcs(count, lattice, members, before, before + 1)
@@ -66,7 +70,7 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
     else:
         before, after = _pairs(lattice, tables.chip.tiles)
     keep = lattice.size[after] - lattice.size[before] <= tables.chip.tiles
-    if _rule(instance) == "separate":
+    if rule == "separate":
         ahead = (lattice.member & forward_k).sum(axis=1)
         behind = lattice.size - ahead
         keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
@@ -74,20 +78,19 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
     return numbering.kept(_arcs(count, lattice, members, before[keep], after[keep])), numbering
 
 
-def down_sets_of(instance: Instance, kind: int) -> Lattice:
-    """The down-sets of the layers of one kind, whatever is asked of their partitions; see :func:`arcs_of`."""
+def down_sets_of(instance: Instance, kind: int) -> Lattice | None:
+    """The down-sets of the layers of one kind, whatever numbers partitions may have; none if they are too many."""
     tables, _ = _structure(instance, kind)
-    return _down_sets(instance, tables)
+    return _down_sets(tables, _rule(instance))
 
 
-def _down_sets(instance: Instance, tables: StageTables) -> Lattice:
-    if not tables.chip.fused:
-        return one_by_one(topological_orders(tables)[0])
-    most = MOST_OF_LIBRARY if tables.chip.library else MOST_SETS
-    listed = down_sets(tables, _rule(instance), most)
-    if listed is None:
-        raise NotCovered(f"a layer of {instance.graph.name} has more than {most:,} down-sets of kernels")
-    return listed
+def _down_sets(tables: StageTables, rule: str) -> Lattice | None:
+    return down_sets(tables, rule, _most(tables)) if tables.chip.fused else one_by_one(topological_orders(tables)[0])
+
+
+def _most(tables: StageTables) -> int:
+    """Down-sets that are listed, at most."""
+    return MOST_OF_LIBRARY if tables.chip.library else MOST_SETS
 
 
 def _rule(instance: Instance) -> str:
