@@ -164,9 +164,8 @@ class Table:
             In the unit of the resource of each charge, with the columns of :attr:`columns_c`. Equal to the row of
             :meth:`exact` if every kernel has one option.
         """
-        least = [
-            amounts_left(charge, domain).min(axis=tuple(range(len(charge.scope)))).ravel() for charge in self.charges
-        ]
+        pairs = ((charge, tuple(range(len(charge.scope)))) for charge in self.charges)
+        least = [amounts_left(charge, domain).min(axis=axes).ravel() for charge, axes in pairs]
         return np.concatenate([*least, np.zeros(0)])
 
     def least_by_option(self, domain: Domain, least_c: Floats, kernel: int) -> Floats:
@@ -222,8 +221,7 @@ class Table:
     def sums_at(self, amount_vc: Floats, count_bc: Floats, resource: str, level_vb: Ints) -> Floats:
         """Total of a resource that each block pays under each vector of options, at a given level of each block.
 
-        It is the sum of amount x number of times (:meth:`sums`). A charge has an amount for each level (latency that a
-        block may have), such as compute tiles that a kernel needs for it. A vector has one option for each kernel.
+        It is :meth:`sums` of a resource with levels (latencies that a block may have), such as ``compute_tiles``.
 
         Parameters
         ----------
@@ -232,7 +230,7 @@ class Table:
         count_bc : float array, shape (blocks, charges of the resource)
             How often blocks pay each charge of the resource: see :func:`dfopt.terms.incidence.counts`.
         resource
-            Name of the resource, such as ``compute_tiles``.
+            Its name.
         level_vb : int array, shape (vectors, blocks)
             Level of each block, from 0 for the least latency (:attr:`dfopt.terms.layer.Layer.latency_l`).
 
@@ -344,7 +342,7 @@ class Table:
         domain
             By kernel the positions of the options that are left, at least one of every kernel.
         same
-            Names of resources of which less may be worse: an option dominates others only with equal amounts.
+            Names of resources of which less may be worse: options with other amounts of them dominate no other.
 
         Returns
         -------
