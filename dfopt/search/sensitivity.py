@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from dfopt.bnb import UNITS_PER_S
 from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.system import System
+from dfopt.errors import Infeasible, NoSolution
 from dfopt.judge import evaluate
-from dfopt.search.branching import Search
+from dfopt.search.candidate import prepare, with_starts
 from dfopt.search.options import Options
-from dfopt.search.solved import Solved, judged
-from dfopt.setting.instance import Setting
+from dfopt.search.solved import Solved, finish, judged
+from dfopt.setting.instance import Instance, Setting
 
 RESOURCES: Final = "compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"
 MOST_S: Final = 2.0  # for one of them
@@ -34,16 +37,43 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
             clock=options.clock.share(1 / (len(resources) - number), MOST_S * UNITS_PER_S),
             progress=None,
         )
-        search = Search(Setting(graph, changed, assumptions), budget)
-        search.run([best.plan])
+        values, proven = _fused(Setting(graph, changed, assumptions).under(best.plan), budget)
         # the winning mapping runs on the better machine too: a search cut short is never below it
         same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
         metric = options.request.objective.metric
-        values = [each.value for each in search.found[:1]] + [judged(same, metric)] * same.feasible
-        left = not search.found or any(record.status in ("limit", "not_reached") for record in search.records)
+        proven &= bool(values)
+        values += [judged(same, metric)] * same.feasible
         if value := min(values, default=0.0):
-            found.append(Sensitivity(resource=resource, value=value, speedup=best.value / value, proven=not left))
+            found.append(Sensitivity(resource=resource, value=value, speedup=best.value / value, proven=proven))
     return tuple(found)
+
+
+def _fused(instance: Instance, options: Options) -> tuple[list[float], bool]:
+    """Values of the best fusions of a plan in each number of tiles, and whether nothing is left open.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If a solve was interrupted.
+    """
+    values, proven = list[float](), True
+    try:
+        for ready in prepare(instance, options):
+            if values and options.clock.over:
+                return values, False
+            with suppress(Infeasible):
+                outcome = finish(with_starts(ready, options.clock), options, min(values, default=math.inf))
+                proven &= ready.sharding_proven
+                if isinstance(outcome, Solved):
+                    values.append(outcome.value)
+                    proven &= not outcome.limited
+                if ready.interrupted or (isinstance(outcome, Solved) and outcome.interrupted):
+                    raise KeyboardInterrupt
+    except Infeasible:
+        pass
+    except NoSolution:
+        proven = False
+    return values, proven
 
 
 def more_of(system: System, resource: str, factor: float) -> System:
