@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from covered import covered, setting_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import World, share
+from strategies import share
 from test_arcs import MANY, paths_of
 
 import dfopt as df
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.regions.arcs import Arcs
 from dfopt.regions.lattices import arcs_of
 from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Setting
@@ -49,12 +51,28 @@ def ways(limits: IntraChipLimits, count: int) -> list[tuple[int, ...]]:
     return [tuple(range(count))]
 
 
-@share(3)
-@given(covered(most=5, least=2, empty_partitions="allow", forward_backward="shared"), st.data())
-def test_the_paths_that_are_kept_are_those_that_can_be_numbered(world: World, data: st.DataObject) -> None:
-    """Each once, and with numbers that are as asked for."""
+def chain(kernels: int) -> Arcs:
+    """All arcs of kernels of which each needs the one before it."""
+    pairs = np.array([(before, after) for after in range(1, kernels + 1) for before in range(after)])
+    sets = np.tri(kernels + 1, kernels, -1, dtype=bool)
+    return Arcs(sets[pairs[:, 1]] & ~sets[pairs[:, 0]], sets, pairs[:, 0], pairs[:, 1], np.arange(len(pairs)))
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Arcs:
+    """All arcs of a random layer, or of a chain: random layers have few paths with many partitions."""
+    if draw(st.booleans()):
+        return chain(draw(st.integers(2, 6)))
+    world = draw(covered(most=5, least=2, empty_partitions="allow", forward_backward="shared"))
     arcs, _ = arcs_of(setting_of(world).under(Plan()), 0, Request())
     assert arcs is not None
+    return arcs
+
+
+@share(4)
+@given(layers(), st.data())
+def test_the_paths_that_are_kept_are_those_that_can_be_numbered(arcs: Arcs, data: st.DataObject) -> None:
+    """Each once, and with numbers that are as asked for."""
     kernels = arcs.kernels
     asked, forward_k = data.draw(limits(len(kernels))), np.array([data.draw(st.booleans()) for _ in kernels])
     numbering, expected = Numbering(asked, forward_k), set[tuple[bytes, ...]]()
@@ -83,3 +101,11 @@ def test_down_sets_are_there_once_where_numbers_make_no_difference(most: int) ->
     counted, _ = arcs_of(setting.under(Plan()), 0, Request(p_max=most))
     assert free is not None and counted is not None
     assert (len(counted.set_jk) == len(free.set_jk)) == (most == 30)
+
+
+@pytest.mark.parametrize("most", range(1, 7))
+@pytest.mark.parametrize("exactly", [False, True])
+def test_a_chain_has_as_many_paths_as_there_are_cuts(most: int, exactly: bool) -> None:
+    kept = Numbering(IntraChipLimits(most, exactly, "shared"), np.zeros(6, dtype=bool)).kept(chain(6))
+    assert kept is not None
+    assert len(paths_of(kept)) == sum(math.comb(5, cuts) for cuts in range((most - 1) * exactly, most))
