@@ -16,6 +16,7 @@ from dfopt.arrays import Floats
 from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Parameters, Problem, Progress, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.uncollected import uncollected
+from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import LIMIT
 from dfopt.regions.classes import PlanClass, ShardedFirst
@@ -30,6 +31,7 @@ from dfopt.search.branching import Search
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Found, Unit
 from dfopt.search.per_level import per_level
+from dfopt.search.relaxed import RelaxedPlans
 from dfopt.setting.instance import Setting
 
 __all__ = ["RegionSearch", "Run", "is_late", "lows"]
@@ -110,6 +112,20 @@ class RegionSearch(JointSearch):
         if not self.jointly:
             return Search.proven(self)
         return super().proven() if self.shown is None else max(self.least, self.shown)
+
+    @cached_property
+    def relaxed(self) -> RelaxedPlans:
+        """Plans with every figure at its least, which say why nothing fits."""
+        return RelaxedPlans(self.setting, self.options)
+
+    def _told(self, unit: Unit, found: Found) -> None:
+        """The record of a plan and tile count; where nothing fits, why, if that holds whatever the schemes are."""
+        if self.jointly and self.shown is not None and np.isinf(min(found.value, found.low)):
+            try:
+                self.relaxed.of_plan(unit[0])
+            except Infeasible as error:
+                found.note = str(error.report)
+        super()._told(unit, found)
 
     def counts(self) -> tuple[int, int]:
         """How many of its plans may still be better than what is known, and how many are listed."""
