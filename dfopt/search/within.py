@@ -7,28 +7,31 @@ budgets bounds the shardings that are left, beside the budgets over the stage wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result, Status
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.fusion.partitioning import objective
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.efficiency import memory_rows
-from dfopt.search.budgets import Budget, Fitted, fit, totals_of
-from dfopt.search.candidate import Stage, prepare_mapping
+from dfopt.regions.scope import NotCovered
+from dfopt.search.budget_regions import best_within
+from dfopt.search.budgets import Budget, totals_of
+from dfopt.search.fitting import Fitter
 from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import proven_gap
 from dfopt.search.node import Node, Unit
-from dfopt.search.options import Options
+from dfopt.search.options import SWITCH, Options
 from dfopt.search.relaxed import covers
-from dfopt.search.solved import Pruned, Solved, scored
+from dfopt.search.solved import Pruned, Solved
 from dfopt.setting.instance import Setting
 from dfopt.terms.sharded_graph import Ints
 
@@ -136,36 +139,46 @@ def optimize_within(
             " with two_batch_overlap: false"
         )
     setting, note = Setting(result.graph, result.system, chosen), ""
+    fitter = Fitter(setting, options, budgets, stage)
     if chosen.sharding_objective != "joint":
         note = f"sharding_objective: {chosen.sharding_objective} keeps the sharding of the result"
     elif not covers(result.graph, result.plan):
         note = "kernels drawn once on several pipeline stages keep their stages and their sharding"
-    search = _BudgetSearch(setting, options, budgets, stage)
-    refused, lows = "", list[float]()
+    refused, lows, best = "", list[float](), None
     try:
-        own = search.within(result.mapping, np.inf)
+        own = fitter.within(result.mapping, np.inf)
         assert isinstance(own, Solved)
-        search.found, lows = [own], [own.bound] if note else []
+        best, lows = own, [own.bound] if note else []
     except Infeasible as error:
         if note:
             raise
         refused = f"{error.report}; "
     if not note:
-        search.together([result.plan])
-        lows = [record.bound for record in search.records if record.bound is not None]
-    if not search.found and not lows:
+        best, lows = _free(fitter, result.plan, best)
+    if best is None and not lows:
         raise Infeasible(f"{refused}no other sharding keeps them either")
-    if not search.found:
+    if best is None:
         raise NoSolution(min(lows), time_limit)
-    best = search.found[0]
     distance = proven_gap(best.value, min([*lows, best.value]))
     status: Status = "optimal_per_level" if note else "optimal"
     if distance:
         status = "gap_reached" if distance <= gap else "limit_with_solution"
     score = evaluate(best.mapping, result.graph, result.system, result.assumptions)
-    fitted = search.fitted[best.mapping.digest()]
+    fitted = fitter.fitted[best.mapping.digest()]
     totals = totals_of(score, stage, budgets, fitted.units, fitted.seconds)
     return Within(best.mapping, score, totals, status, distance, fitted.blocks, note)
+
+
+def _free(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved | None, list[float]]:
+    """The best mapping of a plan whatever the sharding, and what none is below, if any may keep the budgets."""
+    if os.environ.get(SWITCH) == "1":
+        with suppress(NotCovered):
+            return best_within(fitter, plan, own)
+    search = _BudgetSearch(fitter)
+    search.found = [] if own is None else [own]
+    search.together([plan])
+    lows = [record.bound for record in search.records if record.bound is not None]
+    return (search.found[0] if search.found else None), lows
 
 
 class _BudgetSearch(JointSearch):
@@ -174,42 +187,15 @@ class _BudgetSearch(JointSearch):
     every = True
     levels = closing = False  # may break a budget
 
-    def __init__(self, setting: Setting, options: Options, budgets: Sequence[Budget], number: int) -> None:
-        super().__init__(setting, options)
-        self.budgets, self.stage = budgets, number
-        self.fitted: dict[str, Fitted] = {}  # by digest of the mapping
+    def __init__(self, fitter: Fitter) -> None:
+        super().__init__(fitter.setting, fitter.options)
+        self.fitter = fitter
         self.bounded: set[Node] = set()  # with the rows over the stage with every figure at its least
-
-    def within(self, mapping: Mapping, cut: float) -> Solved | Pruned:
-        """A mapping with the partitions of the stage chosen anew.
-
-        Raises
-        ------
-        Infeasible, PlanError, NoSolution
-        """
-        ready = prepare_mapping(self.setting, mapping, self.options.asking(pin_sharding={}))
-        stage = _checked(ready.stages, self.stage)
-        place = {kernel.name: kernel.partition for kernel in mapping.kernels}
-        partition_k: Ints = np.array([place[name] for name in ready.sharded.names], dtype=np.int64)
-        times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
-        upper = ready.cutoff(self.stage, cut, times)
-        most = np.inf if upper is None else upper
-        fitted = fit(stage, self.budgets, times[self.stage], self.options, most) if most > 0 else None
-        if fitted is None:
-            return Pruned(cut, ())
-        partition_k[stage.members] = fitted.partition_k
-        lows = [*times]
-        times[self.stage], lows[self.stage] = fitted.seconds, fitted.low
-        found = scored(
-            ready, partition_k, ready.reached(times, partition_k), ready.value_of(lows), (), len(partition_k)
-        )
-        self.fitted[found.mapping.digest()] = fitted
-        return found
 
     def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
         """The best fusion under schemes of all kernels within the budgets."""
         free = super().exact(node, options_k, cut)
-        return self.within(free.mapping, cut) if isinstance(free, Solved) else free
+        return self.fitter.within(free.mapping, cut) if isinstance(free, Solved) else free
 
     def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
         if node not in self.bounded:
@@ -221,41 +207,5 @@ class _BudgetSearch(JointSearch):
 
     def _bound(self, node: Node, cut: float) -> None:
         """Take into the bound what the rows say of all shardings at once."""
-        ready, stage = node.ready, node.ready.stages[self.stage]
-        if stage.lattice is None:
-            return
-        upper = ready.cutoff(self.stage, cut, node.lows)
-        most = np.inf if upper is None else upper
-        try:
-            fitted = fit(stage, self.budgets, node.lows[self.stage], self.options, most, every=True)
-            low = most if fitted is None else fitted.low
-        except Infeasible:
-            low = np.inf
-        except NoSolution as error:
-            low = error.bound
-        node.lows[self.stage] = max(node.lows[self.stage], low)
+        self.fitter.raise_low(node.ready, node.lows, cut)
         node.proven()
-
-
-def _checked(stages: Sequence[Stage], number: int) -> Stage:
-    """A stage whose blocks can be listed.
-
-    Raises
-    ------
-    PlanError
-    """
-    held = [n for n, stage in enumerate(stages) if stage.tables is not None]
-    if number not in held:
-        raise PlanError(f"optimize_within: found stage {number}, expected one of {', '.join(map(str, held))}")
-    stage = stages[number]
-    if stage.tables is not None and not stage.tables.chip.fused:
-        raise PlanError(
-            "optimize_within: the chip runs kernel by kernel, so there are no partitions to choose; use a dataflow"
-            " chip (assumption execution: dataflow)"
-        )
-    if stage.lattice is None:
-        raise PlanError(
-            f"optimize_within: stage {number} has too many down-sets to list its blocks; expected at most 20000:"
-            " draw fewer layers (repeat) or fewer parallel branches"
-        )
-    return stage

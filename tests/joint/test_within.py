@@ -19,6 +19,7 @@ from dfopt.documents.score import PartitionScore
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.search.budgets import Block, Budget
+from dfopt.search.options import SWITCH
 from dfopt.search.within import optimize_within
 
 
@@ -50,6 +51,22 @@ WORLDS = worlds(
 @given(WORLDS, st.data())
 def test_the_best_sharding_and_partitions_within_budgets(world: World, data: st.DataObject) -> None:
     check(world, data)
+
+
+COVERED = worlds(
+    most=4, least=2, max_pp=1, dims=1, execution=["dataflow", "dataflow", "library"], overlap=["none", "perfect"],
+    empty_partitions="allow", forward_backward=["separate", "shared"], gradient_overlap=None,
+    compute_model=["fixed", "efficiency"],
+)  # fmt: skip
+
+
+@share(0.1)
+@given(COVERED, st.data())
+def test_regions_find_the_best_sharding_and_partitions_within_budgets(world: World, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, "1")
+        patch.delattr("dfopt.search.within._BudgetSearch")
+        check(world, data)
 
 
 @pytest.mark.nightly

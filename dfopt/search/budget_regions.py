@@ -1,0 +1,130 @@
+"""The fastest mapping of a plan within budgets over regions: rows as a bound, and as a leaf of one sharding.
+
+Without budgets nothing is slower, so what is shown of a region without them holds with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dfopt.bnb import (
+    Bound,
+    Candidate,
+    Clock,
+    LeafAnswer,
+    LeafSolver,
+    Parameters,
+    Problem,
+    Relaxation,
+    View,
+    branch_and_bound,
+)
+from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.regions.branching import Listing, PlansApart, Probing
+from dfopt.regions.facts import Memory
+from dfopt.regions.judged import judged
+from dfopt.regions.pricing import best_of
+from dfopt.regions.problem import relaxations_of
+from dfopt.regions.reductions import AboveCutoff
+from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.regions.space import Space
+from dfopt.search.fitting import Fitter
+from dfopt.search.relaxed import RelaxedPlans
+from dfopt.search.solved import Pruned, Solved
+
+__all__ = ["best_within"]
+
+
+class Rows(Relaxation[Part, float]):
+    """The budgets over the stage with every figure at its least."""
+
+    name = "rows of budgets"
+
+    def __init__(self, memory: Memory, fitter: Fitter) -> None:
+        self._memory, self._fitter = memory, fitter
+        self._relaxed = RelaxedPlans(fitter.setting, fitter.options, every=True)
+
+    def applies(self, region: Part) -> bool:
+        """Whether plans are listed."""
+        return isinstance(region, Region)
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """The least over the plans of each region."""
+        return [min(self._of_plan(one, i, cutoff) for i in one.plans) for one in listed(regions)]
+
+    def _of_plan(self, region: Region, plan: int, cutoff: float) -> float:
+        of, facts = region.of, self._memory.of(region)
+        if facts.arcs_k is None:
+            return np.inf
+        tables = of.menu.tables
+        left = np.concatenate([first + np.array(left) for first, left in zip(of.first_k, region.domain, strict=True)])
+        allowed_o = np.isin(tables.place_o, left)
+        try:
+            [ready] = self._relaxed.priced(of.instance(plan), allowed_o, (of.tiles,))
+        except Infeasible:
+            return np.inf
+        lows = [stage.floor for stage in ready.stages]
+        lows[: of.kinds] = np.maximum(lows[: of.kinds], facts.layer_k).tolist()
+        self._fitter.raise_low(ready, lows, cutoff)
+        return np.inf if np.isinf(lows).any() else ready.value_of(lows)
+
+
+class WithinBudgets(LeafSolver[Part, Solved]):
+    """The partitions of one plan and sharding within the budgets."""
+
+    def __init__(self, fitter: Fitter) -> None:
+        self._fitter = fitter
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether there is one plan and one sharding."""
+        return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The mapping with its bound; only the bound where none is below the cutoff, or time is over."""
+        [region] = listed([region])
+        of = region.of
+        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), view.cutoff)
+        if free is None:
+            return LeafAnswer([], max(bound.value, view.cutoff))
+        try:
+            mapping = judged(of, free, self._fitter.options).solution.solved.mapping
+            found = self._fitter.within(mapping, view.cutoff)
+        except Infeasible:
+            return LeafAnswer([])
+        except NoSolution:
+            return LeafAnswer([], bound.value)
+        low = max(bound.value, found.bound)
+        return LeafAnswer([], low) if isinstance(found, Pruned) else LeafAnswer([Candidate(found.value, found)], low)
+
+
+def best_within(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved | None, list[float]]:
+    """The best mapping of a plan within budgets, and what none is below, if any may keep them.
+
+    Parameters
+    ----------
+    fitter : Fitter
+        The budgets.
+    plan : Plan
+        The plan.
+    own : Solved, optional
+        A mapping within them that is known.
+
+    Raises
+    ------
+    NotCovered
+        If regions do not cover the plan.
+    """
+    memory, options = Memory(), fitter.options
+    problem = Problem[Part, Solved](
+        roots=[Unlisted(Space(fitter.setting, options.request, lambda: [plan]))],
+        relaxations=[*relaxations_of(memory), Rows(memory, fitter)],
+        branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
+        reductions=[AboveCutoff(memory)],
+        leaves=[WithinBudgets(fitter)],
+    )
+    kept = [] if own is None else [Candidate(own.value, own)]
+    found = branch_and_bound(problem, Parameters(gap=options.request.gap), clock=options.clock, kept=kept)
+    return found.solution, [] if np.isinf(found.bound) else [found.bound]
