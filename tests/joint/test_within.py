@@ -13,14 +13,22 @@ from oracles import fusions
 from strategies import World, share, worlds
 
 import dfopt as df
+from dfopt.bnb import Clock
 from dfopt.documents.assumptions import profile
 from dfopt.documents.request import Request
+from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
+from dfopt.regions.facts import Memory
+from dfopt.regions.scope import NotCovered
+from dfopt.regions.space import Space
+from dfopt.search.budget_regions import Rows
 from dfopt.search.budgets import Block, Budget
-from dfopt.search.options import SWITCH
+from dfopt.search.fitting import Fitter
+from dfopt.search.options import SWITCH, Options
 from dfopt.search.within import optimize_within
+from dfopt.setting.instance import Setting
 
 
 def drawn_value(seed: int, seen: tuple[str, ...]) -> float:
@@ -112,10 +120,23 @@ def check(world: World, data: st.DataObject) -> None:
         with pytest.raises(Infeasible):
             optimize_within(result, budget)
         return
+    check_rows(result, budget, min(fits))
     found = optimize_within(result, budget)
     assert found.score.step_time_s == pytest.approx(min(fits), rel=1e-6)
     assert (found.status, found.gap, found.note) == ("optimal", 0.0, "")
     assert found.score.feasible
+
+
+def check_rows(result: Result, budget: Budget, least: float) -> None:
+    """The bound of the rows over all schemes is not above the best mapping that keeps the budget."""
+    setting, request = Setting(result.graph, result.system, result.assumptions), result.request
+    rows = Rows(Memory(), Fitter(setting, Options(request), [budget], 0))
+    try:
+        roots = Space(setting, request, lambda: [result.plan]).roots
+    except NotCovered:
+        return
+    for cutoff in (math.inf, least * 1.001):
+        assert min(rows.answers(roots, cutoff, Clock())) <= least * (1 + 1e-9)
 
 
 TOGETHER = profile("default").with_(sharding_objective="joint", execution="dataflow")
