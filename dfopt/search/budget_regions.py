@@ -86,11 +86,12 @@ class WithinBudgets(LeafSolver[Part, Solved]):
         """The mapping with its bound; only the bound where none is below the cutoff, or time is over."""
         [region] = listed([region])
         of = region.of
-        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), view.cutoff)
-        if free is None:
+        cutoff_i = np.full(len(region.plans), view.cutoff)
+        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
+        if not free:
             return LeafAnswer([], max(bound.value, view.cutoff))
         try:
-            mapping = judged(of, free, self._fitter.options).solution.solved.mapping
+            mapping = judged(of, free[0], self._fitter.options).solution.solved.mapping
             found = self._fitter.within(mapping, view.cutoff)
         except Infeasible:
             return LeafAnswer([])
