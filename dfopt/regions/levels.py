@@ -54,7 +54,7 @@ class FirstLevel(BranchingRule[Part]):
         counts = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))
         domain, chosen = menu.domain_of(allowed_o), _as_chosen(found, region)
         regions = region.space.regions_of(region.plans, menu, [(tiles, domain) for tiles in counts], chosen)
-        return [(one, bound.value) for one in regions]
+        return [(one, bound.value) for one in regions] or [(region, np.inf)]  # partitions cannot be as asked for
 
     def _solved(self, region: Unsharded) -> InterChipMapping:
         """The sharding that is best by itself."""
