@@ -20,7 +20,7 @@ from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.search.hiding import Hiding
 from dfopt.search.kept import Kept
-from dfopt.search.matrices import solved_together
+from dfopt.search.matrices import proven_together
 from dfopt.search.options import Options
 from dfopt.search.placing import Placing
 from dfopt.search.proving import PROOF, Low, joint_lows, least_of, plan_low
@@ -112,7 +112,7 @@ class Plans:
         for graph, legal, _ in asked:
             setting = Setting(graph, result.system, result.assumptions)
             bounds, memo = PlanBounds(setting), Memo()
-            together = [plan for plan in legal if self.joint and solved_together(graph, plan, result.request)]
+            together = [plan for plan in legal if self.joint and proven_together(graph, plan, result.request)]
             placing, hiding = Placing(setting, result.request), Hiding(setting, result.request)
             placed = (one for plan in legal for one in placing.every(plan))
             listed = [each for one in placed for each in (one, *hiding.others(one))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from dfopt.search.candidate import prepare_mapping
 from dfopt.search.heat_regions import least_with_heat
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Node, Unit
-from dfopt.search.options import SWITCH, Options
+from dfopt.search.options import Options, by_regions
 from dfopt.search.relaxed import covers
 from dfopt.search.solved import Pruned, Solved
 from dfopt.setting.instance import Setting
@@ -143,7 +142,7 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
 def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
     """Look for faster mappings under other shardings of some plans, and bound them all."""
     options, own = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1), list(made.answers)
-    if os.environ.get(SWITCH) == "1":
+    if by_regions():
         with suppress(NotCovered):
             _by_regions(made, plans, setting, options)
             return

@@ -22,7 +22,7 @@ from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
 from dfopt.search.candidate import Prepared, prepare_mapping
 from dfopt.search.fusing import limits_of
-from dfopt.search.options import Options, record_of, reporter
+from dfopt.search.options import Options, by_regions, record_of, reporter
 from dfopt.search.relaxed import covers
 from dfopt.search.sharing import Memo
 from dfopt.search.solved import Pruned, Solved, by_levels, scored
@@ -41,6 +41,11 @@ def solved_together(graph: Graph, plan: Plan, request: Request) -> bool:
     """Whether the schemes of a plan are chosen with its fusion: with its stages too only as a MILP that is small."""
     small = len(graph.kernels) ** 2 * plan.stages <= _SMALL
     return covers(graph, plan) or small or request.formulation == "assignment"
+
+
+def proven_together(graph: Graph, plan: Plan, request: Request) -> bool:
+    """Whether what is shown of a plan holds for all of its schemes and stages: regions show it for any."""
+    return by_regions() or solved_together(graph, plan, request)
 
 
 def by_matrices(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,7 @@ from dfopt.search.assembling import assemble, left_open
 from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import Kept
-from dfopt.search.options import SWITCH, Only, Options, Progress
+from dfopt.search.options import Only, Options, Progress, by_regions
 from dfopt.search.placing import Placing
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
@@ -79,7 +78,7 @@ def search(
     found: list[Solved] = []
     jointly = setting.assumptions.sharding_objective == "joint"
     kind: type[Search] = JointSearch if jointly else Search
-    if os.environ.get(SWITCH) == "1":
+    if by_regions():
         from dfopt.search.regional import RegionSearch as kind  # its imports are not for those who never ask
     searches: list[Search] = []
     searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]

@@ -6,7 +6,6 @@ were generated on demand, are shown to be valid by one MILP.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from dfopt.fusion.pieces import piecewise
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Unit
-from dfopt.search.options import SWITCH, Options
+from dfopt.search.options import Options, by_regions
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
 from dfopt.search.solved import Solved, finish
 from dfopt.setting.instance import Setting
@@ -222,14 +221,14 @@ def _proven(
     listed: Mapping[Hashable, float],
 ) -> JointSearch:
     """The search that shows it."""
-    if os.environ.get(SWITCH) == "1":
+    if by_regions():
         from dfopt.regions.scope import NotCovered
         from dfopt.search.region_proof import RegionProof
 
         with suppress(NotCovered):
-            by_regions = RegionProof(setting, options, claims, value, listed)
-            by_regions.prove(legal)
-            return by_regions
+            proof = RegionProof(setting, options, claims, value, listed)
+            proof.prove(legal)
+            return proof
     search = JointProof(setting, options, claims, value, hints, listed)
     search.together(legal)
     return search

@@ -7,7 +7,6 @@ budgets bounds the shardings that are left, beside the budgets over the stage wi
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -29,7 +28,7 @@ from dfopt.search.fitting import Fitter
 from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import proven_gap
 from dfopt.search.node import Node, Unit
-from dfopt.search.options import SWITCH, Options
+from dfopt.search.options import Options, by_regions
 from dfopt.search.relaxed import covers
 from dfopt.search.solved import Pruned, Solved
 from dfopt.setting.instance import Setting
@@ -171,7 +170,7 @@ def optimize_within(
 
 def _free(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved | None, list[float]]:
     """The best mapping of a plan whatever the sharding, and what none is below, if any may keep the budgets."""
-    if os.environ.get(SWITCH) == "1":
+    if by_regions():
         with suppress(NotCovered):
             return best_within(fitter, plan, own)
     search = _BudgetSearch(fitter)
