@@ -220,7 +220,7 @@ class Inside(Incidence):
             By block and rule the largest of ``depths`` (tiles that wait for each reader) over the readers in the block.
             0 for a block without the kernel that makes the tensor, or without any reader.
         """
-        deepest_bi = np.zeros((len(member_bk), len(incidences)))
+        deepest_bi = np.zeros((len(member_bk), len(incidences)), order="F")
         for reader in range(max(len(each.readers) for each in incidences)):
             having = [i for i, each in enumerate(incidences) if reader < len(each.readers)]
             kernels = [incidences[i].readers[reader] for i in having]
@@ -344,7 +344,8 @@ def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
     >>> counts([Has(1), AnyOf((0, 1))], np.array([[True, False]])).tolist()
     [[0.0, 1.0]]
     """
-    count_bi = np.zeros((len(member_bk), len(incidences)))
+    member_bk = np.asfortranarray(member_bk)
+    count_bi = np.zeros((len(member_bk), len(incidences)), order="F")
     of_class: dict[type[Incidence], list[int]] = {}
     for i, incidence in enumerate(incidences):
         of_class.setdefault(type(incidence), []).append(i)
@@ -355,7 +356,7 @@ def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
 
 def _held(member_bk: Bools, kernels_i: Sequence[tuple[int, ...]]) -> Floats:
     """How many of some kernels each block holds, shape (blocks, incidences)."""
-    held_bi = np.zeros((len(member_bk), len(kernels_i)))
+    held_bi = np.zeros((len(member_bk), len(kernels_i)), order="F")
     some_i = [list(dict.fromkeys(kernels)) for kernels in kernels_i]
     for place in range(max(map(len, some_i), default=0)):  # most incidences have two kernels or three
         having = [i for i, some in enumerate(some_i) if place < len(some)]
