@@ -205,8 +205,9 @@ class Run:
         late = is_late(outcome)
         unlisted: dict[RegionSearch, float] = {}
         for leaf in outcome.leaves:
-            if isinstance(leaf.region, Unlisted) and np.isfinite(leaf.bound):  # else it was listed, and has no plan
-                unlisted[self.of_space[leaf.region.space]] = leaf.bound
+            if isinstance(leaf.region, Unlisted) and leaf.bound < np.inf:  # else it was listed, and has no plan
+                one = self.of_space[leaf.region.space]
+                unlisted[one] = max(leaf.bound, one.least)  # there may have been no time to bound it
             if isinstance(leaf.region, Unsharded):
                 plans = leaf.region.plans
                 for plan, low in zip(plans.plans, np.maximum(leaf.bound, plans.seconds()).tolist(), strict=True):
