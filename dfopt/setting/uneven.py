@@ -33,7 +33,8 @@ def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list
     ----------
     as_chunks
         Whether a pipeline with more layers in its stages fills sooner, as ``bubble: interleaved`` has it: larger stages
-        in the middle may then be better than those that the slowest stage asks for (:func:`wider_splits`).
+        in the middle may then be better than those that the slowest stage asks for (:func:`wider_splits`), and an end
+        without kernels of its own has what is left of the layers, one or more.
 
     Returns
     -------
@@ -136,7 +137,7 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, 
     asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1])
     found = wider_splits(*asked) if as_chunks else splits(*asked)
     if layers.counted > 1 and stages > 2:
-        found = tuple(sorted({*found, *other_cuts(*asked)}, reverse=True))
+        found = _fewest({*found, *other_cuts(*asked)}, layers.count, stages)
     return tuple(
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
         for layers in found
@@ -269,18 +270,24 @@ def other_cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[boo
     ((2, 2, 0), (1, 2, 0), (1, 1, 1))
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
-    found: dict[tuple[int, ...], tuple[int, Layers]] = {}  # by cuts: places, layers
+    found = set[Layers]()
     for most in range(layers_per_stage(repeat, stages), repeat + 1):
         if (stages - 2) * most + max(most - first, least[0]) + max(most - last, least[1]) >= repeat + stages:
             break
         for fewer in itertools.product(range(first + 1), range(last + 1)):
             f, l = (max(most - few, own) for few, own in zip(fewer, least, strict=True))
-            places = f + (stages - 2) * most + l
-            if repeat <= places < repeat + stages:
-                cuts = tuple(min(f + at * most, repeat) for at in range(stages - 1))
-                if cuts not in found or places < found[cuts][0]:
-                    found[cuts] = places, (f, most, l)
-    return tuple(sorted((layers for _, layers in found.values()), reverse=True))
+            if repeat <= f + (stages - 2) * most + l < repeat + stages:
+                found.add((f, most, l))
+    return _fewest(found, repeat, stages)
+
+
+def _fewest(found: Collection[Layers], repeat: int, stages: int) -> tuple[Layers, ...]:
+    """Of those that cut a row of layers in the same places the one with the fewest places."""
+    by_cuts: dict[tuple[int, ...], Layers] = {}
+    for first, most, last in sorted(found, key=lambda one: (one[0] + (stages - 2) * one[1] + one[2], one)):
+        cuts = tuple(min(first + at * most, repeat) for at in range(stages - 1))
+        by_cuts.setdefault(cuts, (first, most, last))
+    return tuple(sorted(by_cuts.values(), reverse=True))
 
 
 def _undominated(found: Collection[Layers]) -> list[Layers]:
