@@ -167,39 +167,53 @@ def _with_layers(plan: Plan, graph: Graph, system: System, asked: Request, chose
         return
     chunked = graph.trains and chosen.schedule == "one_f_one_b" and chosen.bubble != "interleaved" and graph.folded
     chunked &= asked.schedule not in ("gpipe", "1f1b") and plan.stages > 1 and microbatches % plan.stages == 0
-    layers = list(_layers(plan, graph, asked))
-    if chosen.bubble == "interleaved":  # chunks are layers of a stage: places that no layer needs are no chunks
-        layers = [one for one in layers if not any(_spares(graph, plan.stages, one, other) for other in layers)]
+    layers, as_chunks = list(_layers(plan, graph, asked)), chosen.bubble == "interleaved"
+    if as_chunks:  # chunks are layers of a stage: places that no layer needs are no chunks
+        needed = [not any(_spares(graph, plan.stages, one, other) for other in layers) for one in layers]
+        layers = [one for one, all_needed in zip(layers, needed, strict=True) if all_needed or one[0] is one[2] is None]
     for first, most, last in layers:
         fewer = [0 if own is None else most - own for own in (first, last)]
         for chunks in range(1, most + 1 if chunked else 2):
             chunk = most // chunks
             spare = min(plan.stages * most - graph.layers.count, 2 * chunk)  # that the first and last chunk go without
             sized = (asked.first_layers, asked.last_layers) != (None, None)
-            even = graph.layers.counted == 1 and most == -(-graph.layers.count // plan.stages)  # as stated
-            fits = chunks == 1 or not any(fewer) or sized or (even and sum(fewer) == spare)
+            if chunks == 1:
+                fits = as_chunks or plan.stages == 2 or not _lacks(graph, fewer)
+            else:
+                even = graph.layers.counted == 1 and most == -(-graph.layers.count // plan.stages)  # as stated
+                fits = even and sum(fewer) == spare
             wanted = asked.interleave in (None, chunks) and (asked.schedule != "interleaved" or chunks > 1)
-            if most % chunks or max(fewer) > chunk or not fits or not wanted:
+            if most % chunks or max(fewer) > chunk or not (fits or sized or not any(fewer)) or not wanted:
                 continue
             counts = {"microbatches": microbatches, "layers_per_stage": most, "interleave": chunks}
             yield plan.model_copy(update={**counts, "first_layers": first, "last_layers": last})
 
 
 def _spares(graph: Graph, stages: int, layers: _Layers, other: _Layers) -> bool:
-    """Whether other stages hold the same layers in fewer places: equal layers, or kinds that are cut alike."""
+    """Whether other stages hold the same layers in fewer places: equal layers, or kinds that are cut alike.
+
+    An end without kernels of its own has fewer layers only where there are no more: there any fewer places will do.
+    """
     mine, theirs = (
         [most if first is None else first, *[most] * (stages - 2), most if last is None else last]
         for first, most, last in (layers, other)
     )
     cuts = [[min(sum(sizes[:at]), graph.layers.count) for at in range(stages)] for sizes in (mine, theirs)]
     alike = graph.layers.counted == 1 or not graph.folded or cuts[0] == cuts[1]
+    alike |= stages > 2 and _lacks(graph, [layers[1] - mine[0], layers[1] - mine[-1]])
     return mine != theirs and all(map(int.__le__, theirs, mine)) and alike
+
+
+def _lacks(graph: Graph, fewer: Sequence[int]) -> bool:
+    """Whether the first or the last stage has fewer layers than the middle and no kernels of its own."""
+    ends = {at for places in graph.layers.at for at in places}
+    return any(less and at not in ends for less, at in zip(fewer, (0, graph.layers.count), strict=True))
 
 
 def _layers(plan: Plan, graph: Graph, asked: Request) -> Iterator[_Layers]:
     """Layers of the first stage, of each in the middle and of the last; none: all alike.
 
-    Where kernels run beside layers, every choice with fewer where these are than in the middle.
+    Where kernels run beside layers, every choice with fewer at the ends than in the middle; none only beside kernels.
     """
     layers, stages = graph.layers, plan.stages
     count = layers.count if graph.folded else 1
@@ -221,10 +235,9 @@ def _layers(plan: Plan, graph: Graph, asked: Request) -> Iterator[_Layers]:
             right = most == least and all(own == (most if wanted is None else wanted) for own, _, wanted in lacks)
         elif first == most == last == even:
             continue
-        elif stages == 2:
-            right = most == max(first, last) and spare == 0 and all(own or at in ends for own, at, _ in lacks)
         else:
-            right = all(own == most or (at in ends and own < most) for own, at, _ in lacks)
+            right = most == max(first, last) and spare == 0 if stages == 2 else most >= max(first, last)
+            right &= all(own or at in ends for own, at, _ in lacks)
         if right:
             yield first, most, last
 
