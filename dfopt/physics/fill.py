@@ -40,9 +40,12 @@ from numpy.typing import ArrayLike, NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 
-__all__ = ["Line", "chains", "line_of"]
+__all__ = ["NO_STAGE", "Line", "appended", "chains", "line_of"]
 
 Floats = NDArray[np.float64]
+
+NO_STAGE = (0.0, 0.0, -np.inf)
+"""Chains of a pipeline without stages, see :func:`appended`."""
 
 
 def chains(
@@ -86,6 +89,47 @@ def chains(
         return found
     longer = np.where((split == 1) & (behind <= often - 2), (often - behind) * each + alike + 2 * after, 0.0)
     return np.concatenate([often * each + alike / split, longer], axis=-1)
+
+
+def appended(chain_x: Floats, seconds: Floats, rounds: float, behind: int, *, turns: bool) -> Floats:
+    """Chains of a pipeline that grows by one stage at its end, without interleaving.
+
+    It is non-decreasing in the chains and in the seconds: of two pipelines the one with no longer chains stays the
+    better one, whatever stages follow.
+
+    Parameters
+    ----------
+    chain_x : float array, s, shape (..., 3)
+        Chains so far: :data:`NO_STAGE` at first. The longest of the last two is that of :func:`chains` at the end.
+    seconds : float array, s, shape (...)
+        Of the stage for one microbatch.
+    rounds : float
+        How often the pipeline takes microbatches in a step.
+    behind : int
+        Number of stages that will follow.
+    turns : bool
+        As in :func:`chains`.
+
+    Returns
+    -------
+    float array, s, shape (..., 3)
+
+    Examples
+    --------
+    >>> chain_x = np.array(NO_STAGE)
+    >>> for behind, seconds in ((3, 1.0), (2, 1.0), (1, 1.0), (0, 1.5)):
+    ...     chain_x = appended(chain_x, np.array(seconds), 8, behind, turns=True)
+    >>> float(chain_x[1:].max())
+    15.0
+    """
+    before, work, longer = np.moveaxis(chain_x, -1, 0)
+    if not turns:
+        longer = np.maximum(longer + seconds, before + rounds * seconds)
+        return np.stack([before + seconds, work, longer], axis=-1)
+    work = np.maximum(work, before + rounds * seconds)
+    here = before + (rounds - behind) * seconds if behind <= rounds - 2 else -np.inf
+    longer = np.maximum(longer + 2 * seconds, here)
+    return np.stack([before + seconds, work, longer], axis=-1)
 
 
 def _before(values: Floats) -> Floats:

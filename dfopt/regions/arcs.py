@@ -10,7 +10,7 @@ Suffixes: a arc, b block, j down-set, k kernel of the graph, v vector of options
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -86,13 +86,15 @@ class Arcs:
             levels.append((slice(first, end), begins, self.after_a[first + begins]))
         return levels
 
-    def distances(self, price_vb: Floats) -> Floats:
+    def distances(self, price_vb: Floats, first_j: Sequence[int] | Ints = (0,)) -> Floats:
         """Least sum of prices over the paths from the empty down-set to each one, for many vectors of prices.
 
         Parameters
         ----------
         price_vb : float array, shape (vectors, blocks)
             Price of every block, in any unit. Infinite: the block may not be used.
+        first_j : int array
+            Down-sets to begin at, to which no arc leads, if there are several that are empty.
 
         Returns
         -------
@@ -102,10 +104,10 @@ class Arcs:
         vectors, most = len(price_vb), max((s.stop - s.start for s, _, _ in self.levels), default=1)
         lot = max(_LOT // most, 1)
         if vectors > lot:
-            return np.concatenate([self.distances(price_vb[v : v + lot]) for v in range(0, vectors, lot)])
+            return np.concatenate([self.distances(price_vb[v : v + lot], first_j) for v in range(0, vectors, lot)])
         price_bv = np.ascontiguousarray(price_vb.T)  # the prices of a block lie together
         distance_jv = np.full((len(self.set_jk), vectors), np.inf)
-        distance_jv[0] = 0.0
+        distance_jv[np.asarray(first_j)] = 0.0
         for arcs, begins, sets in self.levels:
             reached_av = distance_jv[self.before_a[arcs]]
             reached_av += price_bv[self.block_a[arcs]]

@@ -74,7 +74,7 @@ def stages_by_cut(of: PlanClass, room_mr: Floats, price_kh: Floats, value_kv: Fl
     float array, s, shape (stages, values)
         Minus infinity where a cut says nothing of a stage.
     """
-    runs_rk, held_mrkh = of.table_of_plans.runs_rk, of.holding.of_layers
+    runs_rk, held_mrkh = of.table_of_plans.average_rk, of.holding.of_layers
     asked_rkh = (runs_rk > 0)[:, :, None] & (price_kh > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         share_mrkh = np.where(asked_rkh, runs_rk[:, :, None] * price_kh / held_mrkh, 0.0)
@@ -120,7 +120,7 @@ def best_price(
     list of Cut
         All that were met, that with the highest bound of the stage last.
     """
-    runs_k, held_kh = of.table_of_plans.runs_rk[fullest[1]], of.holding.of_layers[fullest]
+    runs_k, held_kh = of.table_of_plans.average_rk[fullest[1]], of.holding.of_layers[fullest]
     mine_ko = (of.kind_o == np.arange(of.kinds)[:, None]) & (runs_k > 0)[:, None]
     held_ko = np.where(mine_ko, held_kh @ of.held_ho, 0.0)  # bytes of the stage by each option
 

@@ -20,21 +20,23 @@ from dfopt.joint.factors import OF_SECONDS
 from dfopt.joint.menu import Menu
 from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
+from dfopt.regions.cuts import Cuts
 from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Instance, Setting
 from dfopt.terms.blocks import IN_PARTS, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
+from dfopt.terms.bounds.cut_stages import CutStages
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.steps import Beside, Steps
 from dfopt.terms.chip import Chip, chip_of
-from dfopt.terms.incidence import Open
+from dfopt.terms.incidence import Open, counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["PlanClass", "ShardedFirst"]
+__all__ = ["OptionFigures", "PlanClass", "ShardedFirst"]
 
 _KEPT = 48
 """Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
@@ -60,6 +62,26 @@ class ShardedFirst:
 
 
 @dataclass(frozen=True, eq=False)
+class OptionFigures:
+    """What kernels send and exchange beside their blocks, under some vectors of options, or at least.
+
+    Attributes
+    ----------
+    output_vk : float array, no unit, shape (vectors, kernels)
+        Share of every kernel's output that one chip holds.
+    gradient_vk, weight_vk : float arrays, B, shape (vectors, kernels)
+        Bytes of the weight gradient of every kernel as copies add it up, and of its weight, on one chip.
+    least : bool
+        Whether each is the least over several options.
+    """
+
+    output_vk: Floats
+    gradient_vk: Floats
+    weight_vk: Floats
+    least: bool
+
+
+@dataclass(frozen=True, eq=False)
 class PlanClass:
     """Plans with one table of charges, in one number of tiles.
 
@@ -79,6 +101,9 @@ class PlanClass:
         By kind of layer, the numbers of partitions.
     sharded_first : ShardedFirst, optional
         How the options were chosen, where there is one of every kernel because the sharding comes first.
+    cuts : Cuts, optional
+        Where the graph may be cut into pipeline stages, if its kernels are drawn once and all plans have several
+        stages.
     """
 
     menu: Menu
@@ -88,6 +113,7 @@ class PlanClass:
     arcs_k: tuple[Arcs, ...]
     numbering_k: tuple[Numbering, ...]
     sharded_first: ShardedFirst | None = None
+    cuts: Cuts | None = None
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -114,6 +140,12 @@ class PlanClass:
     def steps(self) -> Steps:
         """What a step takes under each plan."""
         return Steps(self.table_of_plans)
+
+    @cached_property
+    def cut_stages(self) -> CutStages:
+        """What stages between two cuts take and hold."""
+        assert self.cuts is not None
+        return CutStages(self.steps, self.layer, self.cuts.set_uk)
 
     @cached_property
     def holding(self) -> Holding:
@@ -207,6 +239,23 @@ class PlanClass:
             held_hkv[h, kind] = amount_vc[:, columns].sum(axis=1)
         return held_hkv
 
+    def sent_by_option(self, kernel: int) -> Floats | None:
+        """Seconds of messages that a kernel drawn once may send to other stages, by option: shape (options, any)."""
+        if self.cuts is None:
+            return None
+        first, size = int(self.first_k[kernel]), self.table.sizes_k[kernel]
+        return self.cut_stages.sent_by_option(kernel, self.menu.figures.output_o[first : first + size])
+
+    def held_by_kernel(self, amount_vc: Floats) -> Floats:
+        """What every kernel holds, from amounts of charges: shape (vectors, HELD, kernels)."""
+        held_vhk = np.zeros((len(amount_vc), len(HELD), len(self.kind_k)))
+        for h, name in enumerate(HELD):
+            if name in self.table.of_resource:
+                places, columns = self.table.of_resource[name]
+                kernels = [kernel for c in places.tolist() for kernel in self.table.charges[c].scope]
+                np.add.at(held_vhk[:, h].T, kernels, amount_vc[:, columns[:, 0]].T)
+        return held_vhk
+
     @cached_property
     def held_ho(self) -> Floats:
         """What a layer holds by each option of the menu: float array, shape (HELD, options)."""
@@ -250,17 +299,26 @@ class PlanClass:
 
     def beside_of(self, option_vk: Ints) -> Beside:
         """Seconds beside the layers under given options of all kernels."""
-        figures = self.menu.figures
-        o_vk = option_vk + self.first_k
-        return self.steps.beside(figures.output_o[o_vk], figures.gradient_o[o_vk], figures.weight_o[o_vk], least=False)
+        given = self.figures_of(option_vk)
+        return self.steps.beside(given.output_vk, given.gradient_vk, given.weight_vk, least=False)
 
     def least_beside(self, domain: Domain) -> Beside:
         """Seconds beside the layers at least, with the options that are left."""
+        least = self.least_figures(domain)
+        return self.steps.beside(least.output_vk, least.gradient_vk, least.weight_vk, least=True)
+
+    def least_figures(self, domain: Domain) -> OptionFigures:
+        """What kernels send and exchange at least, with the options that are left: one vector."""
         figures = self.menu.figures
         o_k = [first + np.array(left) for first, left in zip(self.first_k.tolist(), domain, strict=True)]
         used = figures.output_o, figures.gradient_o, figures.weight_o
-        least_fk = np.array([[float(figure_o[mine].min()) for mine in o_k] for figure_o in used])
-        return self.steps.beside(*least_fk[:, None, :], least=True)
+        output_vk, gradient_vk, weight_vk = np.array([[[figure_o[o].min() for o in o_k]] for figure_o in used])
+        return OptionFigures(output_vk, gradient_vk, weight_vk, least=True)
+
+    def figures_of(self, option_vk: Ints) -> OptionFigures:
+        """What kernels send and exchange under given options."""
+        figures, o_vk = self.menu.figures, option_vk + self.first_k
+        return OptionFigures(figures.output_o[o_vk], figures.gradient_o[o_vk], figures.weight_o[o_vk], least=False)
 
     # -- what waits between partitions --------------------------------------------------------------------------------
 
@@ -282,6 +340,20 @@ class PlanClass:
         size_t = amount_c[columns]
         before_j, made_b = (times_counts(size_t[None], counted)[0] for counted in arcs.waiting(tensors))
         return np.asarray(before_j[arcs.before_a] + made_b[arcs.block_a])
+
+    def waiting_inside(self, arcs: Arcs, amount_c: Floats, inside_k: Bools) -> Floats:
+        """The same of one pipeline stage of kernels drawn once: what it makes for others waits until its end, what it
+        takes from others from its beginning.
+
+        ``inside_k``: the kernels of the stage, which ``arcs`` has the partitions of.
+        """
+        columns, tensors = self._waiting
+        if not tensors:
+            return np.zeros(len(arcs.before_a))
+        outside_t = ~inside_k[[each.source for each in tensors]]
+        before_jt = counts(tensors, arcs.set_jk) + outside_t * counts(tensors, arcs.set_jk | ~inside_k)
+        waiting_at = before_jt[arcs.before_a] + counts(tensors, arcs.member_bk[arcs.block_a])
+        return np.asarray(waiting_at @ amount_c[columns])
 
     def instance(self, plan: int) -> Instance:
         """The setting under one of the plans."""

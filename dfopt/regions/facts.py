@@ -17,6 +17,7 @@ from dfopt.joint.dual import Dual, Resources
 from dfopt.joint.factors import OF_SECONDS, parts_of_sides
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
+from dfopt.regions.chains import Pipelines
 from dfopt.regions.region import Region
 from dfopt.terms.bounds.steps import Beside
 from dfopt.terms.incidence import Exactly, Incidence
@@ -67,13 +68,24 @@ class Facts:
 
     def steps(self, layer_k: Floats) -> Floats:
         """Seconds of a step at least, by plan of :attr:`plan_i`, from those of a layer of every kind, and by cuts."""
-        return self._steps(layer_k[:, None], self._by_cuts_r[:, None])[:, 0]
+        return self._steps(layer_k[:, None], np.maximum(self._by_cuts_r, self._slowest_r)[:, None])[:, 0]
 
     def _steps(self, layer_kv: Floats, stage_rv: Floats) -> Floats:
         """The same for several choices, from seconds of layers and of stages: shape (plans, choices)."""
         steps = self.region.of.steps
         found = steps.of_stages(np.maximum(steps.stages(layer_kv), stage_rv), self.beside)[self.plan_i]
         return np.asarray(found)
+
+    @cached_property
+    def _slowest_r(self) -> Floats:
+        """Seconds of the slowest stage of every plan that is left at least, if kernels that are drawn once are shared
+        out as well as they can be, every block at its least price."""
+        of = self.region.of
+        found = np.full(len(of.plans), -np.inf)
+        if of.cuts is not None:
+            pipelines = Pipelines(of, self.least_c[None], of.least_figures(self.region.domain), _SLACK)
+            found[self.plan_i] = [pipelines.slowest(i)[0] for i in self.plan_i.tolist()]
+        return found[of.table_of_plans.plan_r]
 
     def least_step(self, layer_k: Floats) -> float:
         """The least of these."""
@@ -82,7 +94,9 @@ class Facts:
     @property
     def by_dual(self) -> float:
         """Seconds of a step at least, by the dual; infinite where no member fits."""
-        return np.inf if self.arcs_k is None else self.least_step(self.by_dual_k)
+        if self.arcs_k is None:
+            return np.inf
+        return float(self._steps(self.by_dual_k[:, None], self._by_cuts_r[:, None]).min(initial=np.inf))
 
     @property
     def by_all(self) -> float:
@@ -153,7 +167,7 @@ class Facts:
         of, found = self.region.of, list[Arcs]()
         if not len(self.plan_i):
             return None
-        if not of.holding.counts_waiting:
+        if not of.holding.counts_waiting or of.cuts is not None:  # what waits in a stage depends on where that begins
             return self.region.arcs_k
         for arcs, room_i in zip(self.region.arcs_k, self.room_ki, strict=True):
             fits_a = of.waiting(arcs, self.least_c) <= room_i.max()

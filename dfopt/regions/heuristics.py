@@ -83,7 +83,8 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             changed = self._changed(facts, further)
             if best is not None and changed.step_s >= best.step_s * _SAME:
                 return best
-            best, partition_k = changed, np.array(changed.partition_k)
+            best, numbers = changed, 1 + max(changed.partition_k)
+            partition_k = np.array(changed.partition_k) + numbers * np.array(changed.stage_k)
         return best
 
     def _best(self, facts: Facts, option_vk: Ints, cutoff: float) -> Priced | None:

@@ -68,7 +68,8 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     ScoreMismatch
         If the judge values it otherwise, or finds that it does not fit: that is a bug.
     """
-    ready = prepared(of, priced.plan, priced.option_k, options, given_record("found among regions"))
+    record = given_record("found among regions")
+    ready = prepared(of, priced.plan, priced.option_k, options, record, priced.stage_k)
     partition_k = np.array(priced.partition_k, dtype=np.int64)
     solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(ready, partition_k))
     most = max(numbering.limits.p_max for numbering in of.numbering_k)
@@ -76,8 +77,15 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     return Candidate(solved.value, JudgedMapping.of(solved, options.request))
 
 
-def prepared(of: PlanClass, plan: int, option_k: Sequence[int], options: Options, record: SolveRecord) -> Prepared:
-    """The stages of one of the plans under given options, priced.
+def prepared(
+    of: PlanClass,
+    plan: int,
+    option_k: Sequence[int],
+    options: Options,
+    record: SolveRecord,
+    stage_k: Sequence[int] | None = None,
+) -> Prepared:
+    """The stages of one of the plans under given options, priced; with pipeline stages of kernels that are drawn once.
 
     Raises
     ------
@@ -85,9 +93,10 @@ def prepared(of: PlanClass, plan: int, option_k: Sequence[int], options: Options
         If a kernel, or what must stay in DRAM, does not fit the chip.
     """
     instance = of.instance(plan)
-    stages = dict.fromkeys((kernel.name for kernel in of.layer.kernels), 0)
+    placed_k = [0] * len(option_k) if stage_k is None else stage_k
+    stages = {kernel.name: stage for kernel, stage in zip(of.layer.kernels, placed_k, strict=True)}
     work = given_work(instance, of.schemes(option_k), stages, record)
-    work = replace(work, lattices=dict.fromkeys(range(of.kinds), None))
+    work = replace(work, lattices=dict.fromkeys(range(instance.mapped_stages), None))
     [ready] = prepare(instance, options, {instance.shared: work}, tiles=of.tiles)
     return ready
 

@@ -22,7 +22,7 @@ from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = ["MOST_SETS", "arcs_of", "down_sets_of", "kinds_of"]
+__all__ = ["MOST_SETS", "arcs_among", "arcs_of", "down_sets_of", "kinds_of"]
 
 MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
@@ -54,7 +54,12 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
     NotCovered
         If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library.
     """
-    tables, members = _structure(instance, kind)
+    return arcs_among(instance, _of_kind(instance, kind), kind, asked)
+
+
+def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request) -> tuple[Arcs | None, Numbering]:
+    """The same of some kernels, which are a layer or a pipeline stage of this number."""
+    tables, members = _structure(instance, member_k)
     rule, forward_k, count = _rule(instance), tables.sharded.forward_k, len(instance.graph.kernels)
     # under halves one block at most mixes the passes: before it there is only forward work, behind it none
     lattice = _down_sets(tables, "shared" if rule == "shared" else "separate")
@@ -74,13 +79,13 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
         ahead = (lattice.member & forward_k).sum(axis=1)
         behind = lattice.size - ahead
         keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
-    numbering = Numbering(limits_of(instance, tables, kind, asked), forward_k)
+    numbering = Numbering(limits_of(instance, tables, number, asked), forward_k)
     return numbering.kept(_arcs(count, lattice, members, before[keep], after[keep])), numbering
 
 
 def down_sets_of(instance: Instance, kind: int) -> Lattice | None:
     """The down-sets of the layers of one kind, whatever numbers partitions may have; none if they are too many."""
-    tables, _ = _structure(instance, kind)
+    tables, _ = _structure(instance, _of_kind(instance, kind))
     return _down_sets(tables, _rule(instance))
 
 
@@ -98,10 +103,14 @@ def _rule(instance: Instance) -> str:
     return instance.assumptions.forward_backward if instance.graph.trains else "shared"
 
 
-def _structure(instance: Instance, kind: int) -> tuple[StageTables, Ints]:
-    """The kernels of a layer and their tensors, without prices: nothing is too large for a chip; and their numbers."""
-    graph = instance.graph
-    members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.kind_of(kernel) == kind], dtype=np.int64)
+def _of_kind(instance: Instance, kind: int) -> Bools:
+    """Kernels of the layers of one kind."""
+    return np.array([instance.graph.kind_of(kernel) == kind for kernel in instance.graph.kernels])
+
+
+def _structure(instance: Instance, member_k: Bools) -> tuple[StageTables, Ints]:
+    """Some kernels and their tensors, without prices: nothing is too large for a chip; and their numbers."""
+    members = np.flatnonzero(member_k).astype(np.int64)
     chip = chip_of(instance.system, instance.assumptions, bounding=True)
     sharded = restrict(LayerOptions.of(instance).plain, members)
     none = np.zeros(len(members))

@@ -8,15 +8,17 @@ Suffixes: v vector of options, k kernel or kind of layer, i plan, c column of am
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.regions.arcs import Arcs
+from dfopt.regions.chains import Pipelines
 from dfopt.regions.classes import PlanClass
 
 __all__ = ["Priced", "best_of"]
@@ -24,6 +26,8 @@ __all__ = ["Priced", "best_of"]
 Distinct = Literal["plan", "sharding"]
 _LOT = 4_000_000
 """Most prices of blocks in one array, 32 MB."""
+_TOGETHER = 64
+"""Plans and vectors whose pipelines are worked out together."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,10 @@ class Priced:
     option_k : tuple of int
         Option of every kernel, as a place among its schemes.
     partition_k : tuple of int
-        Partition of every kernel, numbered in every kind of layer.
+        Partition of every kernel, numbered in every stage of the mapping: a kind of layer, or a pipeline stage of
+        kernels that are drawn once.
+    stage_k : tuple of int
+        The stage of the mapping of every kernel.
     step_s : float, s
         Seconds of a step.
     """
@@ -45,6 +52,7 @@ class Priced:
     plan: int
     option_k: tuple[int, ...]
     partition_k: tuple[int, ...]
+    stage_k: tuple[int, ...]
     step_s: float
 
     def key(self, distinct: Distinct) -> Hashable:
@@ -104,29 +112,39 @@ class _Lot:
         """The best of some mappings and of those below their cutoffs, no two of which are alike."""
         if not self.may.any():
             return kept
-        step_iv = self.of.steps.of(self.layer_kv, self.of.beside_of(self.option_vk))[self.plan_i]
-        step_iv = np.where(self.may, step_iv, np.inf)
+        step_iv = self.step_iv
         places = np.argwhere(step_iv < cutoff_i[:, None])
-        for i, v in places[np.argsort(step_iv[tuple(places.T)], kind="stable")].tolist():
-            step_s = float(step_iv[i, v])
-            if len(kept) == top and step_s >= kept[-1].step_s:  # of those that follow, too
+        places = places[np.argsort(step_iv[tuple(places.T)], kind="stable")]
+        for first in range(0, len(places), _TOGETHER):
+            last = kept[-1].step_s if len(kept) == top else np.inf
+            some = [(i, v) for i, v in places[first : first + _TOGETHER].tolist() if step_iv[i, v] < last]
+            if not some:  # nor of those that follow
                 break
-            alike = self._key(i, v, distinct)
-            most = min([float(cutoff_i[i]), *(one.step_s for one in kept if one.key(distinct) == alike)])
-            found = self._with_room(step_s, i, v) if step_s < most else None
-            if found is not None and found.step_s < most:
-                others = [one for one in kept if one.key(distinct) != alike]
-                kept = sorted([*others, found], key=lambda one: one.step_s)[:top]
+            exact = self._with_room if self.of.cuts is None else self._in_stages(some)
+            for i, v in some:
+                alike = self._key(i, v, distinct)
+                most = min([float(cutoff_i[i]), *(one.step_s for one in kept[top - 1 :])])
+                most = min([most, *(one.step_s for one in kept if one.key(distinct) == alike)])
+                found = exact(i, v, most) if step_iv[i, v] < most else None
+                if found is not None and found.step_s < most:
+                    others = [one for one in kept if one.key(distinct) != alike]
+                    kept = sorted([*others, found], key=lambda one: one.step_s)[:top]
         return kept
+
+    @cached_property
+    def step_iv(self) -> Floats:
+        """Seconds of a step at least, exact where a layer may wait for nothing; infinite where nothing fits."""
+        step_iv = self.of.steps.of(self.layer_kv, self.of.beside_of(self.option_vk))[self.plan_i]
+        return np.where(self.may, step_iv, np.inf)
 
     def _key(self, i: int, v: int, distinct: Distinct) -> Hashable:
         """What mappings with a plan and a vector share with those that are alike."""
         plan = int(self.plan_i[i])
         return plan if distinct == "plan" else (plan, tuple(self.option_vk[v].tolist()))
 
-    def _with_room(self, step_s: float, i: int, v: int) -> Priced | None:
+    def _with_room(self, i: int, v: int, _: float) -> Priced | None:
         """The mapping of a plan and a vector, with the best paths that leave room for what waits; none without."""
-        paths = [self._path(kind, v) for kind in range(len(self.arcs_k))]
+        step_s, paths = float(self.step_iv[i, v]), [self._path(kind, v) for kind in range(len(self.arcs_k))]
         if self._has_room(paths, i, v):
             return self._priced(step_s, i, v, paths)
         within = self._within(i, v)
@@ -211,10 +229,40 @@ class _Lot:
             yield arc_a[some.path(distance_j, price_b)] if np.isfinite(distance_j[-1]) else None
 
     def _priced(self, step_s: float, i: int, v: int, paths: Sequence[Ints]) -> Priced:
-        partition_k = np.zeros(self.option_vk.shape[1], dtype=np.int64)
-        for arcs, numbering, path in zip(self.arcs_k, self.of.numbering_k, paths, strict=True):
-            member = arcs.member_bk[arcs.block_a[path]]
-            for block, number in zip(member, numbering.along(member[:, arcs.kernels]), strict=True):
-                partition_k[block] = number
+        parts = [arcs.member_bk[arcs.block_a[path]] for arcs, path in zip(self.arcs_k, paths, strict=True)]
+        triples = zip(parts, self.of.numbering_k, self.arcs_k, strict=True)
+        numbers = [numbering.along(member_bk[:, arcs.kernels]) for member_bk, numbering, arcs in triples]
+        return self._of_blocks(step_s, i, v, parts, numbers)
+
+    def _of_blocks(
+        self, step_s: float, i: int, v: int, stages: Sequence[Bools], numbers: Sequence[Sequence[int]]
+    ) -> Priced:
+        """The mapping of a plan and a vector with some blocks, as rows of kernels, in every stage of the mapping."""
+        partition_k, stage_k = np.zeros((2, self.option_vk.shape[1]), dtype=np.int64)
+        for stage, (member_bk, of_stage) in enumerate(zip(stages, numbers, strict=True)):
+            for member_k, number in zip(member_bk, of_stage, strict=True):
+                partition_k[member_k], stage_k[member_k] = number, stage
         options = tuple(self.option_vk[v].tolist())
-        return Priced(int(self.plan_i[i]), options, tuple(partition_k.tolist()), step_s)
+        return Priced(int(self.plan_i[i]), options, tuple(partition_k.tolist()), tuple(stage_k.tolist()), step_s)
+
+    # -- kernels that are drawn once, in pipeline stages --------------------------------------------------------------
+
+    def _in_stages(self, places: Sequence[tuple[int, int]]) -> Callable[[int, int, float], Priced | None]:
+        """What finds the mapping of one of some plans and vectors below a value, with the best pipeline stages."""
+        cuts, v_n = self.of.cuts, np.unique([v for _, v in places])
+        assert cuts is not None
+        member_bk = cuts.arcs.member_bk
+        pipelines = Pipelines(self.of, self.amount_vc[v_n], self.of.figures_of(self.option_vk[v_n]))
+        low_in = cache(lambda i: pipelines.least_steps(int(self.plan_i[i])))
+
+        def exact(i: int, v: int, most: float) -> Priced | None:
+            n = int(np.searchsorted(v_n, v))
+            found = pipelines.best(int(self.plan_i[i]), n, most) if low_in(i)[n] < most else None
+            if found is None:
+                return None
+            (step_s, chain), blocks = found
+            stages = [member_bk[of_stage] for of_stage in blocks]
+            triples = zip(pairwise(chain), stages, strict=True)
+            return self._of_blocks(step_s, i, v, stages, [cuts.numbers(*pair, each) for pair, each in triples])
+
+        return exact

@@ -88,8 +88,9 @@ class Dominated(Reduction[Part]):
     """Options that another one of the same kernel replaces at no cost, whatever the other kernels do.
 
     What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Options
-    of kernels whose output goes on to other pipeline stages stay: there a larger share may take less time, as chips
-    that hold a tensor whole may send parts. Where bandwidth depends on bytes, more bytes may take less time, too.
+    of kernels whose output layers hand on to other pipeline stages stay: there a larger share may take less time, as
+    chips that hold a tensor whole may send parts. Kernels that are drawn once may all send something, and what their
+    messages take is compared, too. Where bandwidth depends on bytes, more bytes may take less time.
     """
 
     name = "dominated options"
@@ -110,18 +111,19 @@ def undominated(region: Region) -> Domain:
 
     Where an option has to be taken under which chips share tiles, one that they do not share replaces no such option.
     """
-    table, sharing_ko, left = region.of.table, region.of.sharing_ko, [list(options) for options in region.domain]
-    stays = set(region.of.steps.handed.tolist()) if region.of.steps.sends else set()
-    same = OF_DRAM if region.of.chip.memory_rows else ()
+    of, left = region.of, [list(options) for options in region.domain]
+    table, sharing_ko, same = of.table, of.sharing_ko, OF_DRAM if of.chip.memory_rows else ()
+    stays = set(of.steps.handed.tolist()) if of.steps.sends else set()
     changed = set(range(len(left))) - stays
     while changed:
         kernel = min(changed)
         changed.discard(kernel)
-        kept = table.undominated_of(kernel, tuple(map(tuple, left)), same)
+        sent_ox = of.sent_by_option(kernel)
+        kept = table.undominated_of(kernel, tuple(map(tuple, left)), same, sent_ox)
         sharing = [] if sharing_ko is None else [option for option in left[kernel] if sharing_ko[kernel][option]]
         if sharing:
             among = (*map(tuple, left[:kernel]), tuple(sharing), *map(tuple, left[kernel + 1 :]))
-            kept = sorted({*kept, *table.undominated_of(kernel, among, same)})
+            kept = sorted({*kept, *table.undominated_of(kernel, among, same, sent_ox)})
         if len(kept) < len(left[kernel]):
             left[kernel] = kept
             changed |= {k for c in table.of_kernel[kernel] for k in table.charges[c].scope} - stays

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import DfoptError
 from dfopt.setting.instance import Setting
+from dfopt.terms.step.ledger import offloaded
 from dfopt.terms.step.offload import moves
 from dfopt.terms.step.overlap import hides_any
 
-__all__ = ["NotCovered", "check_covered"]
+__all__ = ["NotCovered", "check_covered", "check_stages", "is_cut"]
+
+_ANY_STAGE = "kernels that are drawn once may be in any pipeline stage"
 
 
 class NotCovered(DfoptError):
@@ -39,7 +43,8 @@ def check_covered(setting: Setting, request: Request, plans: Sequence[Plan]) -> 
     NotCovered
         With all reasons.
     """
-    reasons = [*_of_assumptions(setting), *_of_plans(setting, plans)]
+    cut = [plan for plan in plans if is_cut(setting.graph, plan)]
+    reasons = [*_of_assumptions(setting), *_of_plans(setting, plans), *_of_stages(setting, request, cut)]
     if reasons:
         raise NotCovered("; ".join(dict.fromkeys(reasons)))
 
@@ -52,9 +57,34 @@ def _of_assumptions(setting: Setting) -> Iterator[str]:
 
 def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:
     for plan in plans:
-        if plan.stages > 1 and not setting.graph.folded:
-            yield "kernels that are drawn once may be in any pipeline stage"
         if moves(setting.under(plan)):
             yield "plans under which layers wait for what slower memories move"
         if plan.two_batch_overlap:
             yield "plans with two-batch overlap"
+
+
+def _of_stages(setting: Setting, request: Request, plans: Sequence[Plan]) -> Iterator[str]:
+    """Reasons by plans whose kernels may be in any pipeline stage."""
+    if plans and setting.assumptions.sharding_objective != "joint":
+        yield f"{_ANY_STAGE}: where the sharding comes first, stages do, too"
+    if plans and request.formulation == "assignment":
+        yield f"{_ANY_STAGE}: a program over assignment matrices has one stage"
+    if any(offloaded(setting.under(plan)) for plan in plans):
+        yield f"{_ANY_STAGE}: what lies in slower memories while a graph trains is counted by layers"
+
+
+def is_cut(graph: Graph, plan: Plan) -> bool:
+    """Whether a plan has several pipeline stages that kernels, which are drawn once, may be in."""
+    return plan.stages > 1 and not graph.folded
+
+
+def check_stages(setting: Setting, plans: Sequence[Plan]) -> None:
+    """Refuse plans whose stages are open where a leaf decides the partitions of given stages only.
+
+    Raises
+    ------
+    NotCovered
+        With the reason.
+    """
+    if any(is_cut(setting.graph, plan) for plan in plans):
+        raise NotCovered(f"{_ANY_STAGE}: limits on heat and budgets are kept by the partitions of given stages")

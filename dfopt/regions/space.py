@@ -15,10 +15,11 @@ from dfopt.errors import PlanError
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass, ShardedFirst
+from dfopt.regions.cuts import Cuts, cuts_of
 from dfopt.regions.lattices import arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.region import Region, Unsharded
-from dfopt.regions.scope import check_covered
+from dfopt.regions.scope import check_covered, is_cut
 from dfopt.regions.variants import with_variants
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
@@ -99,6 +100,17 @@ class Space:
         return self._known[setting]
 
     @cached_property
+    def _cut(self) -> dict[Setting, Cuts | None]:
+        return {}
+
+    def _cuts(self, instance: Instance) -> Cuts | None:
+        """Where a chip's part of the graph may be cut into pipeline stages; none if no partitions are as asked for."""
+        if instance.setting not in self._cut:
+            [(arcs, numbering)] = self._arcs(instance)
+            self._cut[instance.setting] = cuts_of(instance, arcs, numbering, self.request)
+        return self._cut[instance.setting]
+
+    @cached_property
     def roots(self) -> list[Region | Unsharded]:
         """A region for every class of plans and number of tiles: together they hold every mapping, each in one.
 
@@ -123,12 +135,15 @@ class Space:
     ) -> list[Region]:
         """A region for each of some numbers of tiles with the options that go with it."""
         listed, numbering_k = zip(*self._arcs(menu.instance), strict=True)
+        cuts = self._cuts(menu.instance) if is_cut(self.setting.graph, plans.plans[0]) else None
+        if is_cut(self.setting.graph, plans.plans[0]):
+            listed = (None if cuts is None else cuts.arcs,)
         arcs_k = tuple(arcs for arcs in listed if arcs is not None)
         if len(arcs_k) < len(listed):  # partitions cannot be as asked for
             return []
         every = tuple(range(len(plans.plans)))
         classes = [
-            PlanClass(menu, tiles, domain, plans, arcs_k, numbering_k, sharded_first) for tiles, domain in counts
+            PlanClass(menu, tiles, domain, plans, arcs_k, numbering_k, sharded_first, cuts) for tiles, domain in counts
         ]
         return [Region(of, of.domain, every, arcs_k) for of in classes]
 
@@ -140,12 +155,13 @@ class Space:
         menus: dict[Instance, Menu] = {}
         alike: dict[tuple[object, ...], tuple[Menu, list[Plan]]] = {}
         for plan in self.least:
-            shared = self.setting.under(plan).shared
+            shared = self.setting.under(plan).on_chip
             if shared not in menus:
                 menus[shared] = Menu(shared, build(shared, self.request.pin_sharding))
             menu = menus[shared]
             look = menu.look if self._jointly else (shared,)
-            alike.setdefault((shared.setting, *look), (menu, []))[1].append(plan)
+            key = shared.setting, *look, is_cut(self.setting.graph, plan)
+            alike.setdefault(key, (menu, []))[1].append(plan)
         return list(alike.values())
 
 

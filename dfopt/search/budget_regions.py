@@ -30,6 +30,7 @@ from dfopt.regions.pricing import best_of
 from dfopt.regions.problem import relaxations_of
 from dfopt.regions.reductions import AboveCutoff
 from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.regions.scope import check_stages
 from dfopt.regions.space import Space
 from dfopt.search.fitting import Fitter
 from dfopt.search.relaxed import RelaxedPlans
@@ -118,6 +119,7 @@ def best_within(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved 
     NotCovered
         If regions do not cover the plan.
     """
+    check_stages(fitter.setting, [plan])
     memory, options = Memory(), fitter.options
     problem = Problem[Part, Solved](
         roots=[Unlisted(Space(fitter.setting, options.request, lambda: [plan]))],

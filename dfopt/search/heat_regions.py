@@ -21,6 +21,7 @@ from dfopt.regions.pricing import best_of
 from dfopt.regions.problem import relaxations_of
 from dfopt.regions.reductions import AboveCutoff
 from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.regions.scope import check_stages
 from dfopt.regions.space import Space
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
@@ -93,6 +94,8 @@ def least_with_heat(
     NotCovered
         If regions do not cover the plans.
     """
+    for setting, mine in plans.items():
+        check_stages(setting, mine)
     memory = Memory()
     spaces = [Space(setting, options.request, partial(list, mine)) for setting, mine in plans.items()]
     problem = Problem[Part, WithHeat](

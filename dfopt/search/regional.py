@@ -31,7 +31,7 @@ from dfopt.search.branching import Search
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Found, Unit
 from dfopt.search.per_level import per_level
-from dfopt.search.relaxed import RelaxedPlans
+from dfopt.search.relaxed import RelaxedPlans, covers
 from dfopt.setting.instance import Setting
 
 __all__ = ["RegionSearch", "Run", "is_late", "lows"]
@@ -120,7 +120,8 @@ class RegionSearch(JointSearch):
 
     def _told(self, unit: Unit, found: Found) -> None:
         """The record of a plan and tile count; where nothing fits, why, if that holds whatever the schemes are."""
-        if self.jointly and self.shown is not None and np.isinf(min(found.value, found.low)):
+        told = self.jointly and self.shown is not None and covers(self.setting.graph, unit[0])
+        if told and np.isinf(min(found.value, found.low)):
             try:
                 self.relaxed.of_plan(unit[0])
             except Infeasible as error:

@@ -194,10 +194,14 @@ class Instance:
         and what it sends on, but not the layer itself, nor what runs before the first or after the last. Prices of
         kernels are worked out from here, never from the whole plan: equal here, equal work.
         """
-        graph, plan = self.graph, self.plan
-        if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
+        if not self.graph.folded and self.plan.stages > 1:  # which kernels share a stage is part of the question
             return self
-        found: Instance = self.setting.reads["shared"].answer(plan, self._shared)
+        return self.on_chip
+
+    @cached_property
+    def on_chip(self) -> Instance:
+        """The same whatever stage kernels are in: equal here, equal prices of kernels and of blocks of them."""
+        found: Instance = self.setting.reads["shared"].answer(self.plan, self._shared)
         return found
 
     def _shared(self, plan: Plan) -> Instance:

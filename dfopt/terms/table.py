@@ -329,11 +329,12 @@ class Table:
                 changed |= {k for c in self.of_kernel[kernel] for k in self.charges[c].scope}
         return tuple(map(tuple, left))
 
-    def undominated_of(self, kernel: int, domain: Domain, same: Collection[str] = ()) -> list[int]:
+    def undominated_of(
+        self, kernel: int, domain: Domain, same: Collection[str] = (), further_ox: Floats | None = None
+    ) -> list[int]:
         """The options that are left to one kernel, without those that another of its options dominates.
 
-        Option a dominates option b if no charge has a larger amount under a than under b, whatever options of the
-        domain the other kernels have. Of options with equal amounts only the first is kept.
+        Option a dominates b if no charge has more under a, whatever others have. Of equal options the first is kept.
 
         Parameters
         ----------
@@ -343,20 +344,22 @@ class Table:
             By kernel the positions of the options that are left, at least one of every kernel.
         same
             Names of resources of which less may be worse: options with other amounts of them dominate no other.
+        further_ox : float array, shape (options of the kernel, figures), optional
+            What else each option costs: none of these figures is larger under option a, either.
 
         Returns
         -------
         list of int
             Some of ``domain[kernel]`` in their order, at least one.
         """
-        options, parts = domain[kernel], list[Floats]()
-        if len(options) == 1:
+        if len(options := domain[kernel]) == 1:
             return list(options)
+        parts = [np.zeros((len(options), 0)) if further_ox is None else further_ox[list(options)]]
         for c in self.of_kernel[kernel]:
             axis = self.charges[c].scope.index(kernel)
             part = np.moveaxis(amounts_left(self.charges[c], domain), axis, 0).reshape(len(options), -1)
             parts += [part, -part] if self.charges[c].resource in same else [part]
-        amounts_of = np.concatenate(parts, axis=1) if parts else np.zeros((len(options), 0))
+        amounts_of = np.concatenate(parts, axis=1)
         kept = list(range(len(options)))
         for place in reversed(range(len(options))):
             others = [other for other in kept if other != place]

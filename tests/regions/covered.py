@@ -11,14 +11,19 @@ from strategies import ROWS, World, footprint, with_dram, with_sram, worlds
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
+from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
 from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import shares_of, token_rows
+
+MANY = 32
+"""Ways to share out kernels that are drawn once among pipeline stages that brute force looks at in one example."""
 
 FIXED: dict[str, Any] = {
     "tile_rows": ROWS,
@@ -70,17 +75,23 @@ def setting_of(world: World) -> Setting:
     return Setting.resolved(world.graph, world.system, jointly(world))
 
 
-def asked_of(world: World, draw: st.DrawFn) -> dict[str, Any]:
-    """One stage where kernels are drawn once, some levels of ZeRO, numbers of partitions, and pins of both kinds."""
+def asked_of(world: World, draw: st.DrawFn, ways: int = MANY) -> dict[str, Any]:
+    """Few stages where kernels are drawn once and may be in any, levels of ZeRO, numbers of partitions, and pins.
+
+    ``ways``: to share out these kernels, at most.
+    """
     chosen, graph = world.assumptions, world.graph
-    asked: dict[str, Any] = {"two_batch_overlap": False, **({"pp": 1} if graph.repeat == 1 else {})}
+    asked: dict[str, Any] = {"two_batch_overlap": False}
+    if not graph.folded:
+        most = ways ** (1 / len(graph.kernels))
+        asked["pp"] = draw(st.sampled_from([one for one in stages_of(world) if one <= most] or [1]))
     if graph.trains:
         asked["zero"] = draw(st.sampled_from([None, None, (0, 1), (2, 3)]))
     if chosen.execution != "kernel_by_kernel":
         asked |= (
             draw(st.one_of(st.just({}), counted(world))) if chosen.empty_partitions == "allow" else draw(counted(world))
         )
-    allowed = graph.repeat > 1 or world.plan.pp == 1  # what is asked for allows the drawn plan
+    allowed = asked.get("pp", world.plan.pp) == world.plan.pp  # what is asked for allows the drawn plan
     if draw(st.integers(0, 3)) == 0 and world.plan.tp > 1 and allowed:
         kernel = draw(st.sampled_from(graph.kernels))
         scheme = draw(st.sampled_from(ops.legal_schemes(kernel, world.plan.tp, chosen)))
@@ -98,6 +109,16 @@ def counted(draw: st.DrawFn, world: World) -> dict[str, Any]:
     if draw(st.booleans()):
         asked["pin_partition"] = {name: draw(st.integers(0, most - 1)) for name in sorted(names)}
     return asked
+
+
+def stages_of(world: World) -> list[int]:
+    """Numbers of pipeline stages that plans of a world have."""
+    setting = setting_of(world)
+    try:
+        plans, _ = asked_plans(setting.graph, setting.system, Request(two_batch_overlap=False), setting.assumptions)
+    except PlanError:
+        return []
+    return sorted({plan.stages for plan in plans}, reverse=True)
 
 
 def request_of(world: World, draw: st.DrawFn) -> Request:

@@ -13,9 +13,10 @@ from brute_problem import Memo, Problem
 from covered import request_of, setting_of
 from hypothesis import assume
 from hypothesis import strategies as st
-from oracles import kinds
+from oracles import kinds, stages_legal
 from strategies import World, sums_meet
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -56,7 +57,10 @@ class Members:
             return math.inf
         if plan not in self.problems:
             self.problems[plan] = Problem(world, self.request, self.memo)
-        place = tuple(kinds(graph).index(kernel.layer or "layer") if graph.folded else 0 for kernel in graph.kernels)
+        return min(self._judged(plan, schemes, place, tiles) for place in places(graph, plan))
+
+    def _judged(self, plan: Plan, schemes: tuple[Sharding, ...], place: tuple[int, ...], tiles: int) -> float:
+        """The same with the stage of the mapping that every kernel is in."""
         seconds = self.problems[plan].seconds(schemes, place, tiles)
         if not all(map(math.isfinite, seconds)):
             return math.inf
@@ -75,6 +79,15 @@ class Members:
     def least(self, region: Region) -> float:
         """The value of the best member; infinite if none fits."""
         return min((value for _, _, value in self.of(region)), default=math.inf)
+
+
+def places(graph: Graph, plan: Plan) -> list[tuple[int, ...]]:
+    """Stages of the mapping that kernels may be in."""
+    if graph.folded:
+        return [tuple(kinds(graph).index(kernel.layer or "layer") for kernel in graph.kernels)]
+    names = [kernel.name for kernel in graph.kernels]
+    every = itertools.product(range(plan.stages), repeat=len(names))
+    return [place for place in every if stages_legal(graph, dict(zip(names, place, strict=True)))]
 
 
 def drawn_root(world: World, data: st.DataObject) -> tuple[Members, Region]:

@@ -53,7 +53,9 @@ def check(world: World, asked: dict[str, Any], plans: Sequence[Plan] | None = No
     assert found.best == pytest.approx(expected.value, rel=1e-9)
     assert found.bound <= expected.value * (1 + 1e-9) and found.bound >= expected.value * (1 - 1e-9)
     result = optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
-    assert found.best == pytest.approx(result.value, rel=1e-9)
+    if result.status == "optimal":  # of pipeline stages of kernels drawn once the other search does not show it always
+        assert found.best == pytest.approx(result.value, rel=1e-9)
+    assert found.best <= result.value * (1 + 1e-9)
 
 
 @share(2)
@@ -96,6 +98,14 @@ def test_nothing_is_better_in_any_number_of_tiles(world: World, data: st.DataObj
 @given(covered(memory=True, compute_model="efficiency", execution=["library", "kernel_by_kernel"]), st.data())
 def test_nothing_is_better_with_shares_of_bandwidth(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
+
+
+@share(1)
+@given(covered(repeats=(1,), most=4), st.data())
+def test_nothing_is_better_of_kernels_in_any_pipeline_stage(world: World, data: st.DataObject) -> None:
+    asked = asked_of(world, data.draw)
+    assume(asked["pp"] > 1)
+    check(world, asked)
 
 
 @pytest.mark.nightly

@@ -15,7 +15,7 @@ from brute import joint_optimum, least_capacities
 from covered import covered, in_token_blocks, jointly, request_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from members import Members, drawn_root
+from members import Members, drawn_root, places
 from strategies import World, share, with_dram
 
 import dfopt as df
@@ -56,7 +56,8 @@ def drawn(world: World, data: st.DataObject) -> tuple[Members, Region]:
     members, root = drawn_root(world, data)
     plans = data.draw(st.sets(st.sampled_from(root.plans), min_size=1, max_size=3))
     domain = [sorted(data.draw(st.sets(st.sampled_from(left), min_size=1, max_size=3))) for left in root.domain]
-    while len(plans) * math.prod(map(len, domain)) > MANY:
+    ways = max(len(places(world.graph, root.of.plans[i])) for i in plans)
+    while ways * len(plans) * math.prod(map(len, domain)) > MANY and max(map(len, domain)) > 1:
         domain[max(range(len(domain)), key=lambda k: len(domain[k]))].pop()
     return members, replace(root, plans=tuple(sorted(plans)), domain=tuple(map(tuple, domain)))
 

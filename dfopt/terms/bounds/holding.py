@@ -79,8 +79,11 @@ class Holding:
 
     @property
     def of_layers(self) -> Floats:
-        """Bytes for each of what a layer of a kind holds: float array, shape (memories, stages, kinds, HELD)."""
-        return self._linear[0]
+        """Bytes for each of what a layer of a kind holds: float array, shape (memories, stages, kinds, HELD).
+
+        Of kernels that are drawn once an average stage has its share.
+        """
+        return self._linear[0] * self.table.share_r[:, None, None]
 
     def room_of_layers(self, held_hkv: Floats) -> Floats:
         """Bytes left at most for what :attr:`of_layers` counts, with what layers hold at least.
@@ -91,10 +94,12 @@ class Holding:
 
     def _beside_layers(self, held_hkv: Floats) -> Floats:
         """Bytes of what no scheme changes, of the layers at work, and of copies of what lies elsewhere."""
-        total = np.repeat(self._linear[1][:, :, None], held_hkv.shape[2], axis=2)
+        share_r = self.table.share_r
+        total = np.repeat((share_r * self._linear[1].sum(axis=2))[:, :, None], held_hkv.shape[2], axis=2)
+        total[0] += self.reserved_r[:, None]
         runs_rk = self.table.runs_rk
         for lifetime, each_rh, times_r in self._at_work:
-            layer_rkv = np.einsum("rh,hkv->rkv", each_rh, held_hkv)
+            layer_rkv = np.einsum("rh,hkv->rkv", share_r[:, None] * each_rh, held_hkv)
             largest_rv = np.where(runs_rk[:, :, None] > 0, layer_rkv, 0.0).max(axis=1)
             if lifetime == "others":
                 largest_rv = np.einsum("rk,rkv->rv", runs_rk, layer_rkv) - largest_rv
@@ -103,6 +108,30 @@ class Holding:
             all_rv, one_rkv = _affine(of_all, held_hkv).sum(axis=1), _affine(of_one, held_hkv)
             total[0] += copied(all_rv, one_rkv.max(axis=1), item, self.table.assumptions)
         return total
+
+    def bytes_by_kernel(self, plan: int, held_vhk: Floats) -> Floats:
+        """Bytes that one chip of a pipeline stage holds for each of its kernels, where these are drawn once.
+
+        Nothing lies in slower memories while the graph trains.
+
+        Parameters
+        ----------
+        plan : int
+            Number of the plan.
+        held_vhk : float array, shape (vectors, HELD, kernels)
+            What every kernel holds for one microbatch.
+
+        Returns
+        -------
+        float array, B, shape (memories, vectors, kernels)
+            Without tensors that wait between partitions, and without :attr:`reserved_r`.
+        """
+        row, (linear_mrkh, tables_mrn) = int(self.table.first_i[plan]), self._linear
+        each_mh = linear_mrkh[:, row, 0].copy()
+        for lifetime, each_rh, times_r in self._at_work:
+            if lifetime != "others":  # the stage is the layer at work
+                each_mh[0] += times_r[row] * each_rh[row]
+        return np.asarray(np.einsum("mh,vhk->mvk", each_mh, held_vhk) + tables_mrn[:, row, None])
 
     def room(self, held_hkv: Floats, slack: float = 0.0) -> Floats:
         """Bytes that are left for tensors that wait between the partitions of a layer, by plan and kind.
@@ -118,14 +147,17 @@ class Holding:
         -------
         float array, B, shape (kinds, plans, vectors)
             In the fastest memory, of the fullest stage that runs the kind; infinite without a limit, or if none does.
-            Minus infinity if some stage of the plan holds more than there is in any memory.
+            Minus infinity if some stage of the plan holds more than there is in any memory. Where kernels are drawn
+            once a stage may hold none of them: at most, all is left.
         """
         listed_rk, first = self._listed_rk, self.table.first_i
         if not self.limited:
             return np.full((listed_rk.shape[1], len(first), held_hkv.shape[2]), np.inf)
         left_mrv = self.capacity_m[:, None, None] * (1 + slack) - self.bytes_held(held_hkv)
         fits_iv = np.minimum.reduceat(left_mrv.min(axis=0), first, axis=0) >= 0
-        left_krv = np.where(listed_rk.T[:, :, None], left_mrv[0], np.inf)
+        most_r = self.capacity_m[0] * (1 + slack) - self.reserved_r
+        most_rv = np.where(self.table.share_r[:, None] < 1, most_r[:, None], left_mrv[0])
+        left_krv = np.where(listed_rk.T[:, :, None], most_rv, np.inf)
         left_kiv = np.minimum.reduceat(left_krv, first, axis=1)
         return np.where(fits_iv, left_kiv if self.counts_waiting else np.inf, -np.inf)
 
@@ -142,26 +174,26 @@ class Holding:
 
     @cached_property
     def _states(self) -> tuple[list[State], Floats, Floats]:
-        """All states, what each has of what a layer holds, shape (states, HELD), and of its tables, (states, kinds)."""
-        setting, kinds = self.table.work.setting, self.table.work.kinds
+        """All states, what each has of what a layer holds, shape (states, HELD), and of tables, (states, kernels)."""
+        setting, kernels = self.table.work.setting, self.table.work.setting.graph.kernels
         columns: dict[State, int] = {}
-        entries: list[tuple[int, int, int, float]] = []  # state, kind or -1, HELD, bytes
+        entries: list[tuple[int, int, int, float]] = []  # state, kernel or -1, HELD, bytes
 
-        def add(states: Iterable[State], kind: int, of: int) -> None:
+        def add(states: Iterable[State], kernel: int, of: int) -> None:
             for state in states:
                 column = columns.setdefault(replace(state, bytes=0.0), len(columns))
-                entries.append((column, kind, of, state.bytes))
+                entries.append((column, kernel, of, state.bytes))
 
         for h in range(len(HELD)):
             add(states_of(setting, (), np.eye(len(HELD))[h].tolist()), -1, h)
-        for kind, kernels in enumerate(kinds):
-            add(states_of(setting, kernels), kind, -1)
-        of_held, of_tables = np.zeros((len(columns), len(HELD))), np.zeros((len(columns), len(kinds)))
-        for column, kind, h, size in entries:
-            if kind < 0:
+        for number, kernel in enumerate(kernels):
+            add(states_of(setting, (kernel,)), number, -1)
+        of_held, of_tables = np.zeros((len(columns), len(HELD))), np.zeros((len(columns), len(kernels)))
+        for column, number, h, size in entries:
+            if number < 0:
                 of_held[column, h] += size
             else:
-                of_tables[column, kind] += size
+                of_tables[column, number] += size
         return list(columns), of_held, of_tables
 
     @cached_property
@@ -207,19 +239,27 @@ class Holding:
 
     @cached_property
     def _linear(self) -> tuple[Floats, Floats]:
-        """Bytes for what layers hold, shape (memories, stages, kinds, HELD), and those that no scheme changes."""
+        """Bytes for what layers hold, shape (memories, stages, kinds, HELD), and of tables (memories, stages, kernels).
+
+        Where kernels are drawn once those of a stage that has all of them.
+        """
         states, of_held, of_tables = self._states
-        memories, instances = len(self.capacity_m), self.table.instances
-        linear = np.zeros((memories, *self.table.runs_rk.shape, len(HELD)))
-        taken = np.zeros((memories, len(self.table.runs_rk)))
-        taken[0] = np.array([reserved(one) for one in instances])[self.table.group_i[self.table.plan_r]]
+        memories, runs_rk = len(self.capacity_m), self.table.runs_rk
+        linear_mrkh = np.zeros((memories, *runs_rk.shape, len(HELD)))
+        tables_mrn = np.zeros((memories, len(runs_rk), of_tables.shape[1]))
         for c, state in enumerate(states):
             assert state.lifetime not in OF_LAYERS or not of_tables[c].any(), "tables are there for every layer"
             for memory in range(memories):
                 count_rk = self._count_rk(c) * (self._memory_rc[:, [c]] == memory)
-                linear[memory] += count_rk[:, :, None] * of_held[c]
-                taken[memory] += count_rk @ of_tables[c]
-        return linear, taken
+                linear_mrkh[memory] += count_rk[:, :, None] * of_held[c]
+                tables_mrn[memory] += count_rk[:, self.table.work.kind_k] * of_tables[c]
+        return linear_mrkh, tables_mrn
+
+    @cached_property
+    def reserved_r(self) -> Floats:
+        """Bytes of the fastest memory of every stage for buckets of gradients."""
+        found = np.array([reserved(one) for one in self.table.instances])
+        return np.asarray(found[self.table.group_i[self.table.plan_r]])
 
     def _count_rk(self, c: int) -> Floats:
         """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
@@ -258,13 +298,14 @@ class Holding:
         """Items that lie elsewhere under some plan: bytes of all layers of every stage, and of one layer, by kind."""
         states, of_held, of_tables = self._states
         found: dict[Item, tuple[_Affine, _Affine]] = {}
-        runs_rk = self.table.runs_rk
+        runs_rk, kind_k = self.table.runs_rk, self.table.work.kind_k
         for c in np.flatnonzero(self._away_rc.any(axis=0)).tolist():
             item = states[c].item
             assert item is not None
             there_rk = self._away_rc[:, [c]] * np.ones(runs_rk.shape)
             counts = self._count_rk(c) * there_rk, there_rk * (runs_rk > 0) / self._chips_rc[:, [c]]
-            more = [(count_rk[:, :, None] * of_held[c], count_rk * of_tables[c]) for count_rk in counts]
+            tables_k = np.bincount(kind_k, of_tables[c], runs_rk.shape[1])
+            more = [(count_rk[:, :, None] * of_held[c], count_rk * tables_k) for count_rk in counts]
             if item in found:
                 more = [(old[0] + new[0], old[1] + new[1]) for old, new in zip(found[item], more, strict=True)]
             found[item] = more[0], more[1]

@@ -106,8 +106,11 @@ class Steps:
         return self.of_stages(self._stages(layer_ki[:, self.table.plan_r, None]), beside)[:, 0]
 
     def _stages(self, layer_krv: Floats) -> Floats:
-        """Seconds of the layers of every stage; what never ends takes none where it is not run."""
-        runs_rk, total = self.table.runs_rk, np.zeros((len(self.table.runs_rk), layer_krv.shape[2]))
+        """Seconds of the layers of every stage; what never ends takes none where it is not run.
+
+        Of kernels that are drawn once an average stage has its share, and the slowest no less.
+        """
+        runs_rk, total = self.table.average_rk, np.zeros((len(self.table.runs_rk), layer_krv.shape[2]))
         for k, each_rv in enumerate(layer_krv):
             total += np.multiply(runs_rk[:, k, None], each_rv, where=runs_rk[:, k, None] > 0, out=np.zeros_like(total))
         return total
@@ -122,7 +125,7 @@ class Steps:
         else:
             slowest_iv = np.maximum.reduceat(busy_rv, self.table.first_i, axis=0)
             through_iv = slowest_iv * (pipelines.rounds_i + pipelines.fill_i)[:, None]
-        found: Floats = through_iv + beside.added_iv + self._once_i[:, None]
+        found: Floats = through_iv + beside.added_iv + self.once_i[:, None]
         return found
 
     def _through(self, busy_rv: Floats, turns: bool) -> Floats:
@@ -252,10 +255,11 @@ class Steps:
     def _exchanged(self, plan: Plan, gradient_k: Floats, weight_k: Floats) -> Floats:
         """Seconds per layer of every kind, as :func:`dfopt.terms.step.hops.gradient_seconds` has them."""
         instance = Instance(self.setting, plan)
-        step_k = optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
+        share = 1.0 / self.table.work.drawn_stages(instance)  # that of an average stage, where kernels are drawn once
+        step_k = share * optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
         seconds = np.zeros(self.table.runs_rk.shape[1])
         for kind in range(len(seconds)):
-            volume_k = np.where(self.kind_k == kind, gradient_k, 0.0)
+            volume_k = np.where(self.kind_k == kind, share * gradient_k, 0.0)
             seconds[kind] = step_k[self.kind_k == kind].sum()
             seconds[kind] += sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding)
         return seconds
@@ -263,7 +267,7 @@ class Steps:
     # -- figures of plans ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def _once_i(self) -> Floats:
+    def once_i(self) -> Floats:
         """Seconds of messages that are charged once, and of the overhead of a step."""
         question, overhead = ByReads(), self.setting.assumptions.step_overhead or 0.0
 

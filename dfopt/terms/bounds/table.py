@@ -90,6 +90,17 @@ class PlanTable:
                 runs_rk[row, kind] += times
         return stages, runs_rk
 
+    @cached_property
+    def share_r(self) -> Floats:
+        """Share of the kernels of the graph that a stage has on average: 1 but for kernels drawn once, (stages,)."""
+        drawn_i = np.array([self.work.drawn_stages(Instance(self.work.setting, plan)) for plan in self.plans])
+        return np.asarray(1.0 / drawn_i[self.plan_r])
+
+    @cached_property
+    def average_rk(self) -> Floats:
+        """How many layers of each kind a stage runs: of kernels drawn once its average share, shape (stages, kinds)."""
+        return self.runs_rk * self.share_r[:, None]
+
     def of_shared(self, shared: Instance) -> Ints:
         """Places in :attr:`plans` of those with this key of :attr:`shared`, ascending; KeyError for any other key."""
         return np.flatnonzero(self.shared_g[self.group_i] == self.shared[shared])

@@ -1,0 +1,204 @@
+"""What pipeline stages send, hold and take whose kernels are drawn once: each stage is what lies between two cuts.
+
+A *cut* is the set of the kernels of all stages in front of it. A stage that sends something to one further on has it
+relayed: it crosses every cut in between, and the sending side of each pays. All is non-decreasing in seconds of work,
+in bytes of gradients and in what kernels hold: least figures give a lower bound.
+
+Suffixes: i plan, u cut, p stage (a pair of cuts of which the second holds the first), m message, k kernel, n label, x
+figure of a pipeline that is not complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.documents.plan import Plan
+from dfopt.physics.copies import exchanged
+from dfopt.physics.fill import NO_STAGE, appended
+from dfopt.setting.instance import Instance
+from dfopt.setting.reads import ByReads
+from dfopt.terms.bounds.steps import Steps
+from dfopt.terms.layer import Layer, counts_training
+from dfopt.terms.step.hops import sent_s
+from dfopt.terms.step.optimizer import optimizer_seconds
+
+__all__ = ["CutStages"]
+
+
+@dataclass(frozen=True, eq=False)
+class CutStages:
+    """Stages of plans that give a chip the same work, for all pairs of cuts at once.
+
+    Attributes
+    ----------
+    steps : Steps
+        The plans. Each has several stages, and the graph is not folded.
+    layer : Layer
+        Kernels and tensors.
+    set_uk : bool array, shape (cuts, kernels)
+        Kernels of every cut: the first has none, the last all.
+    """
+
+    steps: Steps
+    layer: Layer
+    set_uk: Bools
+
+    @cached_property
+    def pairs(self) -> tuple[Ints, Ints]:
+        """The cuts in front of and behind every stage; both may be the same one."""
+        inside_uu = ~(self.set_uk[:, None] & ~self.set_uk[None]).any(axis=2)
+        before_p, after_p = np.nonzero(inside_uu)
+        return before_p.astype(np.int64), after_p.astype(np.int64)
+
+    @cached_property
+    def member_pk(self) -> Floats:
+        """The kernels of every stage: 1, else 0."""
+        before_p, after_p = self.pairs
+        return (self.set_uk[after_p] & ~self.set_uk[before_p]).astype(np.float64)
+
+    def sums(self, figure_vk: Floats) -> Floats:
+        """Sums of a figure over the kernels of every stage, by the cuts in front and behind: (vectors, cuts, cuts)."""
+        sum_vu = figure_vk @ self.set_uk.T.astype(np.float64)
+        return np.asarray(sum_vu[:, None, :] - sum_vu[:, :, None])
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _messages(self) -> tuple[list[tuple[int, float]], Floats, Floats]:
+        """Sources and bytes of what may be sent, and which messages cross each cut, to the next stage and back."""
+        forward_k = np.array([kernel.pass_ == "forward" for kernel in self.layer.kernels])
+        found, on_mu, back_mu = list[tuple[int, float]](), list[Bools](), list[Bools]()
+        for fan in self.layer.fan_outs:
+            readers, made_u = np.array(fan.kernels), self.set_uk[:, fan.source]
+            back_r = ~forward_k[fan.source] & ~forward_k[readers]
+            if fan.carried:
+                continue
+            found.append((fan.source, fan.whole))
+            on_mu.append(made_u & ~self.set_uk[:, readers[~back_r]].all(axis=1))
+            back_mu.append(~made_u & self.set_uk[:, readers[back_r]].any(axis=1))
+        shape = len(found), len(self.set_uk)
+        return found, np.array(on_mu, dtype=float).reshape(shape), np.array(back_mu, dtype=float).reshape(shape)
+
+    def hops(self, plan: int, output_vk: Floats, *, least: bool) -> Floats:
+        """Seconds in which every stage sends to its neighbours for one microbatch.
+
+        Parameters
+        ----------
+        plan : int
+            Number of the plan.
+        output_vk : float array, no unit, shape (vectors, kernels)
+            Share of every kernel's output that one chip holds.
+        least : bool
+            Whether these are the least over several options, so that the result is a lower bound.
+
+        Returns
+        -------
+        float array, s, shape (vectors, cuts, cuts)
+            By the cuts in front and behind.
+        """
+        messages, on_mu, back_mu = self._messages
+        seconds_vm = np.zeros((len(output_vk), len(messages)))
+        for m, (k, whole) in enumerate(messages):
+            share_n, place_v = np.unique(output_vk[:, k], return_inverse=True)
+            each_n = np.array([self._sent(whole, share, least)[plan] for share in share_n.tolist()])
+            seconds_vm[:, m] = each_n[place_v]
+        return np.asarray((seconds_vm @ back_mu)[:, :, None] + (seconds_vm @ on_mu)[:, None, :])
+
+    def sent_by_option(self, kernel: int, share_o: Floats) -> Floats:
+        """Seconds of every message of a kernel's output, under every plan, by option: shape (options, any)."""
+        found = [
+            np.array([self._sent(whole, share, least=False) for share in share_o.tolist()])
+            for source, whole in self._messages[0]
+            if source == kernel
+        ]
+        return np.concatenate([np.zeros((len(share_o), 0)), *found], axis=1)
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, float, bool], Floats]:
+        return {}
+
+    def _sent(self, whole: float, share: float, least: bool) -> Floats:
+        """Seconds of one message, by plan."""
+        key = whole, share, least
+        if key not in self._known:
+            setting, question = self.steps.setting, ByReads()
+
+            def seconds(plan: Plan) -> float:
+                return sent_s(Instance(setting, plan), whole, share, least=least)
+
+            self._known[key] = np.array([question.answer(plan, seconds) for plan in self.steps.plans])
+        return self._known[key]
+
+    # -- seconds ------------------------------------------------------------------------------------------------------
+
+    def busy(self, plan: int, work_vuu: Floats, hop_vuu: Floats) -> Floats:
+        """Seconds of every stage for one microbatch, from those of its partitions and of its messages."""
+        hides = self.steps.table.pipelines.hides_hops_i[plan]
+        return np.maximum(work_vuu, hop_vuu) if hides else work_vuu + hop_vuu
+
+    def added(self, plan: int, gradient_k: Floats, weight_k: Floats) -> Floats:
+        """Seconds once per step in which every stage exchanges gradients, and of its optimizer.
+
+        Parameters
+        ----------
+        plan : int
+            Number of the plan.
+        gradient_k, weight_k : float arrays, B, shape (kernels,)
+            Bytes of every kernel's weight gradient as copies add it up, and of its weight, on one chip.
+
+        Returns
+        -------
+        float array, s, shape (cuts, cuts)
+            As :func:`dfopt.terms.step.hops.gradient_seconds` has them.
+        """
+        instance = Instance(self.steps.setting, self.steps.plans[plan])
+        if not counts_training(instance.graph, instance.assumptions):
+            return np.zeros((len(self.set_uk), len(self.set_uk)))
+        found_p = self.member_pk @ optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
+        for dims, share_k in instance.adding:
+            volume_k = share_k * gradient_k
+            both_kx = np.stack([volume_k, volume_k * instance.setting.weight_word_k], axis=1)
+            both_nx, place_p = np.unique(self.member_pk @ both_kx, axis=0, return_inverse=True)
+            price = instance.communication_s
+            each_n = [exchanged(instance.plan, dims, one, weights, price) for one, weights in both_nx.tolist()]
+            found_p = found_p + np.array(each_n)[place_p.ravel()]
+        found = np.zeros((len(self.set_uk), len(self.set_uk)))
+        found[self.pairs] = found_p
+        return found
+
+    # -- pipelines ----------------------------------------------------------------------------------------------------
+
+    @property
+    def by_slowest(self) -> bool:
+        """Whether the slowest stage stands for all of a pipeline, else the time of every stage is charged."""
+        return self.steps.table.pipelines.lines is None
+
+    @property
+    def no_stage(self) -> Floats:
+        """Figures of a pipeline to which no stage was added: shape (1, figures)."""
+        return np.array([[0.0] if self.by_slowest else NO_STAGE])
+
+    def grown(self, plan: int, behind: int, figure_nx: Floats, busy_n: Floats) -> Floats:
+        """Figures of pipelines with a further stage, behind which so many more will come."""
+        if self.by_slowest:
+            return np.maximum(figure_nx, busy_n[:, None])
+        pipelines = self.steps.table.pipelines
+        assert pipelines.lines is not None
+        rounds, turns = float(pipelines.rounds_i[plan]), pipelines.lines[plan].turns
+        return appended(figure_nx, busy_n, rounds, behind, turns=turns)
+
+    def step(self, plan: int, figure_nx: Floats, added_n: Floats) -> Floats:
+        """Seconds of a step from the figures of pipelines, and from what is added once: shape (labels,).
+
+        A lower bound where stages are still to come.
+        """
+        pipelines = self.steps.table.pipelines
+        through_n = figure_nx.max(axis=1)
+        if self.by_slowest:
+            through_n = through_n * (pipelines.rounds_i[plan] + pipelines.fill_i[plan])
+        found: Floats = through_n + added_n + self.steps.once_i[plan]
+        return found
