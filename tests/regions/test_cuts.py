@@ -1,0 +1,169 @@
+"""Cuts of graphs whose kernels are drawn once, and what is said of the stages between them, against the step rule."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from brute_problem import Problem
+from covered import covered
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from members import Members, drawn_root, places
+from strategies import World, share
+
+from dfopt.fusion.blocks import restrict
+from dfopt.judge import ledger
+from dfopt.physics.fill import chains
+from dfopt.regions.chains import Pipelines
+from dfopt.regions.region import Region
+from dfopt.terms.sharded import shard
+from dfopt.terms.step.hops import gradient_seconds, hop_seconds
+from dfopt.terms.step.ledger import held, sharded_states
+
+
+def members_of(world: World, data: st.DataObject) -> tuple[Members, Region]:
+    """A root whose plans have several stages, with kernels that may be in any."""
+    members, root = drawn_root(world, data)
+    assume(root.of.cuts is not None)
+    return members, root
+
+
+def cut_root(world: World, data: st.DataObject) -> Region:
+    """The same without its members."""
+    return members_of(world, data)[1]
+
+
+def drawn_pipelines(root: Region, data: st.DataObject) -> tuple[np.ndarray, Pipelines]:
+    """Pipelines under random options."""
+    options = np.array([data.draw(st.sampled_from(left)) for left in root.domain])
+    return options, Pipelines(root.of, root.of.table.exact(options[None]), root.of.figures_of(options[None]))
+
+
+def every_chain(root: Region, i: int) -> Iterator[tuple[int, ...]]:
+    """All cuts that a plan may have."""
+    set_uk = root.of.cuts.set_uk
+    inside_uu = ~(set_uk[:, None] & ~set_uk[None]).any(axis=2)
+    for inner in itertools.product(range(len(set_uk)), repeat=root.of.plans[i].stages - 1):
+        chain = 0, *inner, len(set_uk) - 1
+        if all(inside_uu[pair] for pair in itertools.pairwise(chain)):
+            yield chain
+
+
+@share(1)
+@given(covered(repeats=(1,), least=2, most=4), st.data())
+def test_chains_of_cuts_are_all_that_is_legal(world: World, data: st.DataObject) -> None:
+    root = cut_root(world, data)
+    set_uk, found = root.of.cuts.set_uk, [chain[1:-1] for chain in every_chain(root, 0)]
+    stages = {tuple((~set_uk[list(chain)]).sum(axis=0).tolist()) for chain in found}
+    assert len(stages) == len(found)
+    assert stages == set(places(world.graph, root.of.plans[0]))
+
+
+@share(2)
+@given(covered(repeats=(1,), least=2, most=4), st.data())
+def test_stages_send_exchange_and_hold_what_the_step_rule_says(world: World, data: st.DataObject) -> None:
+    root = cut_root(world, data)
+    of, stages = root.of, root.of.cut_stages
+    i = data.draw(st.sampled_from(root.plans))
+    options, pipelines = drawn_pipelines(root, data)
+    stage_k = np.array(data.draw(st.sampled_from(places(world.graph, of.plans[i]))))
+    instance, sharded = of.instance(i), shard(of.instance(i), of.schemes(options.tolist()), of.tiles)
+    cuts = [
+        next(u for u, set_k in enumerate(of.cuts.set_uk) if (set_k == (stage_k < number)).all())
+        for number in range(of.plans[i].stages + 1)
+    ]
+    pairs = tuple(np.array(list(itertools.pairwise(cuts))).T)
+    hops = stages.hops(i, pipelines.figures.output_vk, least=False)[0][pairs]
+    assert hops == pytest.approx(hop_seconds(instance, sharded, stage_k, least=False), rel=1e-9, abs=1e-15)
+    added = stages.added(i, pipelines.figures.gradient_vk[0], pipelines.figures.weight_vk[0])[pairs]
+    assert added.max() == pytest.approx(gradient_seconds(instance, sharded, stage_k), rel=1e-9, abs=1e-15)
+    if of.holding.limited:
+        parts = {n: restrict(sharded, np.flatnonzero(stage_k == n)) for n in range(of.plans[i].stages) if n in stage_k}
+        states = {n: sharded_states(of.setting, part) for n, part in parts.items()}
+        fastest = instance.system.chip.fastest_tier
+        books = [sum(held(instance, one, states)[fastest].values()) for one in instance.pipeline]
+        room = (of.holding.capacity_m[0] - pipelines.room(i)[0][pairs]).tolist()
+        assert room == pytest.approx(books, rel=1e-9, abs=1e-9 * of.holding.capacity_m[0])
+
+
+@share(2)
+@given(covered(repeats=(1,), least=2, most=4), st.data())
+def test_the_best_chain_is_that_of_all(world: World, data: st.DataObject) -> None:
+    """With random seconds of stages, and random seconds that are added once."""
+    root = cut_root(world, data)
+    _, pipelines = drawn_pipelines(root, data)
+    i, of = data.draw(st.sampled_from(root.plans)), root.of.cut_stages
+    seconds = st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, 7.0, math.inf])
+    count = len(of.set_uk)
+    busy_uu = np.array(data.draw(st.lists(seconds, min_size=count**2, max_size=count**2))).reshape(count, count)
+    added_uu = data.draw(st.sampled_from([0.0, 1.0])) * np.where(np.isinf(busy_uu), 0.0, busy_uu)[::-1, ::-1] % 3
+    inside_uu = ~(of.set_uk[:, None] & ~of.set_uk[None]).any(axis=2)
+    busy_uu = np.where(inside_uu, busy_uu, math.inf)
+    lines, rounds = of.steps.table.pipelines.lines, of.steps.table.pipelines.rounds_i[i]
+
+    def step(chain: tuple[int, ...]) -> float:
+        busy = [float(busy_uu[pair]) for pair in itertools.pairwise(chain)]
+        if lines is None:
+            through = max(busy) * (rounds + of.steps.table.pipelines.fill_i[i])
+        elif math.isinf(max(busy)):
+            return math.inf
+        else:
+            through = float(chains(busy, [1] * len(busy), rounds, turns=lines[i].turns).max())
+        return through + max(added_uu[pair] for pair in itertools.pairwise(chain)) + float(of.steps.once_i[i])
+
+    best = min(map(step, every_chain(root, i)))
+    found = pipelines._chain(i, busy_uu, added_uu, math.inf)
+    assert (found is None) == math.isinf(best)
+    if found is not None:
+        assert found.step_s == pytest.approx(best, rel=1e-12) == step(found.cuts)
+        assert pipelines._chain(i, busy_uu, added_uu, best) is None
+
+
+@share(2)
+@given(covered(repeats=(1,), least=2, most=4), st.data())
+def test_the_slowest_stage_is_a_bound_that_is_met(world: World, data: st.DataObject) -> None:
+    """Of the best pipeline without a limit on memory, where nothing is added and the slowest stage stands for all."""
+    root = cut_root(world, data)
+    _, pipelines = drawn_pipelines(root, data)
+    i = data.draw(st.sampled_from(root.plans))
+    low, found = float(pipelines.least_steps(i)[0]), pipelines.best(i, 0, math.inf)
+    best = math.inf if found is None else found[0].step_s
+    assert low <= best * (1 + 1e-12)
+    none_added = not pipelines._stages.added(i, pipelines.figures.gradient_vk[0], pipelines.figures.weight_vk[0]).any()
+    if root.of.cut_stages.by_slowest and none_added and not root.of.holding.counts_waiting:
+        assert low == pytest.approx(best, rel=1e-12)
+
+
+@share(2)
+@given(covered(repeats=(1,), least=2, most=4), st.data())
+def test_what_waits_in_a_stage_is_what_the_judge_says(world: World, data: st.DataObject) -> None:
+    members, root = members_of(world, data)
+    of, i = root.of, data.draw(st.sampled_from(root.plans))
+    options, pipelines = drawn_pipelines(root, data)
+    assume(of.holding.counts_waiting)
+    listed = {*zip(of.cuts.first_s.tolist(), of.cuts.last_s.tolist(), strict=True)}
+    pairs_of = {chain: {p for p in itertools.pairwise(chain) if p[0] != p[1]} for chain in every_chain(root, i)}
+    every = [chain for chain, pairs in pairs_of.items() if pairs <= listed]
+    assume(every)  # else no partitions are as asked for
+    chain = data.draw(st.sampled_from(every))
+    partition_k, stage_k, waits = np.zeros(len(options), dtype=int), np.zeros(len(options), dtype=int), {}
+    for stage, (first, last) in enumerate(itertools.pairwise(chain)):
+        if first == last:
+            continue
+        arcs, inside_k = of.cuts.stage(first, last), of.cuts.set_uk[last] & ~of.cuts.set_uk[first]
+        price_b = np.where(data.draw(st.booleans()), 1.0, arcs.member_bk.sum(axis=1) ** 2.0)
+        path = arcs.path(arcs.distances(price_b[None])[0], price_b)
+        waits[stage] = of.waiting_inside(arcs, pipelines.amount_vc[0], inside_k)[path].max()
+        member_bk = arcs.member_bk[arcs.block_a[path]]
+        for number, block in zip(of.cuts.numbers(first, last, member_bk), member_bk, strict=True):
+            partition_k[block], stage_k[block] = number, stage
+    chosen = members.space.setting.assumptions
+    problem = Problem(World(world.graph, world.system, of.plans[i], chosen), members.request, {})
+    schemes = tuple(of.schemes(options.tolist()).values())
+    looked = problem.case(schemes, stage_k.tolist(), partition_k.tolist(), of.tiles)
+    for stage, bytes_ in waits.items():
+        assert bytes_ == pytest.approx(ledger._waiting(looked, stage)[0], rel=1e-9, abs=1e-9)
