@@ -58,7 +58,7 @@ SPACE: dict[str, set[str]] = {
     "module_schemes": {"setting/plans"},
     "schedule": {"setting/plans"},
     "bubble": {"setting/plans"},
-    "offload": {"search/passes", "setting/offloads"},
+    "offload": {"setting/offloads"},
     "tile_rows": {"setting/plans"},
 }  # fmt: skip
 """Files that read each, but for those that price (see `PRICES`); the first two also say how a question is searched."""

@@ -37,13 +37,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
 from dfopt.physics.efficiency import memory_rows, one_bandwidth_share
 
-__all__ = ["LAYERS", "Layer", "buffered", "moved_s", "passes_s", "shows_s"]
+__all__ = ["LAYERS", "Layer", "buffered", "moved_passes", "moved_s", "passes_s", "shows_s"]
+
+Bytes = NDArray[np.float64]
 
 LAYERS: Final = 2
 """Layers of what lies elsewhere that the fastest memory has room for."""
@@ -86,23 +91,36 @@ def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: As
     >>> [passes_s(kept, plan, chip, Assumptions(offload=how)) for how in (None, "calculon")]
     [(0.03, 0.03), (0.02, 0.09)]
     """
-    if plan.placement is None:
-        return 0.0, 0.0
-    away: dict[str, dict[Item, float]] = {}
+    ahead, back = moved_passes({item: np.asarray(size) for item, size in kept.items()}, plan, chip, assumptions)
+    return float(ahead), float(back)
+
+
+def moved_passes(kept: Mapping[Item, Bytes], plan: Plan, chip: Chip, assumptions: Assumptions) -> tuple[Bytes, Bytes]:
+    """:func:`passes_s` of many layers: arrays of one shape."""
+    away: dict[str, dict[Item, Bytes]] = {}
     for item, size in kept.items():
         if (tier := plan.tier_of(item, chip)) != chip.fastest_tier:
             away.setdefault(tier, {})[item] = size
-    forward = backward = 0.0
+    forward = backward = np.zeros(())
     for tier, of in away.items():
-        weights = of.get("weights", 0.0) + of.get("experts", 0.0)
-        saved, gradients, state = (of.get(item, 0.0) for item in ("activations", "gradients", "optimizer"))
+        nothing = np.zeros(())
+        weights = of.get("weights", nothing) + of.get("experts", nothing)
+        saved, gradients, state = (of.get(item, nothing) for item in ("activations", "gradients", "optimizer"))
         if assumptions.offload == "calculon":
-            ahead, back = max(weights, saved), weights + saved + state
+            ahead, back = np.maximum(weights, saved), weights + saved + state
         else:
             ahead, back = weights + saved, weights + saved + assumptions.gradient_passes * gradients
-        forward += moved_s(ahead, tier, chip, assumptions)
-        backward += moved_s(back, tier, chip, assumptions)
+        forward = forward + _moved(ahead, tier, chip, assumptions)
+        backward = backward + _moved(back, tier, chip, assumptions)
     return forward, backward
+
+
+def _moved(moved: Bytes, tier: str, chip: Chip, assumptions: Assumptions) -> Bytes:
+    """:func:`moved_s` of each of an array."""
+    if not memory_rows(chip, assumptions):
+        return np.asarray(np.maximum(moved, 0.0) / chip.tiers[tier].bandwidth)
+    each = [moved_s(size, tier, chip, assumptions) for size in moved.ravel().tolist()]
+    return np.array(each).reshape(moved.shape)
 
 
 def shows_s(moving_s: float, memory_s: float, work_s: float) -> float:

@@ -27,10 +27,13 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 
-__all__ = ["Shown", "Window", "by_window", "least_lines", "running"]
+__all__ = ["Shown", "Window", "by_window", "exposed_in_windows", "least_lines", "running"]
 
 Line = tuple[float, float]
 """Seconds at 0, and how many more for a second."""
@@ -70,22 +73,48 @@ class Window:
         >>> round(narrow.exposed_s(stages=1, chunks=1, layers=4, microbatches=8), 12)
         1.4
         """
-        each = max(layers / chunks, 1.0)  # chunks of several stages may differ
-        free_s = each * (self.backward_s - self.memory_s) + self.hop_s
-        chunk_s, compute_s = each * self.exchange_s, each * self.compute_s
-        found = self.exchange_s  # of the last layer
-        if chunks > 1:
-            waits = 0.0
-            if self.in_the_way:
-                waits = min(chunk_s // (each * self.backward_s + self.hop_s), microbatches % stages or stages)
-            open_s = stages * free_s - waits * self.hop_s
-            found += (chunks - 1) * self._shows_s(chunk_s, stages * compute_s, open_s)
-        last_s = free_s - self.hop_s - (self.backward_s + self.hop_s / 2) if each > 1 else 0.0
-        return found + self._shows_s((each - 1) * self.exchange_s, self.compute_s, last_s)
+        figures = self.exchange_s, self.backward_s, self.memory_s, self.compute_s, self.hop_s, self.usage
+        return float(exposed_in_windows(*figures, self.in_the_way, stages, chunks, layers, microbatches))
 
-    def _shows_s(self, exchange_s: float, compute_s: float, open_s: float) -> float:
-        over = exchange_s + compute_s * self.usage - open_s
-        return over if over > 0 else exchange_s * self.usage
+
+def exposed_in_windows(
+    exchange_s: ArrayLike,
+    backward_s: ArrayLike,
+    memory_s: ArrayLike,
+    compute_s: ArrayLike,
+    hop_s: ArrayLike,
+    usage: ArrayLike,
+    in_the_way: ArrayLike,
+    stages: ArrayLike,
+    chunks: ArrayLike,
+    layers: ArrayLike,
+    microbatches: ArrayLike,
+) -> NDArray[np.float64]:
+    """Seconds of a step that show of stages, each with the figures of a :class:`Window`: arrays that fit together."""
+    exchange, backward, memory, compute, hop, share, across, degree, parts, held, many = (
+        np.asarray(each, dtype=np.float64)
+        for each in (
+            *(exchange_s, backward_s, memory_s, compute_s, hop_s, usage),
+            *(in_the_way, stages, chunks, layers, microbatches),
+        )
+    )
+    each = np.maximum(held / parts, 1.0)  # chunks of several stages may differ
+    free, chunk = each * (backward - memory) + hop, each * exchange
+    with np.errstate(divide="ignore", invalid="ignore"):
+        often = np.minimum(chunk // (each * backward + hop), np.where(many % degree > 0, many % degree, degree))
+    waits = np.where((across > 0) & (parts > 1), often, 0.0)
+    others = _shows(chunk, degree * each * compute, degree * free - waits * hop, share)
+    last = np.where(each > 1, free - hop - (backward + hop / 2), 0.0)
+    found = exchange + np.where(parts > 1, (parts - 1) * others, 0.0)  # of the last layer, and of chunks but the last
+    return np.asarray(found + _shows((each - 1) * exchange, compute, last, share))
+
+
+def _shows(
+    exchange: NDArray[np.float64], compute: NDArray[np.float64], free: NDArray[np.float64], usage: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What shows of exchanges beside a window that is open for so long."""
+    over = exchange + compute * usage - free
+    return np.where(over > 0, over, exchange * usage)
 
 
 def running(parts: Iterable[tuple[float, int]]) -> float:

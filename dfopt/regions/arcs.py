@@ -67,6 +67,11 @@ class Arcs:
     def __post_init__(self) -> None:
         assert (np.diff(self.after_a) >= 0).all(), "arcs are sorted by the down-set that they lead to"
 
+    @property
+    def only_path(self) -> bool:
+        """Whether there is one path only, as where every kernel has a block of its own in one order."""
+        return len(self.before_a) == len(self.set_jk) - 1
+
     @cached_property
     def kernels(self) -> Ints:
         """Kernels of the layer, as numbers of the graph: int array, ascending."""

@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.regions.classes import OptionFigures, PlanClass
+from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts
+from dfopt.terms.bounds.beside import OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
 
 __all__ = ["Chain", "Pipelines"]

@@ -7,7 +7,7 @@ amounts, h what a layer holds, a arc.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -22,12 +22,16 @@ from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.numbering import Numbering
+from dfopt.regions.passes import seconds_of
 from dfopt.setting.instance import Instance, Setting
-from dfopt.terms.blocks import IN_PARTS, Blocks, times_counts
+from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
+from dfopt.terms.bounds.beside import Beside, OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
 from dfopt.terms.bounds.holding import Holding
-from dfopt.terms.bounds.steps import Beside, Steps
+from dfopt.terms.bounds.moving import Moving
+from dfopt.terms.bounds.passes import PassRule
+from dfopt.terms.bounds.steps import Steps
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Open, counts
 from dfopt.terms.layer import Layer
@@ -36,7 +40,7 @@ from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["OptionFigures", "PlanClass", "ShardedFirst"]
+__all__ = ["PlanClass", "ShardedFirst"]
 
 _KEPT = 48
 """Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
@@ -59,26 +63,6 @@ class ShardedFirst:
     record: SolveRecord
     proven: bool
     alone: bool
-
-
-@dataclass(frozen=True, eq=False)
-class OptionFigures:
-    """What kernels send and exchange beside their blocks, under some vectors of options, or at least.
-
-    Attributes
-    ----------
-    output_vk : float array, no unit, shape (vectors, kernels)
-        Share of every kernel's output that one chip holds.
-    gradient_vk, weight_vk : float arrays, B, shape (vectors, kernels)
-        Bytes of the weight gradient of every kernel as copies add it up, and of its weight, on one chip.
-    least : bool
-        Whether each is the least over several options.
-    """
-
-    output_vk: Floats
-    gradient_vk: Floats
-    weight_vk: Floats
-    least: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +136,22 @@ class PlanClass:
         """What stages hold under each plan."""
         return Holding(self.table_of_plans)
 
+    @cached_property
+    def moving(self) -> Moving:
+        """What slower memories move beside layers."""
+        return Moving(self.holding)
+
+    def alone(self, plan: int) -> PlanClass:
+        """The class with one of its plans."""
+        if plan not in self._alone:
+            table = PlanTable(self.table_of_plans.work, [self.plans[plan]])
+            self._alone[plan] = replace(self, table_of_plans=table)
+        return self._alone[plan]
+
+    @cached_property
+    def _alone(self) -> dict[int, PlanClass]:
+        return {}
+
     @property
     def layer(self) -> Layer:
         """Kernels and their options."""
@@ -203,15 +203,36 @@ class PlanClass:
 
         Float array, shape (vectors, blocks).
         """
-        return self._prices(arcs, self.chip.rising, amount_vc)
+        return seconds_of(self.least_block_prices(arcs, amount_vc))
 
     def prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
         """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""
-        return self._prices(arcs, self.chip, amount_vc)
+        return seconds_of(self.block_prices(arcs, amount_vc))
 
-    def _prices(self, arcs: Arcs, chip: Chip, amount_vc: Floats) -> Floats:
-        found = self.blocks(arcs, chip).prices(amount_vc)
-        return np.where(found.legal, found.time, np.inf)
+    def block_prices(self, arcs: Arcs, amount_vc: Floats) -> BlockPrices:
+        """Prices of every block, with those of each resource."""
+        return self.blocks(arcs, self.chip).prices(amount_vc)
+
+    def least_block_prices(self, arcs: Arcs, amount_vc: Floats) -> BlockPrices:
+        """The same at least with so much of each charge or more: each resource in the way that takes least of it."""
+        blocks = self.blocks(arcs, self.chip.rising)
+        found, *others = blocks.ways(amount_vc)
+        for other in others:
+            found = replace(found.faster(other), seconds=np.minimum(found.seconds, other.seconds))
+        return found
+
+    @property
+    def by_layers(self) -> bool:
+        """Whether the seconds of layers decide what a step takes, or every layer has one path only."""
+        if self.plans[0].two_batch_overlap:
+            return False
+        return self.by_pass is None or all(arcs.only_path for arcs in self.arcs_k)
+
+    @cached_property
+    def by_pass(self) -> PassRule | None:
+        """How blocks count in both passes of a layer; none where passes make no difference to a step."""
+        hides, moves = self.steps.messages.hides, self.moving.any
+        return PassRule(self.setting, hides, moves) if hides or moves else None
 
     # -- what a layer holds and sends ---------------------------------------------------------------------------------
 
@@ -297,15 +318,28 @@ class PlanClass:
         """Where options cannot be together: infinite, else 0, shape (vectors,)."""
         return self.table.totals(amount_vc, "legal")
 
-    def beside_of(self, option_vk: Ints) -> Beside:
-        """Seconds beside the layers under given options of all kernels."""
-        given = self.figures_of(option_vk)
-        return self.steps.beside(given.output_vk, given.gradient_vk, given.weight_vk, least=False)
+    @property
+    def monotone(self) -> bool:
+        """Whether a step is non-decreasing in all seconds and bytes, under every plan.
 
-    def least_beside(self, domain: Domain) -> Beside:
-        """Seconds beside the layers at least, with the options that are left."""
-        least = self.least_figures(domain)
-        return self.steps.beside(least.output_vk, least.gradient_vk, least.weight_vk, least=True)
+        Where slower memories move anything, a block that takes its tokens in blocks may be faster and yet have its
+        layer wait longer, as it reads its weights again.
+        """
+        rule, in_blocks = self.by_pass, token_rows(self.layer) is not None
+        waits = rule is not None and (rule.waits_count or (rule.moves and in_blocks))
+        return self.table_of_plans.exposed.monotone and not waits
+
+    def beside_of(self, option_vk: Ints, amount_vc: Floats) -> Beside:
+        """Seconds beside the layers under given options of all kernels, without those of passes."""
+        return self._beside(self.figures_of(option_vk), amount_vc)
+
+    def least_beside(self, domain: Domain, least_c: Floats) -> Beside:
+        """Seconds beside the layers at least, with the options that are left, without those of passes."""
+        return self._beside(self.least_figures(domain), least_c[None])
+
+    def _beside(self, of: OptionFigures, amount_vc: Floats) -> Beside:
+        found = self.steps.messages.of(of)
+        return found._replace(moving=self.moving.seconds(self.held(amount_vc))) if self.moving.any else found
 
     def least_figures(self, domain: Domain) -> OptionFigures:
         """What kernels send and exchange at least, with the options that are left: one vector."""

@@ -18,8 +18,10 @@ from dfopt.joint.factors import OF_SECONDS, parts_of_sides
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.chains import Pipelines
+from dfopt.regions.passes import least_passes, seconds_of
 from dfopt.regions.region import Region
-from dfopt.terms.bounds.steps import Beside
+from dfopt.terms.blocks import BlockPrices
+from dfopt.terms.bounds.beside import Beside
 from dfopt.terms.incidence import Exactly, Incidence
 
 __all__ = ["Facts", "Memory", "resources_of"]
@@ -63,8 +65,12 @@ class Facts:
 
     @cached_property
     def beside(self) -> Beside:
-        """Seconds beside the layers, at least."""
-        return self.region.of.least_beside(self.region.domain)
+        """Seconds beside the layers, at least, and those of their passes."""
+        of = self.region.of
+        found = of.least_beside(self.region.domain, self.least_c)
+        if of.by_pass is None:
+            return found
+        return found._replace(passes=least_passes(of.by_pass, self.some, self._priced_k))
 
     def steps(self, layer_k: Floats) -> Floats:
         """Seconds of a step at least, by plan of :attr:`plan_i`, from those of a layer of every kind, and by cuts."""
@@ -73,8 +79,7 @@ class Facts:
     def _steps(self, layer_kv: Floats, stage_rv: Floats) -> Floats:
         """The same for several choices, from seconds of layers and of stages: shape (plans, choices)."""
         steps = self.region.of.steps
-        found = steps.of_stages(np.maximum(steps.stages(layer_kv), stage_rv), self.beside)[self.plan_i]
-        return np.asarray(found)
+        return np.asarray(steps.of(layer_kv, self.beside, stage_rv)[self.plan_i])
 
     @cached_property
     def _slowest_r(self) -> Floats:
@@ -246,9 +251,14 @@ class Facts:
     # -- paths --------------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _priced_k(self) -> tuple[BlockPrices, ...]:
+        """Least prices of every block, by kind of layer."""
+        return tuple(self.region.of.least_block_prices(arcs, self.least_c[None]) for arcs in self.some)
+
+    @cached_property
     def price_kb(self) -> tuple[Floats, ...]:
         """Least seconds of every block, by kind of layer; infinite where it never fits the chip."""
-        return tuple(self.region.of.least_prices(arcs, self.least_c[None])[0] for arcs in self.some)
+        return tuple(seconds_of(priced)[0] for priced in self._priced_k)
 
     @cached_property
     def distance_kj(self) -> tuple[Floats, ...]:

@@ -57,7 +57,7 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         if asked.top > 1:
             vector_vk = np.array([best.option_k, *changes_of(best, facts.region.domain)], dtype=np.int64)
             within = region.of, facts.plan_i, facts.some, vector_vk, cutoff_i[facts.plan_i]
-            several = best_of(*within, asked.top, asked.distinct_in)
+            several = best_of(*within, asked.top, asked.distinct_in).kept
         for one in several:
             yield judged(region.of, one, self._options)
 
@@ -106,7 +106,7 @@ class Rounding(Heuristic[Part, JudgedMapping]):
 
 def _best_of(of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints, cutoff: float) -> Priced | None:
     """The best mapping below one cutoff."""
-    return next(iter(best_of(of, plan_i, arcs_k, option_vk, np.full(len(plan_i), cutoff))), None)
+    return next(iter(best_of(of, plan_i, arcs_k, option_vk, np.full(len(plan_i), cutoff)).kept), None)
 
 
 def changes_of(mapping: Priced, domain: Domain) -> list[tuple[int, ...]]:

@@ -102,7 +102,12 @@ def prepared(
 
 
 def _fusions(ready: Prepared, partition_k: Ints) -> Iterator[SolveRecord]:
-    """What is on record of the second level: the fusion of every kind of layer."""
+    """What is on record of the second level: the fusion of every kind of layer.
+
+    Nothing where passes decide what a step takes, or microbatches take turns: no fusion is solved by itself there.
+    """
+    if ready.exchanges or ready.moving or ready.plan.two_batch_overlap:
+        return
     for number, stage in enumerate(ready.stages):
         if stage.tables is not None and stage.tables.chip.fused:
             seconds = objective(stage.tables, partition_k[stage.members])

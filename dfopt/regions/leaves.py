@@ -29,13 +29,15 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
     def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The best mappings below the cutoff, as many as are asked for; no other member is below the last of them.
 
-        Where there are fewer, none is below the cutoff. One unit of work for each vector.
+        Where there are fewer, none is below the cutoff. Unless paths through a layer are too many to list: what is
+        shown then is less. One unit of work for each vector.
         """
         [region] = listed([region])
         clock.charge(region.vectors)
         cutoff_i, asked = cutoffs_of(view, region.of), self._options.request
         few = below(self._memory.of(region), cutoff_i)
         vector_vk = few.of.table.vectors(few.domain)
-        found = best_of(few.of, few.plan_i, few.arcs_k, vector_vk, cutoff_i[few.plan_i], asked.top, asked.distinct_in)
-        others = found[-1].step_s if len(found) == asked.top else view.cutoff
-        return LeafAnswer([judged(region.of, one, self._options) for one in found], others)
+        best = best_of(few.of, few.plan_i, few.arcs_k, vector_vk, cutoff_i[few.plan_i], asked.top, asked.distinct_in)
+        found = [judged(region.of, one, self._options) for one in best.kept]
+        others = found[-1].value if len(found) == asked.top else view.cutoff
+        return LeafAnswer(found, min(others, best.others))

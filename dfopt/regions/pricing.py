@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,12 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.chains import Pipelines
 from dfopt.regions.classes import PlanClass
+from dfopt.regions.composed import Composed
+from dfopt.regions.passes import least_passes, of_block, seconds_of
+from dfopt.terms.blocks import BlockPrices
+from dfopt.terms.bounds.beside import Beside
 
-__all__ = ["Priced", "best_of"]
+__all__ = ["Best", "Priced", "best_of"]
 
 Distinct = Literal["plan", "sharding"]
 _LOT = 4_000_000
@@ -60,6 +64,16 @@ class Priced:
         return self.plan if distinct == "plan" else (self.plan, self.option_k)
 
 
+class Best(NamedTuple):
+    """The best mappings below a cutoff, and what those are not below that were not looked at.
+
+    Infinite, unless paths through a layer are too many to list.
+    """
+
+    kept: list[Priced]
+    others: float
+
+
 def best_of(
     of: PlanClass,
     plan_i: Ints,
@@ -68,7 +82,7 @@ def best_of(
     cutoff_i: Floats,
     top: int = 1,
     distinct: Distinct = "plan",
-) -> list[Priced]:
+) -> Best:
     """The best mappings with one of some vectors of options, under one of some plans, with blocks of some arcs.
 
     Parameters
@@ -90,13 +104,13 @@ def best_of(
 
     Returns
     -------
-    list of Priced
-        The best first.
+    Best
+        The best mapping first.
     """
-    kept, lot = list[Priced](), max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
+    found, lot = Best([], np.inf), max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
     for first in range(0, len(option_vk), lot):
-        kept = _Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(kept, cutoff_i, top, distinct)
-    return kept
+        found = _Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(found, cutoff_i, top, distinct)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +122,11 @@ class _Lot:
     arcs_k: tuple[Arcs, ...]
     option_vk: Ints
 
-    def best(self, kept: list[Priced], cutoff_i: Floats, top: int, distinct: Distinct) -> list[Priced]:
+    def best(self, found: Best, cutoff_i: Floats, top: int, distinct: Distinct) -> Best:
         """The best of some mappings and of those below their cutoffs, no two of which are alike."""
         if not self.may.any():
-            return kept
-        step_iv = self.step_iv
+            return found
+        step_iv, (kept, others) = self.step_iv, found
         places = np.argwhere(step_iv < cutoff_i[:, None])
         places = places[np.argsort(step_iv[tuple(places.T)], kind="stable")]
         for first in range(0, len(places), _TOGETHER):
@@ -120,21 +134,24 @@ class _Lot:
             some = [(i, v) for i, v in places[first : first + _TOGETHER].tolist() if step_iv[i, v] < last]
             if not some:  # nor of those that follow
                 break
-            exact = self._with_room if self.of.cuts is None else self._in_stages(some)
+            exact = self._on_paths if self.of.cuts is None else self._in_stages(some)
             for i, v in some:
                 alike = self._key(i, v, distinct)
                 most = min([float(cutoff_i[i]), *(one.step_s for one in kept[top - 1 :])])
                 most = min([most, *(one.step_s for one in kept if one.key(distinct) == alike)])
-                found = exact(i, v, most) if step_iv[i, v] < most else None
-                if found is not None and found.step_s < most:
-                    others = [one for one in kept if one.key(distinct) != alike]
-                    kept = sorted([*others, found], key=lambda one: one.step_s)[:top]
-        return kept
+                if step_iv[i, v] >= most:
+                    continue
+                one, low = exact(i, v, most)
+                others = min(others, low)
+                if one is not None and one.step_s < most:
+                    unlike = [each for each in kept if each.key(distinct) != alike]
+                    kept = sorted([*unlike, one], key=lambda each: each.step_s)[:top]
+        return Best(kept, others)
 
     @cached_property
     def step_iv(self) -> Floats:
         """Seconds of a step at least, exact where a layer may wait for nothing; infinite where nothing fits."""
-        step_iv = self.of.steps.of(self.layer_kv, self.of.beside_of(self.option_vk))[self.plan_i]
+        step_iv = self.of.steps.of(self.layer_kv, self.beside)[self.plan_i]
         return np.where(self.may, step_iv, np.inf)
 
     def _key(self, i: int, v: int, distinct: Distinct) -> Hashable:
@@ -142,7 +159,33 @@ class _Lot:
         plan = int(self.plan_i[i])
         return plan if distinct == "plan" else (plan, tuple(self.option_vk[v].tolist()))
 
-    def _with_room(self, i: int, v: int, _: float) -> Priced | None:
+    def _on_paths(self, i: int, v: int, cutoff: float) -> tuple[Priced | None, float]:
+        """The best mapping of a plan and a vector, and what others that were not looked at are not below."""
+        if self.of.by_layers or self.of.alone(int(self.plan_i[i])).by_layers:
+            return self._with_room(i, v), np.inf
+        found, low = self._composed(i, v, cutoff)
+        return found, max(low, float(self.step_iv[i, v]))
+
+    def _composed(self, i: int, v: int, cutoff: float) -> tuple[Priced | None, float]:
+        """The same where passes decide what a step takes, or microbatches take turns."""
+        of, some_k = self.of.alone(int(self.plan_i[i])), list[tuple[Arcs, Ints, Ints]]()
+        for kind, arcs in enumerate(self.arcs_k):
+            fits_a = np.isfinite(self.price_kvb[kind][v])[arcs.block_a]
+            if self.of.holding.counts_waiting:
+                fits_a = fits_a & (self._waiting(v)[kind] <= self.room_kiv[kind, i, v])
+            few = arcs.kept(fits_a)
+            if few is None:
+                return None, np.inf
+            some_k.append(few)
+        priced_k = [of_block(priced, v, blocks) for priced, (_, blocks, _) in zip(self.priced_k, some_k, strict=True)]
+        beside = of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
+        value, paths, low = Composed(of, [few[0] for few in some_k], priced_k, beside).best(cutoff)
+        if paths is None:
+            return None, low
+        of_all = [arc_a[path] for path, (_, _, arc_a) in zip(paths, some_k, strict=True)]
+        return self._priced(value, i, v, of_all), low
+
+    def _with_room(self, i: int, v: int) -> Priced | None:
         """The mapping of a plan and a vector, with the best paths that leave room for what waits; none without."""
         step_s, paths = float(self.step_iv[i, v]), [self._path(kind, v) for kind in range(len(self.arcs_k))]
         if self._has_room(paths, i, v):
@@ -151,7 +194,7 @@ class _Lot:
         if within is None:
             return None
         layer_k, paths = within
-        beside = self.of.beside_of(self.option_vk[[v]])
+        beside = self.of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
         step_s = float(self.of.steps.of(layer_k[:, None], beside)[self.plan_i[i], 0])
         return self._priced(step_s, i, v, paths)
 
@@ -172,9 +215,22 @@ class _Lot:
         return np.asarray((self.room_kiv >= 0).all(axis=0) & together_v)
 
     @cached_property
+    def beside(self) -> Beside:
+        """Seconds beside the layers, with the least of both passes where they count."""
+        found, by_pass = self.of.beside_of(self.option_vk, self.amount_vc), self.of.by_pass
+        if by_pass is None:
+            return found
+        return found._replace(passes=least_passes(by_pass, self.arcs_k, self.priced_k), exact=self.of.by_layers)
+
+    @cached_property
+    def priced_k(self) -> tuple[BlockPrices, ...]:
+        """Prices of every block, by kind of layer."""
+        return tuple(self.of.block_prices(arcs, self.amount_vc) for arcs in self.arcs_k)
+
+    @cached_property
     def price_kvb(self) -> tuple[Floats, ...]:
         """Seconds of every block, by kind of layer."""
-        return tuple(self.of.prices(arcs, self.amount_vc) for arcs in self.arcs_k)
+        return tuple(map(seconds_of, self.priced_k))
 
     @cached_property
     def distance_kvj(self) -> tuple[Floats, ...]:
@@ -247,7 +303,7 @@ class _Lot:
 
     # -- kernels that are drawn once, in pipeline stages --------------------------------------------------------------
 
-    def _in_stages(self, places: Sequence[tuple[int, int]]) -> Callable[[int, int, float], Priced | None]:
+    def _in_stages(self, places: Sequence[tuple[int, int]]) -> Callable[[int, int, float], tuple[Priced | None, float]]:
         """What finds the mapping of one of some plans and vectors below a value, with the best pipeline stages."""
         cuts, v_n = self.of.cuts, np.unique([v for _, v in places])
         assert cuts is not None
@@ -255,14 +311,15 @@ class _Lot:
         pipelines = Pipelines(self.of, self.amount_vc[v_n], self.of.figures_of(self.option_vk[v_n]))
         low_in = cache(lambda i: pipelines.least_steps(int(self.plan_i[i])))
 
-        def exact(i: int, v: int, most: float) -> Priced | None:
+        def exact(i: int, v: int, most: float) -> tuple[Priced | None, float]:
             n = int(np.searchsorted(v_n, v))
             found = pipelines.best(int(self.plan_i[i]), n, most) if low_in(i)[n] < most else None
             if found is None:
-                return None
+                return None, np.inf
             (step_s, chain), blocks = found
             stages = [member_bk[of_stage] for of_stage in blocks]
             triples = zip(pairwise(chain), stages, strict=True)
-            return self._of_blocks(step_s, i, v, stages, [cuts.numbers(*pair, each) for pair, each in triples])
+            numbers = [cuts.numbers(*pair, each) for pair, each in triples]
+            return self._of_blocks(step_s, i, v, stages, numbers), np.inf
 
         return exact

@@ -87,10 +87,11 @@ def _kept(facts: Facts, kind: int, most: float) -> Arcs:
 class Dominated(Reduction[Part]):
     """Options that another one of the same kernel replaces at no cost, whatever the other kernels do.
 
-    What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Options
-    of kernels whose output layers hand on to other pipeline stages stay: there a larger share may take less time, as
-    chips that hold a tensor whole may send parts. Kernels that are drawn once may all send something, and what their
-    messages take is compared, too. Where bandwidth depends on bytes, more bytes may take less time.
+    What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Not where
+    a step may be shorter with more seconds. Options of kernels whose output layers hand on to other pipeline stages
+    stay: there a larger share may take less time, as chips that hold a tensor whole may send parts. Kernels that are
+    drawn once may all send something, and what their messages take is compared, too. Where bandwidth depends on bytes,
+    more bytes may take less time.
     """
 
     name = "dominated options"
@@ -100,7 +101,7 @@ class Dominated(Reduction[Part]):
 
     def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:
         """The region without them."""
-        if not isinstance(region, Region):
+        if not isinstance(region, Region) or not region.of.monotone:
             return None
         domain = undominated(region)
         return None if domain == region.domain else replace(region, domain=domain)
@@ -113,7 +114,8 @@ def undominated(region: Region) -> Domain:
     """
     of, left = region.of, [list(options) for options in region.domain]
     table, sharing_ko, same = of.table, of.sharing_ko, OF_DRAM if of.chip.memory_rows else ()
-    stays = set(of.steps.handed.tolist()) if of.steps.sends else set()
+    messages = of.steps.messages
+    stays = set(messages.handed.tolist()) if messages.sends else set()
     changed = set(range(len(left))) - stays
     while changed:
         kernel = min(changed)

@@ -10,8 +10,6 @@ from dfopt.documents.request import Request
 from dfopt.errors import DfoptError
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.ledger import offloaded
-from dfopt.terms.step.offload import moves
-from dfopt.terms.step.overlap import hides_any
 
 __all__ = ["NotCovered", "check_covered", "check_stages", "is_cut"]
 
@@ -43,24 +41,9 @@ def check_covered(setting: Setting, request: Request, plans: Sequence[Plan]) -> 
     NotCovered
         With all reasons.
     """
-    cut = [plan for plan in plans if is_cut(setting.graph, plan)]
-    reasons = [*_of_assumptions(setting), *_of_plans(setting, plans), *_of_stages(setting, request, cut)]
+    reasons = [*_of_stages(setting, request, [plan for plan in plans if is_cut(setting.graph, plan)])]
     if reasons:
         raise NotCovered("; ".join(dict.fromkeys(reasons)))
-
-
-def _of_assumptions(setting: Setting) -> Iterator[str]:
-    assumptions, graph = setting.assumptions, setting.graph
-    if hides_any(assumptions, graph):
-        yield "gradient_overlap: what shows of exchanges depends on passes"
-
-
-def _of_plans(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:
-    for plan in plans:
-        if moves(setting.under(plan)):
-            yield "plans under which layers wait for what slower memories move"
-        if plan.two_batch_overlap:
-            yield "plans with two-batch overlap"
 
 
 def _of_stages(setting: Setting, request: Request, plans: Sequence[Plan]) -> Iterator[str]:
@@ -71,6 +54,8 @@ def _of_stages(setting: Setting, request: Request, plans: Sequence[Plan]) -> Ite
         yield f"{_ANY_STAGE}: a program over assignment matrices has one stage"
     if any(offloaded(setting.under(plan)) for plan in plans):
         yield f"{_ANY_STAGE}: what lies in slower memories while a graph trains is counted by layers"
+    if any(plan.two_batch_overlap for plan in plans):
+        yield f"{_ANY_STAGE}: microbatches take turns in layers"
 
 
 def is_cut(graph: Graph, plan: Plan) -> bool:

@@ -160,7 +160,7 @@ class Space:
                 menus[shared] = Menu(shared, build(shared, self.request.pin_sharding))
             menu = menus[shared]
             look = menu.look if self._jointly else (shared,)
-            key = shared.setting, *look, is_cut(self.setting.graph, plan)
+            key = shared.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
             alike.setdefault(key, (menu, []))[1].append(plan)
         return list(alike.values())
 

@@ -89,10 +89,10 @@ class WithinBudgets(LeafSolver[Part, Solved]):
         of = region.of
         cutoff_i = np.full(len(region.plans), view.cutoff)
         free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
-        if not free:
-            return LeafAnswer([], max(bound.value, view.cutoff))
+        if not free.kept:
+            return LeafAnswer([], max(bound.value, min(view.cutoff, free.others)))
         try:
-            mapping = judged(of, free[0], self._fitter.options).solution.solved.mapping
+            mapping = judged(of, free.kept[0], self._fitter.options).solution.solved.mapping
             found = self._fitter.within(mapping, view.cutoff)
         except Infeasible:
             return LeafAnswer([])

@@ -58,10 +58,10 @@ class Heat(LeafSolver[Part, WithHeat]):
         of = region.of
         cutoff_i = np.full(len(region.plans), view.cutoff)
         free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
-        if not free:
-            return LeafAnswer([], max(bound.value, view.cutoff))
+        if not free.kept:
+            return LeafAnswer([], max(bound.value, min(view.cutoff, free.others)))
         try:
-            found = self._aware(judged(of, free[0], self._options).solution.solved)
+            found = self._aware(judged(of, free.kept[0], self._options).solution.solved)
         except Infeasible:
             return LeafAnswer([])
         except PlanError:  # its blocks cannot be listed: nothing is shown

@@ -13,6 +13,7 @@ from dfopt.fusion.partitioning import blocks_of, least_terms, rest_bound
 from dfopt.fusion.priced import PricedStage
 from dfopt.setting.instance import Instance
 from dfopt.terms.sharded_graph import Bools, Ints
+from dfopt.terms.step.offload import frees_memory_k
 from dfopt.terms.step.overlap import Exchanges, Passes
 
 __all__ = ["Known", "least_memory", "least_passes", "memory_of", "passes_for", "passes_of", "window_passes"]
@@ -134,8 +135,6 @@ def memory_of(stages: Iterable[PricedStage], instance: Instance, partition_k: In
 
 
 def _unseen(tables: StageTables, instance: Instance) -> Bools:
-    """Kernels that keep the fastest memory free: as Calculon has it, those that compute again."""
-    if instance.assumptions.offload != "calculon":
-        return np.zeros(tables.kernels, dtype=bool)
-    again = {kernel.name for kernel in instance.graph.kernels if kernel.pass_ == "recompute"}
-    return np.array([name in again for name in tables.sharded.names], dtype=bool)
+    """Kernels that keep the fastest memory free."""
+    index, free_k = instance.graph.index(), frees_memory_k(instance.setting)
+    return np.array([free_k[index[name]] for name in tables.sharded.names], dtype=bool)

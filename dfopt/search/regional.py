@@ -6,8 +6,9 @@ Questions that regions do not cover (:mod:`dfopt.regions.scope`) go to the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
 from dfopt.regions.region import Classes, Part, Region, Unlisted, Unsharded
 from dfopt.regions.scope import NotCovered
 from dfopt.regions.space import Space
+from dfopt.regions.variants import with_variants
 from dfopt.search.branching import Search
 from dfopt.search.jointly import JointSearch
 from dfopt.search.node import Found, Unit
@@ -71,7 +73,19 @@ class RegionSearch(JointSearch):
         """Plans that may fit the memories, bounded; of others there are records."""
         with uncollected():
             self._bound_all([plan for plan in self.legal if plan not in self.bounds], self.check_time)
-            return [plan for plan in self.legal if self._fits(plan)]
+            listed = list(chain(*map(self._choices, self.legal)))
+            self._bound_all([plan for plan in listed if plan not in self.bounds], self.check_time)
+            return [plan for plan in listed if self._fits(plan)]
+
+    def _choices(self, plan: Plan) -> Iterator[Plan]:
+        """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
+
+        No figure is lower at its least than where all lies in the fastest memory and collectives hide in rings, so a
+        plan that is excluded so stands for all.
+        """
+        if self.bounds[plan] >= self.incumbent:
+            return iter([plan])
+        return with_variants(self.setting, self.options.request, plan)
 
     @cached_property
     def space(self) -> Space:
@@ -262,5 +276,5 @@ def _shown(of: PlanClass, leaf: Leaf[Part], kept: Incumbents, several: bool) -> 
         return np.full(len(of.plans), leaf.bound)
     low_i = np.minimum(leaf.others, cutoffs_of(kept, of) if kept.top > 1 else np.full(len(of.plans), np.inf))
     for candidate in () if several else leaf.solutions:
-        low_i[of.places[candidate.solution.different]] = candidate.value
+        low_i[of.places[candidate.solution.different]] = min(candidate.value, leaf.others)
     return low_i

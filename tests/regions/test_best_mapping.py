@@ -31,7 +31,7 @@ Best = Outcome[Region, JudgedMapping]
 
 
 def check(world: World, asked: dict[str, Any], plans: Sequence[Plan] | None = None) -> None:
-    """The same optimum as brute force and as the other search; nothing fits exactly where nothing does."""
+    """The same optimum as brute force, and as the other search where it proves that; nothing where nothing fits."""
     request = Request(**asked)
     try:
         expected = joint_optimum(world.graph, world.system, jointly(world), request, plans)
@@ -53,9 +53,9 @@ def check(world: World, asked: dict[str, Any], plans: Sequence[Plan] | None = No
     assert found.best == pytest.approx(expected.value, rel=1e-9)
     assert found.bound <= expected.value * (1 + 1e-9) and found.bound >= expected.value * (1 - 1e-9)
     result = optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
-    if result.status == "optimal":  # of pipeline stages of kernels drawn once the other search does not show it always
+    if result.status == "optimal":  # of pipeline stages, and of what is moved, the other search does not show it always
         assert found.best == pytest.approx(result.value, rel=1e-9)
-    assert found.best <= result.value * (1 + 1e-9)
+    assert found.best <= result.value * (1 + 1e-9) and found.best >= result.bound * (1 - 1e-9)
 
 
 @share(2)

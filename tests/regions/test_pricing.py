@@ -32,8 +32,8 @@ def test_the_best_partitions_of_a_vector_are_the_judges(world: World, data: st.D
         domain[max(range(len(domain)), key=lambda k: len(domain[k]))].pop()
     region = Region(root.of, tuple(map(tuple, domain)), (plan,), root.arcs_k)
     for _, vector, value in members.of(region):
-        priced = best_of(root.of, np.array([plan]), root.arcs_k, np.array([vector]), np.array([math.inf]))
-        found = next(iter(priced), None)
+        best = best_of(root.of, np.array([plan]), root.arcs_k, np.array([vector]), np.array([math.inf]))
+        found = next(iter(best.kept), None)
         note(f"{root.of.plans[plan]} {root.of.tiles} {root.of.schemes(vector)} {value} {found}")
         assert (found is None) == math.isinf(value)
         assert found is None or found.step_s == pytest.approx(value, rel=1e-9)

@@ -7,17 +7,27 @@ from dataclasses import replace
 from typing import Any
 
 from brute import least_capacities
-from covered import jointly
+from covered import asked_of, jointly, setting_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import World, share, with_dram, worlds
+from strategies import World, assumptions, share, systems, with_dram, worlds
 from test_best_mapping import check
+from test_modules import machine, models
+from test_offload import cases as trained
 from test_placed import cases as served
 from test_placed import every_plan
+from test_two_batch import SECTIONS, in_sections
 
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.documents.sections import Section
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
+from dfopt.physics.pipeline import resolve
+from dfopt.setting.offloads import offloads
+from dfopt.setting.plans import asked_plans
 from dfopt.workloads.recompute import recomputed, some_recomputed
 
 PLAIN: dict[str, Any] = {
@@ -61,3 +71,108 @@ def test_what_lies_where_of_what_does_not_train(case: tuple[World, System]) -> N
     plans = list(every_plan(world.graph, system, world, request))
     assume(len(plans) <= 81 * 5)
     check(replace(world, system=system), asked, plans)
+
+
+HIDING = PLAIN | {"gradient_overlap": "backward", "gradients": "exact", "parameter_overlap": [None, "forward"]}
+
+
+@share(1)
+@given(worlds(most=4, least=2, trains=True, repeats=(4,), **HIDING), st.data())
+def test_gradients_that_hide_layer_by_layer(world: World, data: st.DataObject) -> None:
+    assume(world.graph.folded and world.graph.trains)
+    check(world, asked_of(world, data.draw))
+
+
+WINDOWS = PLAIN | {
+    "gradient_overlap": ["calculon", "calculon_or_none"],
+    "gradients": "exact",
+    "execution": "kernel_by_kernel",
+    "point_to_point_overlap": "exposed",
+}
+
+
+@share(1)
+@given(worlds(most=4, least=2, trains=True, repeats=(4,), pieces=False, **WINDOWS), st.data())
+def test_gradients_that_hide_as_calculon_has_it(world: World, data: st.DataObject) -> None:
+    assume(world.graph.folded and world.graph.trains and len(world.graph.layers.kinds) == 1)
+    check(world, asked_of(world, data.draw))
+
+
+MOVED = {name: said for name, said in PLAIN.items() if name != "tile_rows"}
+WINDOWS = {name: said for name, said in WINDOWS.items() if name != "tile_rows"}
+
+
+@share(1)
+@given(trained(**MOVED))
+def test_what_lies_where_of_what_trains(case: tuple[World, dict[str, str]]) -> None:
+    world, place = case
+    check(world, {"place": place, "zero": (0, 1), "mp": 1})
+
+
+@share(1)
+@given(trained(**(MOVED | {"gradient_overlap": "backward", "parameter_overlap": [None, "forward"]})))
+def test_what_lies_where_beside_gradients_that_hide(case: tuple[World, dict[str, str]]) -> None:
+    world, place = case
+    check(world, {"place": place, "zero": (0, 1), "mp": 1})
+
+
+@share(1)
+@given(trained(**(MOVED | WINDOWS | {"overlap": ["none", "compute_memory"]})))
+def test_what_lies_where_beside_gradients_that_hide_as_calculon_has_it(case: tuple[World, dict[str, str]]) -> None:
+    world, place = case
+    assume(len(world.graph.layers.kinds) == 1)
+    check(world, {"place": place, "zero": (0, 1), "mp": 1})
+
+
+@share(1)
+@given(trained(**MOVED), st.booleans())
+def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool) -> None:
+    world, place = case
+    asked: dict[str, Any] = {"offload": "any" if free else tuple(place), "zero": (0, 1), "mp": 1}
+    setting = setting_of(world)
+    try:
+        placements = offloads(world.graph, world.system, setting.assumptions, Request(**asked))
+        plans, _ = asked_plans(world.graph, world.system, Request(zero=(0, 1), mp=1), setting.assumptions)
+    except PlanError:
+        assume(False)
+    every = [plan.model_copy(update={"placement": each}) for plan in plans for each in placements]
+    check(world, asked, every)
+
+
+HALVES = PLAIN | {"sharding_objective": "joint", "overlap": ["compute_memory", "none"]}
+
+
+@share(1)
+@given(models(most=4), assumptions(**HALVES), st.data())
+def test_two_microbatches_that_take_turns(graph: Graph, chosen: Assumptions, data: st.DataObject) -> None:
+    system = data.draw(systems(graph, cycle=False, efficiency=chosen.compute_model == "efficiency"))
+    assume(len(graph.kernels) <= 5 and system.chips > 1)
+    asked: dict[str, Any] = {"mp": system.chips, "two_batch_overlap": data.draw(st.sampled_from([None, True]))}
+    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    try:
+        legal, _ = asked_plans(graph, system, Request(**asked), resolved)
+    except PlanError:
+        assume(False)
+    assume(any(plan.two_batch_overlap for plan in legal))
+    check(World(graph, system, legal[0], resolved), asked)
+
+
+@share(0.3)
+@given(st.sampled_from(SECTIONS), st.sampled_from(["compute_memory", "none"]), st.sampled_from([20.0, 1e2, 1e3]))
+def test_layers_of_several_kinds_that_take_turns(sections: tuple[Section, ...], overlap: str, link: float) -> None:
+    system, graph = machine(link=link), in_sections(sections)
+    chosen = resolve(Assumptions(overlap=overlap, tile_rows=1), system.chip.execution, system.chip.compute_utilization)
+    check(World(graph, system, Plan(), chosen), {"ep": 4, "two_batch_overlap": True})
+
+
+@share(0.2)
+@given(
+    st.sampled_from([SECTIONS[0], SECTIONS[2]]),
+    st.sampled_from([20.0, 1e2, 1e3]),
+    st.sampled_from(["exposed", "hidden"]),
+)
+def test_turns_over_pipeline_stages(sections: tuple[Section, ...], link: float, sent: str) -> None:
+    system, graph = machine(link=link), in_sections(sections, batch=32)
+    chosen = Assumptions(overlap="compute_memory", tile_rows=1, point_to_point_overlap=sent)
+    chosen = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    check(World(graph, system, Plan(), chosen), {"ep": 2, "pp": 2, "two_batch_overlap": True})

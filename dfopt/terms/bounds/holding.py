@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.setting.instance import Instance
@@ -104,9 +104,11 @@ class Holding:
             if lifetime == "others":
                 largest_rv = np.einsum("rk,rkv->rv", runs_rk, layer_rkv) - largest_rv
             total[0] += times_r[:, None] * largest_rv
-        for item, (of_all, of_one) in self._away.items():
-            all_rv, one_rkv = _affine(of_all, held_hkv).sum(axis=1), _affine(of_one, held_hkv)
-            total[0] += copied(all_rv, one_rkv.max(axis=1), item, self.table.assumptions)
+        for item, once_gkv in self.of_layer_elsewhere(held_hkv).items():
+            of_layers, of_tables = self._elsewhere[item]
+            all_rv = np.einsum("rkh,hkv->rv", of_layers, held_hkv) + of_tables[:, None]
+            largest_rv = np.where(runs_rk[:, :, None] > 0, once_gkv[self._group_r], 0.0).max(axis=1)
+            total[0] += copied(all_rv, largest_rv, item, self.table.assumptions)
         return total
 
     def bytes_by_kernel(self, plan: int, held_vhk: Floats) -> Floats:
@@ -159,7 +161,9 @@ class Holding:
         most_rv = np.where(self.table.share_r[:, None] < 1, most_r[:, None], left_mrv[0])
         left_krv = np.where(listed_rk.T[:, :, None], most_rv, np.inf)
         left_kiv = np.minimum.reduceat(left_krv, first, axis=1)
-        return np.where(fits_iv, left_kiv if self.counts_waiting else np.inf, -np.inf)
+        if not self.counts_waiting:
+            left_kiv = np.full_like(left_kiv, np.inf)
+        return np.where(fits_iv, left_kiv, -np.inf)
 
     @cached_property
     def _listed_rk(self) -> Bools:
@@ -197,31 +201,51 @@ class Holding:
         return list(columns), of_held, of_tables
 
     @cached_property
-    def _chips_rc(self) -> Floats:
-        """Chips that share out each state, by stage."""
-        return self._by_state_rc(chips_of)
+    def _chips_gc(self) -> Floats:
+        """Chips that share out each state, by group of plans."""
+        return self._by_state_gc(chips_of)
 
     @cached_property
-    def _memory_rc(self) -> Floats:
-        """Number of the memory that each state lies in, by stage."""
+    def _memory_gc(self) -> Floats:
+        """Number of the memory that each state lies in, by group of plans."""
         chip = self.table.work.setting.system.chip
         tiers = list(chip.tiers)
-        return self._by_state_rc(lambda one, state: tiers.index(one.plan.tier_of(state.item, chip)))
+        return self._by_state_gc(lambda one, state: tiers.index(one.plan.tier_of(state.item, chip)))
 
     @cached_property
-    def _away_rc(self) -> Bools:
-        """Whether each state lies in a slower memory while the graph trains, by stage."""
-        return self._by_state_rc(lambda one, state: state.item in offloaded(one)) > 0
+    def _away_gc(self) -> Bools:
+        """Whether each state lies in a slower memory while the graph trains, by group of plans."""
+        return self._by_state_gc(lambda one, state: state.item in offloaded(one)) > 0
 
-    def _by_state_rc(self, of: Callable[[Instance, State], float]) -> Floats:
-        """A figure of each state under the plan of every stage: shape (stages, states)."""
+    def _by_state_gc(self, of: Callable[[Instance, State], float]) -> Floats:
+        """A figure of each state under the plans of every group: shape (groups, states)."""
         states, question, setting = self._states[0], ByReads(), self.table.work.setting
 
         def figures(plan: Plan) -> list[float]:
             return [of(Instance(setting, plan), state) for state in states]
 
-        found_gc = np.array([question.answer(one.plan, figures) for one in self.table.instances], dtype=float)
-        return found_gc.reshape(len(self.table.instances), -1)[self.table.group_i[self.table.plan_r]]
+        found = [question.answer(one.plan, figures) for one in self.table.instances]
+        return np.array(found, dtype=float).reshape(len(self.table.instances), -1)
+
+    @cached_property
+    def _group_r(self) -> Ints:
+        """Group of the plan of every stage."""
+        return self.table.group_i[self.table.plan_r]
+
+    def of_layer_elsewhere(self, held_hkv: Floats) -> dict[Item, Floats]:
+        """Bytes that one chip holds of each offloaded item of one layer: float arrays, shape (groups, kinds, vectors).
+
+        ``held_hkv``: what one layer of every kind holds for one microbatch.
+        """
+        states, of_held, _ = self._states
+        found: dict[Item, Floats] = {}
+        for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
+            once_kv = np.einsum("h,hkv->kv", of_held[c], held_hkv) + self._tables_k(c)[:, None]
+            bytes_gkv = (self._away_gc[:, c] / self._chips_gc[:, c])[:, None, None] * once_kv
+            item = states[c].item
+            assert item is not None
+            found[item] = found[item] + bytes_gkv if item in found else bytes_gkv
+        return found
 
     @cached_property
     def _waiting_rk(self) -> Floats:
@@ -250,7 +274,7 @@ class Holding:
         for c, state in enumerate(states):
             assert state.lifetime not in OF_LAYERS or not of_tables[c].any(), "tables are there for every layer"
             for memory in range(memories):
-                count_rk = self._count_rk(c) * (self._memory_rc[:, [c]] == memory)
+                count_rk = self._count_rk(c) * (self._memory_gc[self._group_r][:, [c]] == memory)
                 linear_mrkh[memory] += count_rk[:, :, None] * of_held[c]
                 tables_mrn[memory] += count_rk[:, self.table.work.kind_k] * of_tables[c]
         return linear_mrkh, tables_mrn
@@ -258,19 +282,24 @@ class Holding:
     @cached_property
     def reserved_r(self) -> Floats:
         """Bytes of the fastest memory of every stage for buckets of gradients."""
-        found = np.array([reserved(one) for one in self.table.instances])
-        return np.asarray(found[self.table.group_i[self.table.plan_r]])
+        return np.asarray(np.array([reserved(one) for one in self.table.instances])[self._group_r])
+
+    def _tables_k(self, c: int) -> Floats:
+        """Bytes of a state of the tables of every kind of layer."""
+        kinds = self.table.runs_rk.shape[1]
+        found: Floats = np.bincount(self.table.work.kind_k, self._states[2][c], kinds)
+        return found
 
     def _count_rk(self, c: int) -> Floats:
         """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
-        state, count_rk = self._states[0][c], self.table.runs_rk / self._chips_rc[:, [c]]
+        state, count_rk = self._states[0][c], self.table.runs_rk / self._chips_gc[self._group_r][:, [c]]
         if state.lifetime == "microbatch":
-            return count_rk * self._waiting_rk
+            return np.asarray(count_rk * self._waiting_rk)
         if state.lifetime == "sequences":
-            group_r = self.table.group_i[self.table.plan_r]
             of_group = np.array([one.plan.microbatches for one in self.table.instances], dtype=float)
-            return np.asarray(count_rk * of_group[group_r][:, None])
-        return count_rk * self._away_rc[:, [c]] if state.lifetime in OF_LAYERS else count_rk
+            return np.asarray(count_rk * of_group[self._group_r][:, None])
+        away_r = self._away_gc[self._group_r, c]
+        return np.asarray(count_rk * away_r[:, None] if state.lifetime in OF_LAYERS else count_rk)
 
     @cached_property
     def _at_work(self) -> list[tuple[str, Floats, Floats]]:
@@ -287,36 +316,22 @@ class Holding:
         found = []
         for (_, lifetime, exists_from), mine in groups.items():
             assert len({states[c].item for c in mine}) == 1, "states of one name and lifetime lie together"
-            each_rh = sum(of_held[c] / self._chips_rc[:, [c]] for c in mine)
+            each_rh = sum(of_held[c] / self._chips_gc[self._group_r][:, [c]] for c in mine)
             times_r = layers_r if lifetime == "exchange" else np.ones(len(layers_r))
-            counts_r = (zero_r >= exists_from) & ~self._away_rc[:, mine[0]]
+            counts_r = (zero_r >= exists_from) & ~self._away_gc[self._group_r, mine[0]]
             found.append((lifetime, np.asarray(each_rh), np.where(counts_r, times_r, 0.0)))
         return found
 
     @cached_property
-    def _away(self) -> dict[Item, tuple[_Affine, _Affine]]:
-        """Items that lie elsewhere under some plan: bytes of all layers of every stage, and of one layer, by kind."""
-        states, of_held, of_tables = self._states
-        found: dict[Item, tuple[_Affine, _Affine]] = {}
-        runs_rk, kind_k = self.table.runs_rk, self.table.work.kind_k
-        for c in np.flatnonzero(self._away_rc.any(axis=0)).tolist():
+    def _elsewhere(self) -> dict[Item, tuple[Floats, Floats]]:
+        """Offloaded items: bytes of a stage for each of what a layer of a kind holds, and those of its tables."""
+        states, of_held, _ = self._states
+        found: dict[Item, tuple[Floats, Floats]] = {}
+        for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
+            count_rk = self._count_rk(c) * self._away_gc[self._group_r][:, [c]]
+            more = count_rk[:, :, None] * of_held[c], count_rk @ self._tables_k(c)
             item = states[c].item
             assert item is not None
-            there_rk = self._away_rc[:, [c]] * np.ones(runs_rk.shape)
-            counts = self._count_rk(c) * there_rk, there_rk * (runs_rk > 0) / self._chips_rc[:, [c]]
-            tables_k = np.bincount(kind_k, of_tables[c], runs_rk.shape[1])
-            more = [(count_rk[:, :, None] * of_held[c], count_rk * tables_k) for count_rk in counts]
-            if item in found:
-                more = [(old[0] + new[0], old[1] + new[1]) for old, new in zip(found[item], more, strict=True)]
-            found[item] = more[0], more[1]
+            old = found.get(item, (0.0, 0.0))
+            found[item] = old[0] + more[0], old[1] + more[1]
         return found
-
-
-_Affine = tuple[Floats, Floats]
-"""Bytes of every stage and kind for each of what a layer holds, and those that no scheme changes."""
-
-
-def _affine(of: _Affine, held_hkv: Floats) -> Floats:
-    """Bytes, shape (stages, kinds, vectors)."""
-    found: Floats = np.einsum("rkh,hkv->rkv", of[0], held_hkv) + of[1][:, :, None]
-    return found

@@ -53,6 +53,16 @@ class Pipelines:
         return np.array([one.interleave for one in self.plans], dtype=float)
 
     @cached_property
+    def stages_i(self) -> Floats:
+        """Stages of each pipeline: float array."""
+        return np.array([one.stages for one in self.plans], dtype=float)
+
+    @cached_property
+    def microbatches_i(self) -> Floats:
+        """Microbatches of a step of each pipeline: float array."""
+        return np.array([one.microbatches for one in self.plans], dtype=float)
+
+    @cached_property
     def at_once_i(self) -> Floats:
         """Microbatches that a stage takes together: float array."""
         return np.array([one.at_once for one in self.plans], dtype=float)

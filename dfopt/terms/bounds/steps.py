@@ -1,54 +1,40 @@
 """What a step takes under many plans and many vectors of options at once, from the seconds of their layers.
 
 The plans give a chip the same work, so a layer takes the same under all of them. They differ in how many layers a
-pipeline stage holds, in how stages are joined, and in how many copies of the batch exchange gradients. Everything here
-is non-decreasing in the seconds of layers, in shares of outputs that are sent on, and in bytes of gradients: least
-figures give a lower bound.
+pipeline stage holds, in how stages are joined, in how many copies of the batch exchange gradients, and in what slower
+memories move beside the passes of a layer. Everything here is non-decreasing in the seconds of layers and of their
+passes, in shares of outputs that are sent on, and in bytes of gradients: least figures give a lower bound. Figures of
+known partitions give what a step takes.
 
-Suffixes: i plan, r distinct pipeline stage of a plan (those of all plans in a row), k kind of layer or kernel, v vector
-of options, q run of equal stages in a pipeline.
+Suffixes: i plan, g group of plans that differ in layers of stages only, r distinct pipeline stage of a plan (those of
+all plans in a row), k kind of layer or kernel, v vector of options, q run of equal stages in a pipeline.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.plan import Plan
 from dfopt.physics.fill import chains
-from dfopt.physics.network import adds_up_at_once
+from dfopt.physics.window import by_window
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds import PlanTable
-from dfopt.terms.sharded import LayerOptions
-from dfopt.terms.step.hops import hop_seconds, per_step_hops, sent_once
-from dfopt.terms.step.optimizer import optimizer_seconds
+from dfopt.terms.bounds.beside import Beside, Messages
+from dfopt.terms.bounds.exposed import Exchanging
+from dfopt.terms.bounds.passes import PassSeconds, with_moving
+from dfopt.terms.step.hops import per_step_hops
 
-__all__ = ["Beside", "Steps"]
+__all__ = ["Steps"]
 
 _HALVINGS = 60
 """Steps in which the step rule is turned around: each halves the interval, so 1e-18 of it are left."""
 _ROUNDED = 1e-12
 """Share that is added to what is turned around, so that rounding excludes nothing."""
-
-
-class Beside(NamedTuple):
-    """Seconds beside the layers, for some vectors of options.
-
-    Attributes
-    ----------
-    hop_rv : float array, s, shape (stages, vectors)
-        Messages of a stage to its neighbours, for one microbatch.
-    added_iv : float array, s, shape (plans, vectors)
-        Exchange of gradients and the optimizer's step, once per step.
-    """
-
-    hop_rv: Floats
-    added_iv: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +66,7 @@ class Steps:
 
     # -- what a step makes of its layers ------------------------------------------------------------------------------
 
-    def of(self, layer_kv: Floats, beside: Beside) -> Floats:
+    def of(self, layer_kv: Floats, beside: Beside, stage_rv: Floats | None = None) -> Floats:
         """Seconds of a step under every plan, for each vector of options.
 
         Parameters
@@ -89,36 +75,40 @@ class Steps:
             Seconds of a layer of every kind for one microbatch. They may be infinite.
         beside : Beside
             All else, for the same vectors, or for one that stands for all.
+        stage_rv : float array, s, shape (stages, vectors), optional
+            Seconds of all layers of a stage, at least, by what else is shown.
 
         Returns
         -------
         float array, s, shape (plans, vectors)
             Lower bounds, if the arguments are.
         """
-        return self.of_stages(self.stages(layer_kv), beside)
-
-    def stages(self, layer_kv: Floats) -> Floats:
-        """Seconds of the layers of every stage for one microbatch: shape (stages, vectors)."""
-        return self._stages(layer_kv[:, None, :])
+        return self._of(layer_kv[:, None, :], beside, stage_rv)
 
     def _of_each(self, layer_ki: Floats, beside: Beside) -> Floats:
         """The same with seconds of layers for each plan, shape (kinds, plans), and one vector: shape (plans,)."""
-        return self.of_stages(self._stages(layer_ki[:, self.table.plan_r, None]), beside)[:, 0]
+        return self._of(layer_ki[:, self.table.plan_r, None], beside, None)[:, 0]
 
-    def _stages(self, layer_krv: Floats) -> Floats:
-        """Seconds of the layers of every stage; what never ends takes none where it is not run.
-
-        Of kernels that are drawn once an average stage has its share, and the slowest no less.
-        """
-        runs_rk, total = self.table.average_rk, np.zeros((len(self.table.runs_rk), layer_krv.shape[2]))
-        for k, each_rv in enumerate(layer_krv):
-            total += np.multiply(runs_rk[:, k, None], each_rv, where=runs_rk[:, k, None] > 0, out=np.zeros_like(total))
-        return total
-
-    def of_stages(self, work_rv: Floats, beside: Beside) -> Floats:
-        """Seconds of a step under every plan, from those of the layers of every stage: shape (plans, vectors)."""
+    def _of(self, layer_krv: Floats, beside: Beside, least_rv: Floats | None) -> Floats:
+        """The same from seconds of layers in every stage."""
+        alone_rv = self._stages(layer_krv)
+        work_rv = alone_rv if beside.moving is None else self._with_moving(layer_krv, beside, beside.moving)
+        if self._sent_r.any():
+            work_rv = np.maximum(work_rv, self._sent_r[:, None])
+        if least_rv is not None:
+            work_rv = np.maximum(work_rv, least_rv)
         hides_r = self.table.pipelines.hides_hops_i[self.table.plan_r, None]
         busy_rv = np.where(hides_r, np.maximum(work_rv, beside.hop_rv), work_rv + beside.hop_rv)
+        found_iv = self.of_busy(self.table.pipelines.at_once_i[self.table.plan_r, None] * busy_rv, beside)
+        if beside.exchanged is not None:
+            found_iv = found_iv + self._exposed(busy_rv, work_rv, alone_rv, beside, beside.exchanged)
+        return found_iv
+
+    def of_busy(self, busy_rv: Floats, beside: Beside) -> Floats:
+        """Seconds of a step from those of every stage in a round, with its messages: shape (plans, vectors).
+
+        Without exchanges that passes may hide.
+        """
         pipelines = self.table.pipelines
         if pipelines.lines is not None:
             through_iv = self._through(busy_rv, pipelines.lines[0].turns)
@@ -127,6 +117,100 @@ class Steps:
             through_iv = slowest_iv * (pipelines.rounds_i + pipelines.fill_i)[:, None]
         found: Floats = through_iv + beside.added_iv + self.once_i[:, None]
         return found
+
+    def _stages(self, layer_krv: Floats) -> Floats:
+        """Seconds of the layers of every stage; what never ends takes none where it is not run.
+
+        Of kernels that are drawn once an average stage has its share, and the slowest no less.
+        """
+        runs_rk, total = self.table.average_rk, np.zeros((len(self.table.runs_rk), layer_krv.shape[2]))
+        for k, each_rv in enumerate(layer_krv):
+            total += _often(runs_rk[:, k], each_rv)
+        return total
+
+    def _with_moving(self, layer_krv: Floats, beside: Beside, moving: tuple[Floats, Floats]) -> Floats:
+        """The same where layers wait for what slower memories move (:func:`dfopt.terms.step.offload.stage_s`)."""
+        runs_rk, total_rv = self.table.runs_rk, np.zeros(())
+        passes, hop_rv = self._passes(beside), self._hop_beside(beside)
+        last_rk: Floats = np.minimum(self.table.pipelines.interleave_i[self.table.plan_r, None], runs_rk)
+        last_rk = last_rk * np.asarray((hop_rv > 0).any(axis=1))[:, None]
+        for k, each_rv in enumerate(layer_krv):
+            moved = moving[0][self._group_r, k], moving[1][self._group_r, k]
+            work, memory = (
+                (passes.ahead_kv[k], passes.back_kv[k]),
+                (passes.ahead_memory_kv[k], passes.back_memory_kv[k]),
+            )
+            layer = np.asarray(each_rv), work, memory, moved
+            total_rv = total_rv + _often(runs_rk[:, k] - last_rk[:, k], with_moving(*layer))
+            if last_rk[:, k].any():
+                total_rv = total_rv + _often(last_rk[:, k], with_moving(*layer, hop_rv))
+        return total_rv
+
+    def _hop_beside(self, beside: Beside) -> Floats:
+        """Seconds of messages that hide moving, see :func:`dfopt.terms.step.offload.hop_beside_s`."""
+        if self.setting.assumptions.offload != "calculon":
+            return np.zeros((1, 1))
+        plan_r, pipelines = self.table.plan_r, self.table.pipelines
+        waits_r = (pipelines.stages_i[plan_r] > 1) & ~pipelines.hides_hops_i[plan_r]
+        return waits_r[:, None] * beside.hop_rv / (2 * pipelines.interleave_i[plan_r, None])
+
+    def _passes(self, beside: Beside) -> PassSeconds:
+        if beside.passes is not None:
+            return beside.passes
+        none_kv = np.zeros((self.table.runs_rk.shape[1], 1))
+        return PassSeconds(none_kv, none_kv, none_kv, none_kv, none_kv, none_kv)
+
+    def _exposed(
+        self, busy_rv: Floats, work_rv: Floats, alone_rv: Floats, beside: Beside, exchanged: tuple[Floats, ...]
+    ) -> Floats:
+        """Seconds in which exchanges show that passes may hide; ``alone_rv``: without waits for slower memories."""
+        passes, endless_rv = self._passes(beside), np.isinf(busy_rv)
+        pipelines, plan_r = self.table.pipelines, self.table.plan_r
+        shown_rv = np.where(pipelines.hides_hops_i[plan_r, None], 0.0, beside.hop_rv)
+        if beside.exact and beside.moving is not None:
+            windows = by_window(self.setting.assumptions, self.setting.graph)
+            with np.errstate(invalid="ignore"):
+                beside_rv = np.where(endless_rv, 0.0, work_rv - alone_rv)
+            shown_rv = self._backward_waits(beside, beside.moving) if windows else shown_rv + beside_rv
+        elif by_window(self.setting.assumptions, self.setting.graph):
+            shown_rv = np.zeros((1, 1))
+        of_kinds = passes.ahead_kv, passes.back_kv, passes.memory_kv, passes.compute_kv
+        stages = Exchanging(
+            stage_rv=np.where(endless_rv, 0.0, busy_rv),
+            exchanges=tuple(each_gkv[self._group_r] for each_gkv in exchanged),
+            passes=tuple(np.where(np.isfinite(each_kv), each_kv, 0.0)[None] for each_kv in of_kinds),
+            hop_rv=beside.hop_rv / pipelines.interleave_i[plan_r, None],
+            waits_rv=shown_rv,
+        )
+        rows = np.arange(len(plan_r))
+        return self.table.exposed.seconds(stages, rows, self.table.first_i, exact=beside.exact)
+
+    def _backward_waits(self, beside: Beside, moving: tuple[Floats, Floats]) -> Floats:
+        """Seconds that a layer waits in its backward pass, on average over the layers of every stage; of one kind."""
+        passes, moved_rv, hop_rv = self._passes(beside), moving[1][self._group_r, 0], self._hop_beside(beside)
+        size_r = self.table.runs_rk.sum(axis=1)
+        last_r = np.minimum(self.table.pipelines.interleave_i[self.table.plan_r], size_r) * (hop_rv > 0).any(axis=1)
+
+        def waits(hop: Floats | float) -> Floats:
+            back_v = np.where(np.isfinite(passes.back_kv[0]), passes.back_kv[0], 0.0)
+            over_rv = moved_rv + np.where(back_v > 0, passes.back_memory_kv[0], 0.0) - (back_v + hop)
+            return np.where(moved_rv > 0, np.maximum(over_rv, 0.0), 0.0)
+
+        total_rv = (size_r - last_r)[:, None] * waits(0.0) + last_r[:, None] * waits(hop_rv)
+        return np.asarray(total_rv / np.maximum(size_r, 1.0)[:, None])
+
+    @cached_property
+    def _group_r(self) -> Ints:
+        """Group of the plan of every stage."""
+        return self.table.group_i[self.table.plan_r]
+
+    @cached_property
+    def _sent_r(self) -> Floats:
+        """Seconds of what every stage sends while another microbatch computes."""
+        sent_gk = np.array(
+            [np.bincount(self.kind_k, one.hidden_s, self.table.runs_rk.shape[1]) for one in self.table.instances]
+        )
+        return np.asarray((self.table.runs_rk * sent_gk[self._group_r]).sum(axis=1))
 
     def _through(self, busy_rv: Floats, turns: bool) -> Floats:
         """Seconds in which all microbatches are through, where the time of every stage is charged."""
@@ -176,93 +260,10 @@ class Steps:
         found = np.where(always_i, np.inf, high_i * (1 + _ROUNDED))
         return np.where(never_i, -1.0, found)
 
-    # -- beside the layers --------------------------------------------------------------------------------------------
-
-    def beside(self, output_vk: Floats, gradient_vk: Floats, weight_vk: Floats, *, least: bool) -> Beside:
-        """Seconds beside the layers, for some vectors of options.
-
-        Parameters
-        ----------
-        output_vk : float array, no unit, shape (vectors, kernels)
-            Share of every kernel's output that one chip holds.
-        gradient_vk, weight_vk : float arrays, B, shape (vectors, kernels)
-            Bytes of the weight gradient of every kernel as copies add it up, and of its weight, on one chip.
-        least : bool
-            Whether these are the least over several options, so that the result is a lower bound.
-        """
-        hop_rv = np.zeros((len(self.table.plan_r), 1))
-        if self.sends:
-            share_vk, place_v = np.unique(output_vk[:, self.handed], axis=0, return_inverse=True)
-            hop_rv = np.stack([self._hops(row.tobytes(), least) for row in share_vk], axis=1)[:, place_v.ravel()]
-        added_iv = np.zeros((len(self.plans), 1))
-        if self._trains:
-            both_vk = np.concatenate([gradient_vk, weight_vk], axis=1)
-            both_uk, place_v = np.unique(both_vk, axis=0, return_inverse=True)
-            added_iv = np.stack([self._added(row.tobytes()) for row in both_uk], axis=1)[:, place_v.ravel()]
-        return Beside(hop_rv, added_iv)
-
     @cached_property
-    def sends(self) -> bool:
-        """Whether messages between stages take time under some plan."""
-        return any(plan.stages > 1 for plan in self.plans) and self.handed.size > 0
-
-    @cached_property
-    def handed(self) -> Ints:
-        """Kernels that make what layers hand on to other stages, ascending."""
-        graph = self.setting.graph
-        if not graph.folded or sent_once(Instance(self.setting, self.plans[0])):
-            return np.zeros(0, dtype=np.int64)
-        index = graph.index()
-        return np.array(sorted({index[one.src] for of in graph.handed_on for one in of}), dtype=np.int64)
-
-    @cached_property
-    def _trains(self) -> bool:
-        return not adds_up_at_once(self.setting.assumptions) and self.setting.graph.trains
-
-    @cached_property
-    def _known(self) -> dict[tuple[str, bytes, bool], Floats]:
-        return {}
-
-    def _hops(self, shares: bytes, least: bool) -> Floats:
-        """Seconds of messages of every stage, with some shares of what layers hand on."""
-        if ("hops", shares, least) not in self._known:
-            plain = LayerOptions.of(Instance(self.setting, self.plans[0])).plain
-            output_k = np.ones(len(plain.names))
-            output_k[self.handed] = np.frombuffer(shares)
-            sharded = replace(plain, output_k=output_k)
-            question = ByReads()
-
-            def hops(plan: Plan) -> Floats:
-                return hop_seconds(Instance(self.setting, plan), sharded, self.kind_k, least=least)
-
-            found = [question.answer(plan, hops) for plan in self.plans]
-            self._known["hops", shares, least] = np.concatenate(found)
-        return self._known["hops", shares, least]
-
-    def _added(self, figures: bytes) -> Floats:
-        """Seconds of exchanges and of the optimizer's step, once per step, by plan."""
-        if ("added", figures, False) not in self._known:
-            gradient_k, weight_k = np.frombuffer(figures).reshape(2, -1)
-            once_gk, question = list[Floats](), ByReads()
-            work = partial(self._exchanged, gradient_k=gradient_k, weight_k=weight_k)
-            for instance in self.table.instances:
-                once_gk.append(question.answer(instance.plan, work))
-            each_rk = np.array(once_gk)[self.table.group_i[self.table.plan_r]]
-            stage_r = (self.table.runs_rk * each_rk).sum(axis=1)
-            self._known["added", figures, False] = np.maximum.reduceat(stage_r, self.table.first_i)
-        return self._known["added", figures, False]
-
-    def _exchanged(self, plan: Plan, gradient_k: Floats, weight_k: Floats) -> Floats:
-        """Seconds per layer of every kind, as :func:`dfopt.terms.step.hops.gradient_seconds` has them."""
-        instance = Instance(self.setting, plan)
-        share = 1.0 / self.table.work.drawn_stages(instance)  # that of an average stage, where kernels are drawn once
-        step_k = share * optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
-        seconds = np.zeros(self.table.runs_rk.shape[1])
-        for kind in range(len(seconds)):
-            volume_k = np.where(self.kind_k == kind, share * gradient_k, 0.0)
-            seconds[kind] = step_k[self.kind_k == kind].sum()
-            seconds[kind] += sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding)
-        return seconds
+    def messages(self) -> Messages:
+        """What of a step is beside its layers."""
+        return Messages(self.table)
 
     # -- figures of plans ---------------------------------------------------------------------------------------------
 
@@ -275,3 +276,9 @@ class Steps:
             return per_step_hops(Instance(self.setting, plan))
 
         return np.array([question.answer(plan, hops) + overhead for plan in self.plans], dtype=np.float64)
+
+
+def _often(times_r: Floats, each_rv: Floats) -> Floats:
+    """Seconds of so many layers; what never ends takes none where it is not run."""
+    shape = np.broadcast_shapes((len(times_r), 1), each_rv.shape)
+    return np.multiply(times_r[:, None], each_rv, where=times_r[:, None] > 0, out=np.zeros(shape))

@@ -6,23 +6,20 @@ group of those that give a chip the same work; r distinct pipeline stage, of all
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.physics.copies import reductions
 from dfopt.physics.fill import Line, chains
-from dfopt.physics.tiled import usage_of
-from dfopt.physics.window import by_window
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import ByReads
-from dfopt.setting.stages import PipelineStage, in_order
-from dfopt.terms.bounds.hidden import Stages, behind_layers, in_windows
+from dfopt.setting.stages import PipelineStage
+from dfopt.terms.bounds.exposed import Exchanging, Exposed
 from dfopt.terms.bounds.memory import Held, held_at_least
+from dfopt.terms.bounds.passes import with_moving
 from dfopt.terms.bounds.pipelines import Pipelines
 from dfopt.terms.bounds.work import LeastWork
 from dfopt.terms.layer import counts_training
@@ -104,6 +101,11 @@ class PlanTable:
     def of_shared(self, shared: Instance) -> Ints:
         """Places in :attr:`plans` of those with this key of :attr:`shared`, ascending; KeyError for any other key."""
         return np.flatnonzero(self.shared_g[self.group_i] == self.shared[shared])
+
+    @cached_property
+    def exposed(self) -> Exposed:
+        """What shows of exchanges of data-parallel copies."""
+        return Exposed(self)
 
     @cached_property
     def held(self) -> Held:
@@ -229,7 +231,12 @@ class PlanTable:
         chunks_r = self.pipelines.interleave_i[self.plan_r[rows]]
         last_rk = np.minimum(chunks_r[:, None], runs_rk) * (hop_r > 0)[:, None]
         moved_rk = self._moved_gk6[group_r]
-        own_rk, less_rk = _with_moving(moved_rk, once_rk, 0.0), _with_moving(moved_rk, once_rk, hop_r[:, None])
+        pairs = (
+            (moved_rk[..., 0], moved_rk[..., 1]),
+            (moved_rk[..., 2], moved_rk[..., 3]),
+            (moved_rk[..., 4], moved_rk[..., 5]),
+        )
+        own_rk, less_rk = with_moving(once_rk, *pairs), with_moving(once_rk, *pairs, hop_r[:, None])
         return _times(runs_rk - last_rk, own_rk) + _times(last_rk, less_rk)
 
     @cached_property
@@ -269,31 +276,16 @@ class PlanTable:
         rows, first, which = self._rows(which)
         plan_r, group_r = self.plan_r[rows], self.group_i[self.plan_r[rows]]
         hop_r = np.broadcast_to(hop_i, which.shape)[np.searchsorted(which, plan_r)]
-        windows = by_window(self.assumptions, self.work.setting.graph)
         stage_r = self._work(rows, low_k, hop_i, which)
         hops_r, hidden_r = self._hops(rows, which, hop_i, end_i), self.pipelines.hides_hops_i[plan_r]
         stage_r = np.where(hidden_r, np.maximum(stage_r, hops_r), stage_r + hops_r)
         endless_r, stage_r = np.isinf(stage_r), np.where(np.isinf(stage_r), 0.0, stage_r)
         slowest_i = np.maximum.reduceat(stage_r, first)
-        reduce_rk, weights_rk, gathers_rk = (each_gk[group_r] for each_gk in self._exchanged_gk)
-        ahead_sk, back_sk, memory_sk, compute_sk = self._passes_sk
-        shared_r = self.shared_g[group_r]
-        stages = Stages(stage_r, reduce_rk, weights_rk, gathers_rk, ahead_sk[shared_r], back_sk[shared_r])
-        if windows:
-            size_r, usage_g, copies_g = self.runs_rk[rows].sum(axis=1), *self._copies_g
-            once = memory_sk[shared_r, 0], compute_sk[shared_r, 0], usage_g[group_r]
-            rounds_r = (self.pipelines.rounds_i + self.pipelines.fill_i)[plan_r]
-            counts = size_r, self._stages_g[group_r], self.pipelines.interleave_i[plan_r], rounds_r
-            optional = self.assumptions.gradient_overlap == "calculon_or_none"
-            shows_r = in_windows(stages, *once, *counts, hop_r, copies_g[group_r] == 1, optional)
-        else:
-            often_r = np.array([reductions(one.plan) for one in self.instances], dtype=float)[group_r]
-            kind_rp, times_rp = self._order_rp
-            slowest_r = slowest_i[np.searchsorted(which, plan_r)]
-            hops_r = np.where(hidden_r, 0.0, hops_r)
-            shows_r = behind_layers(stages, kind_rp[rows], times_rp[rows], hops_r, often_r, slowest_r)
-        shows_r = np.where(self._some_g[group_r], shows_r, 0.0)
-        exposed_i = np.maximum(np.maximum.reduceat(shows_r, first), 0.0)
+        exchanges = tuple(each_gk[group_r][:, :, None] for each_gk in self._exchanged_gk)
+        passes = tuple(each_sk[self.shared_g[group_r]][:, :, None] for each_sk in self._passes_sk)
+        waits_rv = np.where(hidden_r, 0.0, hops_r)[:, None]
+        stages = Exchanging(stage_r[:, None], exchanges, passes, hop_r[:, None], waits_rv)
+        exposed_i = self.exposed.seconds(stages, rows, first, exact=False)[:, 0]
         once_s = self.assumptions.step_overhead or 0.0
         through_i = slowest_i * self.pipelines.rounds_i[which] + slowest_i * self.pipelines.fill_i[which]
         if self.pipelines.lines is not None:
@@ -307,12 +299,6 @@ class PlanTable:
         return tuple(map(np.array, zip(*(self.work.exchanged(one) for one in self.instances), strict=True)))
 
     @cached_property
-    def _some_g(self) -> Bools:
-        """Whether anything is exchanged, or an optimizer's step taken."""
-        steps = self.assumptions.optimizer_step is not None
-        return np.array([steps or bool(one.adding) for one in self.instances])
-
-    @cached_property
     def _passes_sk(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Least seconds of both passes of every kind of layer, and of what is in the way of exchanges."""
         firsts = np.unique(self.shared_g, return_index=True)[1]
@@ -321,44 +307,8 @@ class PlanTable:
         return np.array(ahead), np.array(back), np.array(memory), np.array(compute)
 
     @cached_property
-    def _order_rp(self) -> tuple[Ints, Ints]:
-        """What every stage runs, one after the other: kinds, and how often in a row; 0 times behind the end."""
-        model, questions = self.work.setting.model, defaultdict[int, ByReads](ByReads)
-
-        def one_by_one(plan: Plan, number: int) -> list[tuple[int, int]]:
-            return [(kind, times) for kind, times in in_order(model, plan, number) if times]
-
-        pairs = zip(self.plan_r.tolist(), self.stages, strict=True)
-        orders = [
-            questions[stage.number].answer(self.plans[i], partial(one_by_one, number=stage.number))
-            for i, stage in pairs
-        ]
-        found = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
-        for r, order in enumerate(orders):
-            for p, one in enumerate(order):
-                found[:, r, p] = one
-        return found[0], found[1]
-
-    @cached_property
     def _stages_g(self) -> Floats:
         return np.array([one.plan.stages for one in self.instances], dtype=float)
-
-    @cached_property
-    def _copies_g(self) -> tuple[Floats, Floats]:
-        """The share of a processor that takes part in an exchange of copies, and how many there are."""
-        system, plans = self.work.setting.system, [one.plan for one in self.instances]
-        usage = {dims: usage_of(system, dims) for dims in {plan.copy_dims for plan in plans}}
-        usage_g = np.array([usage[plan.copy_dims] for plan in plans])
-        return usage_g, np.array([plan.copies for plan in plans], dtype=float)
-
-
-def _with_moving(moved_rk: Floats, whole_rk: Floats, hop_s: Floats | float) -> Floats:
-    """:meth:`dfopt.physics.offload.Layer.with_moving` of many layers."""
-    ahead, back, ahead_memory, back_memory, ahead_moving, back_moving = np.moveaxis(moved_rk, -1, 0)
-    first = np.where(ahead_moving > 0, ahead_moving + ahead_memory - hop_s, 0.0)
-    second = np.where(back_moving > 0, back_moving + back_memory - hop_s, 0.0)
-    found: Floats = np.maximum.reduce([whole_rk, first + back, ahead + second, first + second])
-    return found
 
 
 def _times(count_rk: Floats, each_rk: Floats) -> Floats:

@@ -13,13 +13,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dfopt.physics.offload import Layer, passes_s
-from dfopt.setting.instance import Instance
-from dfopt.terms.sharded_graph import Floats
+from dfopt.setting.instance import Instance, Setting
+from dfopt.terms.sharded_graph import Bools, Floats
 from dfopt.terms.step.hops import hides_hops
 from dfopt.terms.step.ledger import State, of_layers, offloaded
 from dfopt.terms.step.overlap import Passes
 
-__all__ = ["Layers", "backward_shown_s", "hop_beside_s", "layers_of", "least_layers", "moves", "stage_s"]
+__all__ = [
+    "Layers",
+    "backward_shown_s",
+    "frees_memory_k",
+    "hop_beside_s",
+    "layers_of",
+    "least_layers",
+    "moves",
+    "stage_s",
+]
 
 Layers = Mapping[int, Layer]
 """Seconds of one layer for one microbatch, by kind: work, memory time and moving. Kinds left out move nothing."""
@@ -80,6 +89,16 @@ def layers_of(instance: Instance, states: Mapping[int, Sequence[State]], work: P
         passes = work.forward_s[number], work.backward_s[number]
         found[number] = Layer(*passes, memory.forward_s[number], memory.backward_s[number], *moving)
     return found
+
+
+def frees_memory_k(setting: Setting) -> Bools:
+    """Kernels beside which the fastest memory is free for what is moved: of Calculon's rules those that run again.
+
+    Bool array, shape (kernels of the graph,). False for all under other rules.
+    """
+    if setting.assumptions.offload != "calculon":
+        return np.zeros(len(setting.graph.kernels), dtype=bool)
+    return np.array([kernel.pass_ == "recompute" for kernel in setting.graph.kernels], dtype=bool)
 
 
 def hop_beside_s(instance: Instance, sent_s: float) -> float:

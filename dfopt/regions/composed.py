@@ -1,0 +1,277 @@
+"""Exact prices where a step is no function of the seconds of layers alone: the best paths of one plan and vector.
+
+Passes of a layer hide exchanges and moving, or two microbatches take turns: then of several paths through a layer none
+may be the best whatever the rest of the plan is. The paths are listed that no other one beats in every sum, or in every
+piece, and that are short enough for a cutoff. All choices of one for each kind of layer are valued together.
+
+Suffixes: a arc, b block, k kernel or kind of layer, n path, z sum of a path, v choice of a path for each kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.bnb import UNLIMITED
+from dfopt.fusion.turns import Pieces, pieces, together, ways
+from dfopt.physics.pipeline import with_point_to_point
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.classes import PlanClass
+from dfopt.regions.passes import fields_of, least_passes, seconds_of
+from dfopt.setting.stages import in_order
+from dfopt.terms.blocks import BlockPrices
+from dfopt.terms.bounds.beside import Beside
+from dfopt.terms.bounds.passes import PassSeconds
+
+__all__ = ["Composed", "unbeaten_paths"]
+
+_MOST = 2_000
+"""Paths to one down-set that are compared with one another, at most: 30 MB for each sum."""
+_CHOICES = 20_000
+"""Choices of a path for every kind of layer that are valued, at most."""
+_ROUNDED = 1e-12
+"""Share by which a path may be longer than a cutoff says: sums are rounded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Composed:
+    """One plan under one vector of options.
+
+    Attributes
+    ----------
+    of : PlanClass
+        With this plan alone.
+    arcs_k : sequence of Arcs
+        By kind of layer, blocks that may be used.
+    priced_k : sequence of BlockPrices
+        Of these blocks, under the vector.
+    beside : Beside
+        Seconds beside the layers under the vector, without those of passes.
+    """
+
+    of: PlanClass
+    arcs_k: Sequence[Arcs]
+    priced_k: Sequence[BlockPrices]
+    beside: Beside
+
+    @property
+    def _turns(self) -> bool:
+        return bool(self.of.plans[0].two_batch_overlap)
+
+    @cached_property
+    def _price_kb(self) -> list[Floats]:
+        return [seconds_of(priced)[0] for priced in self.priced_k]
+
+    def shortest(self) -> list[Ints] | None:
+        """The shortest path of every kind of layer; none if there is not one of each."""
+        found = []
+        for arcs, price_b in zip(self.arcs_k, self._price_kb, strict=True):
+            distance_j = arcs.distances(price_b[None])[0]
+            if not np.isfinite(distance_j[-1]):
+                return None
+            found.append(arcs.path(distance_j, price_b))
+        return found
+
+    def value(self, paths: Sequence[Ints]) -> float:
+        """Seconds of a step with a path of every kind."""
+        return float(self._values([[path] for path in paths])[0])
+
+    def best(self, cutoff: float) -> tuple[float, list[Ints] | None, float]:
+        """The best paths below a cutoff.
+
+        Returns
+        -------
+        (float, list of int array or None, float)
+            Seconds of a step with them, the paths, and what other paths are not below where there are too many to list;
+            else infinite.
+        """
+        paths = self.shortest()
+        if paths is None:
+            return math.inf, None, math.inf
+        value, low = self.value(paths), float(self._least()[0])
+        if value <= low * (1 + _ROUNDED):
+            return value, paths, math.inf
+        menus = self._menus(min(cutoff, value * (1 + _ROUNDED)))
+        if menus is None or math.prod(map(len, menus)) > _CHOICES:
+            return value, paths, low
+        if all(menus):
+            values = self._values(menus)
+            at = int(values.argmin())
+            if values[at] < value:
+                chosen = list(product(*menus))[at]
+                value, paths = float(values[at]), list(chosen)
+        return value, paths, math.inf
+
+    def _least(self) -> Floats:
+        """Seconds of a step at least, by the shortest paths for every sum."""
+        layer_k = [arcs.distances(price_b[None])[:, -1] for arcs, price_b in self._pairs]
+        beside = self.beside
+        if self.of.by_pass is not None:
+            beside = beside._replace(passes=least_passes(self.of.by_pass, self.arcs_k, self.priced_k))
+        return np.asarray(self.of.steps.of(np.stack(layer_k), beside)[0])
+
+    @property
+    def _pairs(self) -> list[tuple[Arcs, Floats]]:
+        return list(zip(self.arcs_k, self._price_kb, strict=True))
+
+    # -- paths that matter --------------------------------------------------------------------------------------------
+
+    def _menus(self, cutoff: float) -> list[list[Ints]] | None:
+        """Paths of every kind that may be below a cutoff, and that none beats; none if there are too many."""
+        layer_k = np.array([float(arcs.distances(price_b[None])[0, -1]) for arcs, price_b in self._pairs])
+        found = []
+        for kind, (arcs, price_b) in enumerate(self._pairs):
+            most = float(self.of.steps.most(cutoff, layer_k, kind, self.beside)[0]) * (1 + _ROUNDED)
+            few = arcs.kept(arcs.through(price_b)[1] <= most)
+            if few is None:
+                return [[] for _ in self.arcs_k]
+            some, blocks, arc_a = few
+            menu = (
+                self._in_turns(some, price_b[blocks], most) if self._turns else self._by_sums(kind, some, blocks, most)
+            )
+            if menu is None:
+                return None
+            found.append([arc_a[path] for path in menu])
+        return found
+
+    def _in_turns(self, arcs: Arcs, price_b: Floats, most: float) -> list[Ints] | None:
+        """Paths that none beats in every piece."""
+        if not self._sent_k[arcs.kernels].any():
+            return [arcs.path(arcs.distances(price_b[None])[0], price_b)]
+        sent_a = (arcs.member_bk @ self._sent_k)[arcs.block_a]
+        ends = arcs.before_a, arcs.after_a, price_b[arcs.block_a], sent_a
+        found = ways(*ends, len(arcs.set_jk), most, UNLIMITED)
+        return None if found is None else [np.array(way.blocks, dtype=np.int64) for way in found]
+
+    def _by_sums(self, kind: int, arcs: Arcs, blocks: Ints, most: float) -> list[Ints] | None:
+        """Paths that none beats in every sum that a step grows with."""
+        assert self.of.by_pass is not None
+        fields = fields_of(self.of.by_pass, self.arcs_k[kind], self.priced_k[kind])
+        ahead, back, ahead_memory, back_memory, *others = (None if each is None else each[0, blocks] for each in fields)
+        assert ahead is not None and back is not None
+        if ahead_memory is not None and back_memory is not None and self.of.by_pass.waits_count:
+            # what a pass waits grows with the time of memory beyond its work, which is less than none
+            ahead_memory, back_memory = ahead_memory - ahead, back_memory - back
+        used = [each for each in (ahead, back, ahead_memory, back_memory, *others) if each is not None]
+        return unbeaten_paths(arcs, self._price_kb[kind][blocks], np.stack(used, axis=1), most)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _values(self, menus: Sequence[Sequence[Ints]]) -> Floats:
+        """Seconds of a step for every choice of a path of each kind, the last kind first: shape (choices,)."""
+        if self._turns:
+            return self._of_turns(menus)
+        assert self.of.by_pass is not None
+        pairs = zip(self.arcs_k, self.priced_k, strict=True)
+        fields = [fields_of(self.of.by_pass, arcs, priced) for arcs, priced in pairs]
+        place_kv = np.array(list(product(*(range(len(menu)) for menu in menus))), dtype=np.int64).T
+
+        def sums(of_kind: Sequence[Floats | None]) -> Floats:
+            """Of a sum of blocks, by kind: that of the chosen paths."""
+            found = []
+            for arcs, menu, place_v, each_b in zip(self.arcs_k, menus, place_kv, of_kind, strict=True):
+                sum_n = np.array([0.0 if each_b is None else each_b[arcs.block_a[path]].sum() for path in menu])
+                found.append(sum_n[place_v])
+            return np.stack(found)
+
+        of_field = [[None if each is None else each[0] for each in of] for of in zip(*fields, strict=True)]
+        beside = self.beside._replace(passes=PassSeconds(*map(sums, of_field)), exact=True)
+        return np.asarray(self.of.steps.of(sums(self._price_kb), beside)[0])
+
+    @cached_property
+    def _sent_k(self) -> Floats:
+        """Seconds of each kernel's communications while another microbatch computes."""
+        return np.asarray(self.of.instance(0).hidden_s)
+
+    def _of_turns(self, menus: Sequence[Sequence[Ints]]) -> Floats:
+        """The same of two microbatches that take turns (:mod:`dfopt.fusion.turns`)."""
+        instance, hop_r = self.of.instance(0), self.beside.hop_rv[:, 0]
+        stages = self.of.table_of_plans.stages
+        hidden = self.of.table_of_plans.pipelines.hides_hops_i[0]
+        rows = [in_order(instance.graph, instance.plan, stage.number) for stage in stages]
+        pieces_kn = [[self._pieces(kind, path) for path in menu] for kind, menu in enumerate(menus)]
+        found = []
+        for chosen in product(*pieces_kn):
+            pairs = (together((chosen[kind], times) for kind, times in row) for row in rows)
+            busy = [with_point_to_point(pair, 2.0 * hop, hidden) for pair, hop in zip(pairs, hop_r, strict=True)]
+            found.append(float(self.of.steps.of_busy(np.array(busy)[:, None], self.beside)[0, 0]))
+        return np.array(found)
+
+    def _pieces(self, kind: int, path: Ints) -> Pieces:
+        arcs, blocks = self.arcs_k[kind], self.arcs_k[kind].block_a[path]
+        return pieces(self._price_kb[kind][blocks].tolist(), (arcs.member_bk[blocks] @ self._sent_k).tolist())
+
+
+def unbeaten_paths(arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float) -> list[Ints] | None:
+    """Paths of at most some length of which no other path is below in every sum: one of those that are alike.
+
+    Parameters
+    ----------
+    arcs : Arcs
+        Down-sets and the blocks between them.
+    length_b : float array, shape (blocks,)
+        Length of every block.
+    sum_bz : float array, shape (blocks, sums)
+        What every block adds to each sum; it may be negative.
+    most : float
+        Length above which a path is of no interest.
+
+    Returns
+    -------
+    list of int array, or None
+        Arcs of each path. None: there are too many.
+
+    Examples
+    --------
+    >>> sets = np.array([[False, False], [True, False], [True, True]])
+    >>> blocks = np.array([[True, False], [False, True], [True, True]])
+    >>> arcs = Arcs(blocks, sets, np.array([0, 1, 0]), np.array([1, 2, 2]), np.array([0, 1, 2]))
+    >>> sums = np.array([[1.0, 0.0], [1.0, 1.0], [3.0, 0.5]])
+    >>> [path.tolist() for path in unbeaten_paths(arcs, np.ones(3), sums, 9.0)]
+    [[0, 1], [2]]
+    """
+    rest_j = arcs.remaining(length_b)
+    sum_jnz = [np.zeros((0, sum_bz.shape[1]))] * len(arcs.set_jk)
+    length_jn, from_jn = [np.zeros(0)] * len(arcs.set_jk), [np.zeros((0, 2), dtype=np.int64)] * len(arcs.set_jk)
+    sum_jnz[0], length_jn[0] = np.zeros((1, sum_bz.shape[1])), np.zeros(1)
+    for arc, (before, after, block) in enumerate(zip(arcs.before_a, arcs.after_a, arcs.block_a, strict=True)):
+        length_n = length_jn[before] + length_b[block]
+        near = np.flatnonzero(length_n + rest_j[after] <= most)
+        if len(near):
+            came = np.stack([np.full(len(near), arc), near], axis=1)
+            length_jn[after] = np.concatenate([length_jn[after], length_n[near]])
+            sum_jnz[after] = np.concatenate([sum_jnz[after], sum_jnz[before][near] + sum_bz[block]])
+            from_jn[after] = np.concatenate([from_jn[after], came])
+        if arc + 1 == len(arcs.after_a) or arcs.after_a[arc + 1] != after:
+            if len(sum_jnz[after]) > _MOST:
+                return None
+            kept = _unbeaten(sum_jnz[after])
+            length_jn[after], sum_jnz[after] = length_jn[after][kept], sum_jnz[after][kept]
+            from_jn[after] = from_jn[after][kept]
+    return [_traced(arcs, from_jn, n) for n in range(len(from_jn[-1]))]
+
+
+def _unbeaten(sum_nz: Floats) -> Ints:
+    """Rows of which no other one is nowhere above; the first of those that are alike. In their order."""
+    order = np.lexsort(sum_nz.T[::-1])  # who beats another one comes first
+    sorted_nz = sum_nz[order]
+    beats = np.ones((len(order), len(order)), dtype=bool)
+    for each_n in sorted_nz.T:
+        beats &= each_n[:, None] <= each_n[None, :]
+    return np.sort(order[~np.triu(beats, 1).any(axis=0)]).astype(np.int64)
+
+
+def _traced(arcs: Arcs, from_jn: Sequence[Ints], n: int) -> Ints:
+    """Arcs of a path to the last down-set."""
+    place, found = len(arcs.set_jk) - 1, list[int]()
+    while place > 0:
+        arc, n = from_jn[place][n].tolist()
+        found.append(arc)
+        place = int(arcs.before_a[arc])
+    return np.array(found[::-1], dtype=np.int64)

@@ -1,0 +1,45 @@
+"""Sums of blocks over paths, for each pass of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.regions.arcs import Arcs
+from dfopt.terms.blocks import BlockPrices
+from dfopt.terms.bounds.passes import PassRule, PassSeconds
+
+__all__ = ["fields_of", "least_passes", "of_block", "seconds_of"]
+
+
+def seconds_of(priced: BlockPrices) -> Floats:
+    """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""
+    return np.where(priced.legal, priced.time, np.inf)
+
+
+def of_block(priced: BlockPrices, vector: int, blocks: Ints) -> BlockPrices:
+    """Prices of some blocks under one vector of options."""
+    rows = {
+        name: getattr(priced, name)[[vector]][:, blocks]
+        for name in ("time", "dram_bytes", "sram_bytes", "legal", "token_blocks")
+    }
+    return replace(priced, seconds=priced.seconds[:, [vector]][:, :, blocks], parts=priced.parts[[vector]], **rows)
+
+
+def fields_of(rule: PassRule, arcs: Arcs, priced: BlockPrices) -> tuple[Floats | None, ...]:
+    """What every block adds to each field of :class:`PassSeconds`: shape (vectors, blocks)."""
+    return rule.seconds(arcs.member_bk, priced, arcs.block_a.tolist() if arcs.only_path else ())
+
+
+def least_passes(rule: PassRule, arcs_k: Sequence[Arcs], priced_k: Sequence[BlockPrices]) -> PassSeconds:
+    """The least of every field over all paths: what passes take where each kind of layer has one path."""
+    fields = [fields_of(rule, arcs, priced) for arcs, priced in zip(arcs_k, priced_k, strict=True)]
+
+    def least(field: int) -> Floats:
+        pairs = zip(arcs_k, (of[field] for of in fields), strict=True)
+        return np.stack([np.zeros(1) if of is None else arcs.distances(of)[:, -1] for arcs, of in pairs])
+
+    return PassSeconds(*map(least, range(6)))

@@ -1,0 +1,65 @@
+"""What slower memories move while layers compute, for many plans: :mod:`dfopt.terms.step.offload` as arrays.
+
+Suffixes: g group of plans that differ in layers of stages only, k kind of layer, h what a layer holds, v vector of
+options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.documents.placement import Placement
+from dfopt.physics.offload import moved_passes
+from dfopt.terms.bounds.holding import Holding
+from dfopt.terms.step.offload import moves
+
+__all__ = ["Moving"]
+
+
+@dataclass(frozen=True, eq=False)
+class Moving:
+    """Seconds in which slower memories move what layers need, beside each pass.
+
+    Attributes
+    ----------
+    holding : Holding
+        The plans, and what their stages hold.
+    """
+
+    holding: Holding
+
+    @cached_property
+    def any(self) -> bool:
+        """Whether layers wait for anything under some plan."""
+        return any(moves(one) for one in self.holding.table.instances)
+
+    def seconds(self, held_hkv: Floats) -> tuple[Floats, Floats]:
+        """Seconds beside the forward and the backward pass: two float arrays, s, shape (groups, kinds, vectors).
+
+        ``held_hkv``: what one layer of every kind holds for one microbatch, in the order of
+        :data:`dfopt.terms.rules.HELD`. With least figures these are lower bounds.
+        """
+        table = self.holding.table
+        shape = len(table.instances), *held_hkv.shape[1:]
+        ahead_gkv, back_gkv = np.zeros(shape), np.zeros(shape)
+        kept = self.holding.of_layer_elsewhere(held_hkv)
+        chip, assumptions = table.work.setting.system.chip, table.assumptions
+        for placement, groups in self._placed.items():
+            plan = table.instances[groups[0]].plan
+            assert plan.placement == placement
+            of_groups = {item: bytes_gkv[groups] for item, bytes_gkv in kept.items()}
+            ahead_gkv[groups], back_gkv[groups] = moved_passes(of_groups, plan, chip, assumptions)
+        return ahead_gkv, back_gkv
+
+    @cached_property
+    def _placed(self) -> dict[Placement | None, Ints]:
+        """Groups under which something is moved, by their placement."""
+        found: dict[Placement | None, list[int]] = {}
+        for g, one in enumerate(self.holding.table.instances):
+            if moves(one):
+                found.setdefault(one.plan.placement, []).append(g)
+        return {placement: np.array(groups, dtype=np.int64) for placement, groups in found.items()}
