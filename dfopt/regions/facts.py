@@ -64,13 +64,17 @@ class Facts:
         return self.region.plan_i[(self.room_ki >= 0).all(axis=0)]
 
     @cached_property
+    def _beside_layers(self) -> Beside:
+        """Seconds beside the layers, at least, without those of passes."""
+        return self.region.of.least_beside(self.region.domain, self.least_c)
+
+    @cached_property
     def beside(self) -> Beside:
         """Seconds beside the layers, at least, and those of their passes."""
-        of = self.region.of
-        found = of.least_beside(self.region.domain, self.least_c)
-        if of.by_pass is None:
-            return found
-        return found._replace(passes=least_passes(of.by_pass, self.some, self._priced_k))
+        rule = self.region.of.by_pass
+        if rule is None:
+            return self._beside_layers
+        return self._beside_layers._replace(passes=least_passes(rule, self.some, self._priced_k))
 
     def steps(self, layer_k: Floats) -> Floats:
         """Seconds of a step at least, by plan of :attr:`plan_i`, from those of a layer of every kind, and by cuts."""
@@ -101,7 +105,9 @@ class Facts:
         """Seconds of a step at least, by the dual; infinite where no member fits."""
         if self.arcs_k is None:
             return np.inf
-        return float(self._steps(self.by_dual_k[:, None], self._by_cuts_r[:, None]).min(initial=np.inf))
+        beside = self._beside_layers
+        step_i = self.region.of.steps.of(self.by_dual_k[:, None], beside, self._by_cuts_r[:, None])[self.plan_i]
+        return float(step_i.min(initial=np.inf))
 
     @property
     def by_all(self) -> float:

@@ -64,7 +64,10 @@ class Members:
         seconds = self.problems[plan].seconds(schemes, place, tiles)
         if not all(map(math.isfinite, seconds)):
             return math.inf
-        found = Choice(self.problems[plan], schemes, place, tiles, seconds).judged()
+        choice = Choice(self.problems[plan], schemes, place, tiles, seconds)
+        graph, hides = self.world.graph, self.space.setting.assumptions.gradient_overlap is not None
+        by_pass = graph.trains and (hides or plan.placement is not None)
+        found = choice.judged_behind(math.inf) if by_pass else choice.judged()
         return math.inf if found is None else found.value
 
     def of(self, region: Region) -> Iterator[tuple[Plan, Vector, float]]:
@@ -90,9 +93,9 @@ def places(graph: Graph, plan: Plan) -> list[tuple[int, ...]]:
     return [place for place in every if stages_legal(graph, dict(zip(names, place, strict=True)))]
 
 
-def drawn_root(world: World, data: st.DataObject) -> tuple[Members, Region]:
+def drawn_root(world: World, data: st.DataObject, asked: Request | None = None) -> tuple[Members, Region]:
     """A random root of what is asked of a world."""
-    members = Members(world, request_of(world, data.draw))
+    members = Members(world, request_of(world, data.draw) if asked is None else asked)
     try:
         roots = members.space.roots
     except PlanError:

@@ -51,9 +51,9 @@ def problem(members: Members) -> Problem[Region, JudgedMapping]:
     return problem_in([members.space], Options(members.space.request))
 
 
-def drawn(world: World, data: st.DataObject) -> tuple[Members, Region]:
+def drawn(world: World, data: st.DataObject, asked: Request | None = None) -> tuple[Members, Region]:
     """A random part of a random root, of few members."""
-    members, root = drawn_root(world, data)
+    members, root = drawn_root(world, data, asked)
     plans = data.draw(st.sets(st.sampled_from(root.plans), min_size=1, max_size=3))
     domain = [sorted(data.draw(st.sets(st.sampled_from(left), min_size=1, max_size=3))) for left in root.domain]
     ways = max(len(places(world.graph, root.of.plans[i])) for i in plans)

@@ -3,21 +3,25 @@ that hide. All are covered, and the answer is that of brute force and of the oth
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from brute import least_capacities
 from covered import asked_of, jointly, setting_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, assumptions, share, systems, with_dram, worlds
 from test_best_mapping import check
+from test_bounds import BEATEN, NOTHING, SAME, below, check_bounds, drawn, problem
 from test_modules import machine, models
 from test_offload import cases as trained
 from test_placed import cases as served
 from test_placed import every_plan
 from test_two_batch import SECTIONS, in_sections
 
+from dfopt.bnb import Candidate, Clock, Incumbents
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -26,6 +30,11 @@ from dfopt.documents.sections import Section
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import resolve
+from dfopt.regions.branching import Probing
+from dfopt.regions.facts import Memory
+from dfopt.regions.leaves import Enumeration
+from dfopt.regions.reductions import AboveCutoff, Dominated
+from dfopt.search.options import Options
 from dfopt.setting.offloads import offloads
 from dfopt.setting.plans import asked_plans
 from dfopt.workloads.recompute import recomputed, some_recomputed
@@ -137,6 +146,48 @@ def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool
         assume(False)
     every = [plan.model_copy(update={"placement": each}) for plan in plans for each in placements]
     check(world, asked, every)
+
+
+def check_region(world: World, data: st.DataObject, asked: Request | None = None) -> None:
+    """Bounds of a random region, what it leaves out, what its children and its leaf say, against all members."""
+    members, region = drawn(world, data, asked)
+    least = members.least(region)
+    check_bounds(problem(members).relaxations, region, least)
+    memory, cutoff = Memory(), Incumbents(1, 0.0)
+    if memory.of(region).arcs_k is None:
+        assert math.isinf(least)
+        return
+    if math.isfinite(least):
+        assert members.least(Dominated().reduce(region, NOTHING, cutoff) or region) == pytest.approx(least, rel=SAME)
+        cutoff.offer(Candidate(least * data.draw(st.sampled_from([1 + 1e-6, 1.02, 1.5])), BEATEN))
+    smaller = AboveCutoff(memory).reduce(region, NOTHING, cutoff) or region
+    answer = Enumeration(memory, Options(Request())).solve(smaller, NOTHING, cutoff, Clock())
+    assert bool(answer.candidates) == math.isfinite(least) and below(answer.others, least)
+    assert not answer.candidates or answer.candidates[0].value == pytest.approx(least, rel=SAME)
+    if region.vectors > 1:
+        children = Probing(memory).children(region, NOTHING, cutoff) or ()
+        assert all(below(low, members.least(child)) for child, low in children)
+
+
+@share(1)
+@given(worlds(most=4, least=2, trains=True, repeats=(4,), **HIDING), st.data())
+def test_bounds_of_gradients_that_hide(world: World, data: st.DataObject) -> None:
+    assume(world.graph.folded and world.graph.trains)
+    check_region(world, data)
+
+
+@share(1)
+@given(worlds(most=4, least=2, trains=True, repeats=(4,), pieces=False, **(WINDOWS | {"tile_rows": 1})), st.data())
+def test_bounds_of_gradients_that_hide_as_calculon_has_it(world: World, data: st.DataObject) -> None:
+    assume(world.graph.folded and world.graph.trains and len(world.graph.layers.kinds) == 1)
+    check_region(world, data)
+
+
+@share(1)
+@given(trained(**(MOVED | {"gradient_overlap": [None, "backward"], "parameter_overlap": [None, "forward"]})), st.data())
+def test_bounds_of_what_is_moved(case: tuple[World, dict[str, str]], data: st.DataObject) -> None:
+    world, place = case
+    check_region(world, data, Request(place=place, zero=(0, 1), mp=1))
 
 
 HALVES = PLAIN | {"sharding_objective": "joint", "overlap": ["compute_memory", "none"]}

@@ -114,8 +114,8 @@ class Messages:
             both_vk = np.concatenate([figures.gradient_vk, figures.weight_vk], axis=1)
             both_uk, place_v = np.unique(both_vk, axis=0, return_inverse=True)
             if self.hides:
-                each = [self._hidden(row.tobytes()) for row in both_uk]
-                exchanged = tuple(np.stack(of, axis=2)[:, :, place_v.ravel()] for of in zip(*each, strict=True))
+                hidden = [self._hidden(row.tobytes()) for row in both_uk]
+                exchanged = tuple(np.stack(of, axis=2)[:, :, place_v.ravel()] for of in zip(*hidden, strict=True))
             else:
                 added_iv = np.stack([self._added(row.tobytes()) for row in both_uk], axis=1)[:, place_v.ravel()]
         return Beside(hop_rv, added_iv, exchanged)

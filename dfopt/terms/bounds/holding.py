@@ -287,8 +287,7 @@ class Holding:
     def _tables_k(self, c: int) -> Floats:
         """Bytes of a state of the tables of every kind of layer."""
         kinds = self.table.runs_rk.shape[1]
-        found: Floats = np.bincount(self.table.work.kind_k, self._states[2][c], kinds)
-        return found
+        return np.bincount(self.table.work.kind_k, self._states[2][c], kinds).astype(np.float64)
 
     def _count_rk(self, c: int) -> Floats:
         """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
