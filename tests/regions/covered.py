@@ -28,7 +28,6 @@ MANY = 32
 FIXED: dict[str, Any] = {
     "tile_rows": ROWS,
     "compute_model": ["fixed", "fixed", "efficiency", "cycle"],
-    "gradient_overlap": None,
     "token_blocks": [None, None, "allow"],
 }
 IN_TOKEN_BLOCKS: dict[str, Any] = {

@@ -16,7 +16,11 @@ from dfopt.search.verify import verify
 
 
 @share(0.5)
-@given(covered(most=4, token_blocks=None), st.sampled_from(["joint", "joint", "seconds", "bytes"]), st.data())
+@given(
+    covered(most=4, token_blocks=None, gradient_overlap=None),
+    st.sampled_from(["joint", "joint", "seconds", "bytes"]),
+    st.data(),
+)
 def test_programs_find_the_best_mapping(world: World, objective: str, data: st.DataObject) -> None:
     """So few kernels are in as many partitions as they like."""
     asked, chosen = asked_of(world, data.draw, ways=1), world.assumptions.with_(sharding_objective=objective)

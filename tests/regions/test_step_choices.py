@@ -4,14 +4,17 @@ that hide. All are covered, and the answer is that of brute force and of the oth
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from brute import least_capacities
 from covered import asked_of, jointly, setting_of
-from hypothesis import assume, given
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
+from regional import of_regions
 from strategies import World, assumptions, share, systems, with_dram, worlds
 from test_best_mapping import check
 from test_bounds import BEATEN, NOTHING, SAME, below, check_bounds, drawn, problem
@@ -21,6 +24,7 @@ from test_placed import cases as served
 from test_placed import every_plan
 from test_two_batch import SECTIONS, in_sections
 
+import dfopt.search as optimizer
 from dfopt.bnb import Candidate, Clock, Incumbents
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -28,13 +32,14 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.sections import Section
 from dfopt.documents.system import System
-from dfopt.errors import PlanError
+from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import resolve
 from dfopt.regions.branching import Probing
 from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
-from dfopt.search.options import Options
+from dfopt.search.options import SWITCH, Options
+from dfopt.search.verify import verify
 from dfopt.setting.offloads import offloads
 from dfopt.setting.plans import asked_plans
 from dfopt.workloads.recompute import recomputed, some_recomputed
@@ -44,7 +49,7 @@ PLAIN: dict[str, Any] = {
     "compute_model": ["fixed", "efficiency"],
     "gradient_overlap": None,
     "empty_partitions": "allow",
-    "forward_backward": ["separate", "shared"],
+    "token_blocks": [None, None, "allow"],
 }
 
 
@@ -82,7 +87,12 @@ def test_what_lies_where_of_what_does_not_train(case: tuple[World, System]) -> N
     check(replace(world, system=system), asked, plans)
 
 
-HIDING = PLAIN | {"gradient_overlap": "backward", "gradients": "exact", "parameter_overlap": [None, "forward"]}
+HIDING = PLAIN | {
+    "gradient_overlap": "backward",
+    "gradients": "exact",
+    "parameter_overlap": [None, "forward"],
+    "empty_partitions": ["allow", "allow", "forbid"],
+}
 
 
 @share(1)
@@ -146,6 +156,35 @@ def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool
         assume(False)
     every = [plan.model_copy(update={"placement": each}) for plan in plans for each in placements]
     check(world, asked, every)
+
+
+@share(0.5)
+@given(
+    trained(**(MOVED | {"gradient_overlap": [None, "backward"], "parameter_overlap": [None, "forward"]})),
+    st.sampled_from(["seconds", "joint", "joint"]),
+    st.integers(1, 4),
+)
+def test_answers_are_verified(case: tuple[World, dict[str, str]], objective: str, top: int) -> None:
+    """With several mappings, or with the sharding first; the other search does not prove all of these."""
+    world, place = case
+    chosen = world.assumptions.with_(sharding_objective=objective)
+    asked = {"assumptions": chosen, "offload": tuple(place), "zero": (0, 1), "mp": 1}
+    asked |= {"top": top} if objective == "joint" else {}
+    with patch.dict(os.environ, {SWITCH: "0"}):
+        try:
+            expected = optimizer.solve(world.graph, world.system, **asked)
+        except (Infeasible, PlanError) as error:
+            with pytest.raises(type(error)):
+                of_regions(world.graph, world.system, **asked)
+            return
+    found = of_regions(world.graph, world.system, **asked)
+    values, others = ([one.value, *(each.value for each in one.alternatives or ())] for one in (found, expected))
+    note(f"{values} {found.status} {found.plan.label} against {others} {expected.status}")
+    assert all(mine <= other * (1 + 1e-9) for mine, other in zip(values, others, strict=True))
+    assert expected.status != "optimal" or (found.status, values) == ("optimal", pytest.approx(others, rel=1e-9))
+    with patch.dict(os.environ, {SWITCH: "1"}):
+        shown = verify(found)
+    assert not shown.problems, shown.problems
 
 
 def check_region(world: World, data: st.DataObject, asked: Request | None = None) -> None:
