@@ -6,6 +6,7 @@ nearly chains and have few: 26 for a GPT layer forward, 2401 for 96 of them draw
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -69,16 +70,39 @@ class Lattice:
         return self.known[key]
 
 
-def down_sets(tables: StageTables, forward_backward: str, budget: int, clock: Clock = UNLIMITED) -> Lattice | None:
+def down_sets(
+    tables: StageTables,
+    forward_backward: str,
+    budget: int,
+    clock: Clock = UNLIMITED,
+    order: Ints | None = None,
+    skipped: int | None = None,
+) -> Lattice | None:
     """Enumerate the down-sets of a stage, or None when there are more than ``budget``, or too many for the clock.
 
     A set is made once, by adding its kernels in a topological order: whatever follows the last of them may come next.
     Under ``forward_backward: separate`` every forward kernel precedes every other one, which is what
     the rule says and what keeps the lattice small.
+
+    Parameters
+    ----------
+    tables, forward_backward : StageTables, str
+        The stage, and how passes share partitions.
+    budget : int
+        Most down-sets.
+    clock : Clock, optional
+        Until when.
+    order : int array, optional
+        A topological order, forward kernels first.
+    skipped : int, optional
+        Only sets without so many kernels at most that come before another one of theirs in the order: prefixes of it,
+        and what is near them.
     """
     n, forward = tables.kernels, tables.sharded.forward_k
     before, after = precedence(tables)
-    order = order_by_rank(before, after, [(not forward[k], k) for k in range(n)])
+    if order is None:
+        order = order_by_rank(before, after, [(not forward[k], k) for k in range(n)])
+    most = n if skipped is None else skipped
     place = np.argsort(order)
     followers = [place[after[k]] for k in order.tolist()]
     waits = np.array([len(before[k]) for k in order.tolist()], dtype=np.int32)
@@ -89,7 +113,7 @@ def down_sets(tables: StageTables, forward_backward: str, budget: int, clock: Cl
     member, wait, last = np.zeros((1, n), dtype=bool), waits[None, :], np.array([-1])
     found, count, label = [member], 1, np.arange(n)
     for size in range(1, n + 1):
-        parent, last = np.nonzero((wait == 0) & (label > last[:, None]))
+        parent, last = np.nonzero((wait == 0) & (label > last[:, None]) & (label < size + most))
         count += len(parent)
         clock.charge(10.0 + len(parent) / 10)
         if count > budget or clock.over:
@@ -106,6 +130,22 @@ def down_sets(tables: StageTables, forward_backward: str, budget: int, clock: Cl
         found.append(member)
     everything = np.concatenate(found)[:, place]
     return Lattice(everything, everything.sum(axis=1).astype(np.int64))
+
+
+def near_orders(tables: StageTables, forward_backward: str, orders: Sequence[Ints], budget: int) -> Lattice:
+    """Down-sets near the prefixes of some topological orders: about as many as a budget allows, of too many to list.
+
+    All of them skip as few kernels of an order as that takes, see :func:`down_sets`.
+    """
+    most, member = max(budget, tables.kernels + 1), np.zeros((0, tables.kernels), dtype=bool)
+    for skipped in range(tables.kernels):
+        near = [down_sets(tables, forward_backward, most, order=order, skipped=skipped) for order in orders]
+        larger = np.unique(np.concatenate([member, *(each.member for each in near if each is not None)]), axis=0)
+        if len(larger) == len(member) or (skipped and len(larger) > budget):
+            break
+        member = larger
+    member = member[np.argsort(member.sum(axis=1), kind="stable")]
+    return Lattice(member, member.sum(axis=1).astype(np.int64))
 
 
 def one_by_one(order: Ints) -> Lattice:

@@ -91,6 +91,11 @@ class Menu:
         left_ko = (self.tables.place_o[of[allowed_o[of]]] for of in self.tables.of_kernel)
         return tuple(tuple((o - first).tolist()) for o, first in zip(left_ko, self.figures.first_k, strict=True))
 
+    def allowed(self, domain: Domain) -> Bools:
+        """Which options a domain leaves: :meth:`domain_of` turned around."""
+        pairs = zip(self.tables.of_kernel, self.figures.first_k, domain, strict=True)
+        return np.concatenate([np.isin(self.tables.place_o[of] - first, left) for of, first, left in pairs])
+
     @cached_property
     def first_k(self) -> Ints:
         """First option of each kernel; those of one kernel lie together."""
