@@ -18,9 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dfopt.arrays import Bools, Floats, Ints
+from dfopt.joint.factors import least_by_side
 from dfopt.terms.incidence import Has, Incidence, counts
 
-__all__ = ["Arcs"]
+__all__ = ["Arcs", "chain_of"]
 
 _LOT = 4_000_000
 """Most numbers in one array of prices by arc and vector, 32 MB: more vectors are taken in several lots."""
@@ -40,6 +41,9 @@ class Arcs:
         first and the last.
     before_a, after_a, block_a : int arrays, shape (arcs,)
         The down-sets that an arc joins, and its block. Arcs are sorted by ``after_a``.
+    apart_k : int array, shape (kernels of the graph,), optional
+        Where the lattice is too large to list, and these are only some of its arcs: sides of the kernels, as of
+        :attr:`side_k`, whatever the blocks are. Then a path is an order of partitions, but others may be better.
     part_of : pair of Arcs and int array, optional
         Arcs that these were kept of, and the numbers there of these blocks: what is known of those holds here, too.
 
@@ -62,7 +66,13 @@ class Arcs:
     before_a: Ints
     after_a: Ints
     block_a: Ints
+    apart_k: Ints | None = field(default=None, repr=False)
     part_of: tuple[Arcs, Ints] | None = field(default=None, repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all arcs that may be on a path."""
+        return self.apart_k is None
 
     def __post_init__(self) -> None:
         assert (np.diff(self.after_a) >= 0).all(), "arcs are sorted by the down-set that they lead to"
@@ -210,7 +220,7 @@ class Arcs:
         sets, place = np.unique(np.concatenate([self.before_a[keep_a], ends]), return_inverse=True)
         before_a, after_a = place[: len(ends)], place[len(ends) :]
         return (
-            Arcs(self.member_bk[blocks], self.set_jk[sets], before_a, after_a, block_a.ravel()),
+            Arcs(self.member_bk[blocks], self.set_jk[sets], before_a, after_a, block_a.ravel(), self.apart_k),
             blocks,
             np.flatnonzero(keep_a),
         )
@@ -221,6 +231,8 @@ class Arcs:
 
         Int array, shape (kernels of the graph,).
         """
+        if self.apart_k is not None:
+            return self.apart_k
         side_k = np.full(self.set_jk.shape[1], -1, dtype=np.int64)
         mine = self.kernels
         member_bk = self.member_bk[:, mine]
@@ -276,6 +288,8 @@ class Arcs:
         dict of dict
             By incidence, and by number of a side, the least count, if it is above 0.
         """
+        if not self.complete:
+            return {each: least_by_side(each, self.side_k) for each in incidences}
         new = [each for each in dict.fromkeys(incidences) if each not in self._least_counts]
         several = list[Incidence]()
         for each in new:
@@ -296,3 +310,13 @@ class Arcs:
                     if least > 0:
                         self._least_counts[several[i]][s] = least
         return self._least_counts
+
+
+def chain_of(arcs: Arcs, partition_k: Ints) -> Arcs:
+    """Only the blocks of some partitions of the kernels of a layer, as some of the arcs of its lattice."""
+    numbers = np.unique(partition_k)
+    member_bk = np.zeros((len(numbers), arcs.set_jk.shape[1]), dtype=bool)
+    member_bk[:, arcs.kernels] = partition_k == numbers[:, None]
+    set_jk = np.vstack([np.zeros_like(member_bk[:1]), np.logical_or.accumulate(member_bk)])
+    places = np.arange(len(numbers))
+    return Arcs(member_bk, set_jk, places, places + 1, places, arcs.apart_k)

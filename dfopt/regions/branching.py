@@ -74,12 +74,13 @@ class Probing(BranchingRule[Part]):
         [region] = listed([region])
         facts = self._memory.of(region)
         low_ko = probed(facts)
+        likely_ko = low_ko if region.complete else probed(facts, likely=True)
         cutoff = float(cutoffs_of(view, region.of)[region.plan_i].max())
         capped = 2 * cutoff if np.isfinite(cutoff) else np.inf
         free = [k for k, left in enumerate(region.domain) if len(left) > 1]
 
         def worth(k: int) -> tuple[float, float, float]:
-            low_o = np.minimum(low_ko[k], capped)
+            low_o = np.minimum(likely_ko[k], capped)
             finite = np.where(np.isfinite(low_o), low_o, 0.0)
             return float((low_o >= cutoff).sum()), float(low_o.min()), float(finite.sum())
 
@@ -90,17 +91,21 @@ class Probing(BranchingRule[Part]):
         ]
 
 
-def probed(facts: Facts) -> list[Floats]:
-    """Seconds of a step at least with each option that is left, by kernel."""
+def probed(facts: Facts, *, likely: bool = False) -> list[Floats]:
+    """Seconds of a step at least with each option that is left, by kernel.
+
+    ``likely``: no bounds, but what it takes if the blocks stay that attain the bound of a region, where others are not
+    listed.
+    """
     region = facts.region
     of, domain = region.of, region.domain
     least = facts.least_step(facts.layer_k)
     found = [np.maximum(step_o, least) for step_o in facts.step_ko]
     free = [k for k, left in enumerate(domain) if len(left) > 1]
     amounts = [of.table.least_by_option(domain, facts.least_c, k) for k in free]
-    for kind, arcs in enumerate(facts.some):
+    for kind, arcs in enumerate(facts.attained if likely else facts.some):
         mine = [place for place, k in enumerate(free) if of.kind_k[k] == kind]
-        if not mine:
+        if not mine or not (arcs.complete or likely):
             continue
         price_vb = of.least_prices(arcs, np.concatenate([amounts[place] for place in mine]))
         by_path_v = arcs.distances(price_vb)[:, -1]

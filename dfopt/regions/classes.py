@@ -16,6 +16,7 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
+from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.joint.factors import OF_SECONDS
 from dfopt.joint.menu import Menu
 from dfopt.physics.ops import splits_tiles
@@ -228,6 +229,11 @@ class PlanClass:
             return False
         return self.by_pass is None or all(arcs.only_path for arcs in self.arcs_k)
 
+    @property
+    def fuses_alone(self) -> bool:
+        """Whether the seconds of layers decide what a step takes, whatever paths there are."""
+        return not self.plans[0].two_batch_overlap and self.by_pass is None and self.cuts is None
+
     @cached_property
     def by_pass(self) -> PassRule | None:
         """How blocks count in both passes of a layer; none where passes make no difference to a step."""
@@ -313,6 +319,20 @@ class PlanClass:
             return np.ones(len(option_vk), dtype=bool)
         sharing_kv = np.stack([of_k[option_vk[:, k]] for k, of_k in enumerate(self.sharing_ko)])
         return np.asarray(sharing_kv.any(axis=0))
+
+    def stage(self, kind: int, domain: Domain) -> StageTables:
+        """The kernels of a kind of layer, with every figure at its least over the options that are left.
+
+        With one option of each kernel that is what they take; with more no block takes less.
+
+        Raises
+        ------
+        Infeasible
+            If a kernel does not fit the chip, even alone.
+        """
+        members = np.flatnonzero(self.kind_k == kind).astype(np.int64)
+        layer, exact = self.menu.stage(self.menu.allowed(domain), self.tiles), all(len(left) == 1 for left in domain)
+        return stage_tables(restrict(layer, members), self.chip if exact else self.chip.bounding)
 
     def illegal(self, amount_vc: Floats) -> Floats:
         """Where options cannot be together: infinite, else 0, shape (vectors,)."""

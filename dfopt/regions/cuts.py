@@ -165,7 +165,9 @@ def cuts_of(instance: Instance, whole: Arcs | None, numbering: Numbering, asked:
     """
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions, bounding=True)
     set_uk = _down_sets(graph)
-    counted = whole is None or numbering.limits.are_counted(len(graph.kernels), numbering.forward_k)
+    counted = (
+        whole is None or not whole.complete or numbering.limits.are_counted(len(graph.kernels), numbering.forward_k)
+    )
     if whole is not None and chip.fused and not (graph.trains or counted):  # stages are parts of this lattice
         trees, arcs = _parts(whole, numbering, set_uk), whole
     elif apart := [*_apart(instance, set_uk, asked)]:
@@ -226,6 +228,8 @@ def _apart(instance: Instance, set_uk: Bools, asked: Request) -> Iterator[_Tree]
         for v, last_k in enumerate(set_uk):
             if u != v and not (first_k & ~last_k).any():
                 arcs, numbering = arcs_among(instance, last_k & ~first_k, 0, asked)
+                if arcs is not None and not arcs.complete:
+                    raise NotCovered(f"a stage of {instance.graph.name} has too many down-sets to list")
                 if arcs is not None:
                     yield _Tree(arcs, u, {v: len(arcs.set_jk) - 1}, numbering)
 

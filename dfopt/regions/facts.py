@@ -13,11 +13,13 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
+from dfopt.bnb import Clock
 from dfopt.joint.dual import Dual, Resources
 from dfopt.joint.factors import OF_SECONDS, parts_of_sides
-from dfopt.regions.arcs import Arcs
+from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.chains import Pipelines
+from dfopt.regions.fusing import fused
 from dfopt.regions.passes import least_passes, seconds_of
 from dfopt.regions.region import Region
 from dfopt.terms.blocks import BlockPrices
@@ -30,6 +32,10 @@ _SLACK = 1e-9
 """Share of a memory that bounds leave open: sums of bytes are rounded."""
 _PLANS = 4
 """Plans of a region that are raised by cuts, at most: one cut raises all plans of a class."""
+_SHARE = 0.1
+"""Of the work that is left, at most, for the blocks of one region."""
+_MOST = 100_000.0
+"""Units of work for them, at most."""
 _KEPT = 128
 """Regions of which facts are kept, those that were asked about last: others are worked out again."""
 
@@ -181,6 +187,9 @@ class Facts:
         if not of.holding.counts_waiting or of.cuts is not None:  # what waits in a stage depends on where that begins
             return self.region.arcs_k
         for arcs, room_i in zip(self.region.arcs_k, self.room_ki, strict=True):
+            if not arcs.complete:
+                found.append(arcs)
+                continue
             fits_a = of.waiting(arcs, self.least_c) <= room_i.max()
             few = (arcs,) if fits_a.all() else arcs.kept(fits_a)
             if few is None:
@@ -274,8 +283,45 @@ class Facts:
 
     @property
     def by_path_k(self) -> Floats:
-        """Seconds of a layer of every kind, by the shortest path over least prices."""
-        return np.array([distance_j[-1] for distance_j in self.distance_kj])
+        """Seconds of a layer of every kind, by the shortest path over least prices, or as :meth:`generate` showed."""
+        listed = (arcs.complete for arcs in self.some)
+        return np.array(
+            [self.distance_kj[kind][-1] if each else self._by_blocks_k[kind] for kind, each in enumerate(listed)]
+        )
+
+    @cached_property
+    def _by_blocks_k(self) -> Floats:
+        """Seconds of a layer of every kind by blocks that were generated; raised in place."""
+        return np.zeros(self.region.of.kinds)
+
+    @cached_property
+    def partition_ks(self) -> dict[int, Ints]:
+        """By kind of layer, the partitions that attain them."""
+        return {}
+
+    @property
+    def attained(self) -> tuple[Arcs, ...]:
+        """By kind of layer, the blocks that attain the bound where not all are listed; else all that are left."""
+        return tuple(
+            chain_of(arcs, self.partition_ks[kind]) if kind in self.partition_ks else arcs
+            for kind, arcs in enumerate(self.some)
+        )
+
+    def generate(self, cutoff: float, clock: Clock) -> float:
+        """Generate blocks where not all are listed; seconds of a step that no member is below."""
+        if self.arcs_k is None:
+            return np.inf
+        for kind, arcs in enumerate(self.some):
+            if arcs.complete or self.by_all >= cutoff:
+                continue
+            most = float(self.most_k(cutoff)[kind])
+            found = fused(self.region.of, kind, self.region.domain, most, clock.share(_SHARE, _MOST))
+            if found.low >= most:  # which is a little more than what a step below the cutoff leaves
+                return cutoff
+            self._by_blocks_k[kind] = found.low
+            if found.partition_k is not None:
+                self.partition_ks[kind] = found.partition_k
+        return self.by_all
 
     @property
     def layer_k(self) -> Floats:

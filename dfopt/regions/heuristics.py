@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dfopt.arrays import Ints
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import BRANCHING, Candidate, Heuristic, Node, View
 from dfopt.joint.dual import Resources
 from dfopt.joint.factors import parts_of_sides
-from dfopt.regions.arcs import Arcs
+from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import Priced, best_of
 from dfopt.regions.reductions import options_below
@@ -27,6 +28,8 @@ _SAME = 1 - 1e-12
 """A value that is less by a smaller share is the same one, added up in another order."""
 _NEAR = 1.05
 """Length of paths whose blocks are looked at when an option of one kernel changes, relative to the shortest one."""
+_SHARE = 0.2
+"""Of the work that is left, at most, for the partitions of one vector of options."""
 _ROUNDS = 4
 """Turns of options for blocks and blocks for options: later ones find nothing new."""
 
@@ -60,6 +63,9 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             several = best_of(*within, asked.top, asked.distinct_in).kept
         for one in several:
             yield judged(region.of, one, self._options)
+        if region.vectors > 1 and not region.complete and (region.is_whole or best.step_s < view.last):
+            for one in self._fused(facts, best, cutoff_i):
+                yield judged(region.of, one, self._options)
 
     def best(self, facts: Facts, cutoff: float) -> Candidate | None:
         """The best mapping of a region that it comes to below a cutoff."""
@@ -70,6 +76,11 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         """The same, not judged; with changes of single options if thorough."""
         best = self._best(facts, facts.rounded_vk, cutoff)
         return self._improved(facts, best, cutoff) if thorough else best
+
+    def _fused(self, facts: Facts, best: Priced, cutoff_i: Floats) -> list[Priced]:
+        """The same options with blocks that are not listed."""
+        plan_i, clock = np.array([best.plan]), self._options.clock.share(_SHARE)
+        return best_fusions(facts.region.of, plan_i, best.option_k, cutoff_i[plan_i], clock)[0]
 
     def _improved(self, facts: Facts, best: Priced | None, cutoff: float) -> Priced | None:
         """Blocks for options, options for blocks, and options of single kernels changed, as long as that is better."""
@@ -97,7 +108,7 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             vectors = changes_of(best, options_below(facts, best.step_s * _SAME))
             if not vectors:
                 return best
-            arcs_k = [_near(of, arcs, best.option_k) for arcs in facts.some]
+            arcs_k = [_near(of, arcs, best) for arcs in facts.some]
             other = _best_of(of, facts.plan_i, arcs_k, np.array(vectors, dtype=np.int64), best.step_s * _SAME)
             if other is None:
                 return best
@@ -119,9 +130,14 @@ def changes_of(mapping: Priced, domain: Domain) -> list[tuple[int, ...]]:
     ]
 
 
-def _near(of: PlanClass, arcs: Arcs, option_k: Sequence[int]) -> Arcs:
-    """Arcs on paths that are not much longer than the shortest one under some options."""
-    price_b = of.prices(arcs, of.table.exact(np.array([option_k])))[0]
+def _near(of: PlanClass, arcs: Arcs, best: Priced) -> Arcs:
+    """Arcs on paths that are not much longer than the shortest one under the options of a mapping.
+
+    Where not all arcs are listed, only those of its partitions: then there are many options to change.
+    """
+    if not arcs.complete:
+        return chain_of(arcs, np.array(best.partition_k)[arcs.kernels])
+    price_b = of.prices(arcs, of.table.exact(np.array([best.option_k])))[0]
     distance_j, through_a = arcs.through(price_b)
     few = arcs.kept(through_a <= distance_j[-1] * _NEAR)
     return arcs if few is None else few[0]
@@ -132,6 +148,10 @@ def partitions_of(facts: Facts) -> Ints:
     partition_k = np.zeros(len(facts.region.domain), dtype=np.int64)
     number = 0
     for kind, arcs in enumerate(facts.some):
+        if kind in facts.partition_ks:
+            partition_k[arcs.kernels] = number + facts.partition_ks[kind]
+            number = int(partition_k.max()) + 1
+            continue
         for arc in facts.path(kind).tolist():
             partition_k[arcs.member_bk[arcs.block_a[arc]]] = number
             number += 1

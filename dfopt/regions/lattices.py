@@ -6,13 +6,15 @@ the number of compute tiles. What fits SRAM, and what blocks cost, depends on pr
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dfopt.arrays import Bools, Ints
 from dfopt.documents.request import Request
 from dfopt.fusion.blocks import StageTables, derived, restrict
-from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
-from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.downsets import Lattice, down_sets, near_orders, one_by_one
+from dfopt.fusion.partitioning import IntraChipLimits, sides_among
 from dfopt.fusion.segments import topological_orders
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.numbering import Numbering
@@ -28,6 +30,8 @@ MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
 MOST_OF_LIBRARY = 60_000
 """The same where a library says which kernels share a block: then few arcs leave a down-set."""
+_SOME = 400
+"""Of more down-sets, those near topological orders that are listed: enough for good orders of partitions."""
 _ROWS = 2_000_000
 """Pairs of down-sets that are compared at a time, 16 MB for each word of their kernels."""
 
@@ -52,7 +56,8 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
     Raises
     ------
     NotCovered
-        If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library.
+        If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, and the numbers
+        that are asked for are those of no path near a topological order.
     """
     return arcs_among(instance, _of_kind(instance, kind), kind, asked)
 
@@ -62,9 +67,11 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
     tables, members = _structure(instance, member_k)
     rule, forward_k, count = _rule(instance), tables.sharded.forward_k, len(instance.graph.kernels)
     # under halves one block at most mixes the passes: before it there is only forward work, behind it none
-    lattice = _down_sets(tables, "shared" if rule == "shared" else "separate")
+    passes = "shared" if rule == "shared" else "separate"
+    lattice, apart_k = _down_sets(tables, passes), None
     if lattice is None:
-        raise NotCovered(f"a layer of {instance.graph.name} has more than {_most(tables):,} down-sets of kernels")
+        lattice = near_orders(tables, passes, topological_orders(tables), _SOME)
+        apart_k = sides_among(tables, rule, members, count).astype(np.int64)
     if not tables.chip.fused:  # one order, and no other partition for any kernel
         before = np.arange(len(members))
         arcs = _arcs(count, lattice, members, before, before + 1)
@@ -80,7 +87,11 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
         behind = lattice.size - ahead
         keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
     numbering = Numbering(limits_of(instance, tables, number, asked), forward_k)
-    return numbering.kept(_arcs(count, lattice, members, before[keep], after[keep])), numbering
+    arcs = _arcs(count, lattice, members, before[keep], after[keep])
+    kept = numbering.kept(arcs if apart_k is None else replace(arcs, apart_k=apart_k))
+    if kept is None and apart_k is not None:
+        raise NotCovered(f"numbers of partitions that are asked for, of a layer with over {_most(tables):,} down-sets")
+    return kept, numbering
 
 
 def down_sets_of(instance: Instance, kind: int) -> Lattice | None:

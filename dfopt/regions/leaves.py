@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, View
 from dfopt.regions.facts import Memory
+from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import best_of
 from dfopt.regions.reductions import below
 from dfopt.regions.region import Part, Region, listed
 from dfopt.search.options import Options
 
-__all__ = ["VECTORS", "Enumeration"]
+__all__ = ["VECTORS", "Enumeration", "Fusion"]
 
 VECTORS = 512
 """Vectors of options that are priced together, at most: one product of arrays is cheaper than further branching."""
@@ -23,8 +26,8 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
         self._memory, self._options = memory, options
 
     def accepts(self, region: Part, bound: Bound) -> bool:
-        """Whether the vectors are few."""
-        return isinstance(region, Region) and region.vectors <= VECTORS
+        """Whether the vectors are few, and all blocks are listed."""
+        return isinstance(region, Region) and region.vectors <= VECTORS and region.complete
 
     def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The best mappings below the cutoff, as many as are asked for; no other member is below the last of them.
@@ -41,3 +44,26 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
         found = [judged(region.of, one, self._options) for one in best.kept]
         others = found[-1].value if len(found) == asked.top else view.cutoff
         return LeafAnswer(found, min(others, best.others))
+
+
+class Fusion(LeafSolver[Part, JudgedMapping]):
+    """One vector of options, with the best partitions under each plan, where not all blocks are listed."""
+
+    def __init__(self, memory: Memory, options: Options) -> None:
+        self._memory, self._options = memory, options
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether there is one vector."""
+        return isinstance(region, Region) and region.vectors == 1
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The best mappings below the cutoff, of different plans, as many as are asked for; the work of the solves."""
+        [region] = listed([region])
+        of, cutoff_i = region.of, cutoffs_of(view, region.of)
+        plan_i = self._memory.of(region).plan_i
+        [option_k] = of.table.vectors(region.domain).tolist()
+        found, low_i = best_fusions(of, plan_i, option_k, cutoff_i[plan_i], clock)
+        kept = found[: self._options.request.top]
+        is_kept_i = np.isin(plan_i, [one.plan for one in kept])
+        others, low = (float(low_i[mine_i].min(initial=np.inf)) for mine_i in (~is_kept_i, is_kept_i))
+        return LeafAnswer([judged(of, one, self._options) for one in kept], others, low if kept else None)

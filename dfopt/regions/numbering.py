@@ -141,4 +141,4 @@ def _joined(arcs: Arcs, next_bn: Ints, state_jn: Ints, states: list[tuple[int, i
     sort = np.argsort(after_a, kind="stable")
     blocks, block_a = np.unique(arcs.block_a[arc_a[lives]][sort], return_inverse=True)
     set_jk = arcs.set_jk[[j for j, _ in reversed(states)]]
-    return Arcs(arcs.member_bk[blocks], set_jk, before_a[sort], after_a[sort], block_a.astype(np.int64))
+    return Arcs(arcs.member_bk[blocks], set_jk, before_a[sort], after_a[sort], block_a.astype(np.int64), arcs.apart_k)

@@ -25,7 +25,7 @@ from dfopt.regions.passes import least_passes, of_block, seconds_of
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.beside import Beside
 
-__all__ = ["Best", "Priced", "best_of"]
+__all__ = ["Best", "Lot", "Priced", "best_of"]
 
 Distinct = Literal["plan", "sharding"]
 _LOT = 4_000_000
@@ -109,13 +109,13 @@ def best_of(
     """
     found, lot = Best([], np.inf), max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
     for first in range(0, len(option_vk), lot):
-        found = _Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(found, cutoff_i, top, distinct)
+        found = Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(found, cutoff_i, top, distinct)
     return found
 
 
 @dataclass(frozen=True, eq=False)
-class _Lot:
-    """Vectors of options that are priced together."""
+class Lot:
+    """Vectors of options that are priced together; arguments as of :func:`best_of`."""
 
     of: PlanClass
     plan_i: Ints

@@ -12,12 +12,12 @@ from dfopt.regions.branching import Listing, PlansApart, Probing
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping
-from dfopt.regions.leaves import Enumeration
+from dfopt.regions.leaves import Enumeration, Fusion
 from dfopt.regions.levels import FirstLevel
 from dfopt.regions.matrices import Matrices
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unlisted
-from dfopt.regions.relaxations import CapacityBound, LeastOfGraph, LeastStep, LeastWork, PathBound
+from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
 from dfopt.regions.space import Space
 from dfopt.regions.starts import textbook_starts
 from dfopt.search.options import Options
@@ -64,7 +64,8 @@ def parameters_of(request: Request) -> Parameters:
 
 def relaxations_of(memory: Memory) -> list[Relaxation[Part, float]]:
     """All bounds of regions, the cheapest first."""
-    return [LeastOfGraph(), LeastStep(), LeastWork(memory), PathBound(memory), CapacityBound(memory)]
+    by_blocks = GeneratedBlocks(memory), PathBound(memory)
+    return [LeastOfGraph(), LeastStep(), LeastWork(memory), *by_blocks, CapacityBound(memory)]
 
 
 def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:
@@ -87,7 +88,8 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     memory = Memory()
     relaxations = relaxations_of(memory)
     limited = any(math.isfinite(bytes_) for space in spaces for bytes_ in usable_bytes(space.setting).values())
-    rounding = Rounding(memory, options, (CapacityBound if limited else PathBound).name)
+    last = (CapacityBound if limited else PathBound).name
+    rounding = Rounding(memory, options, last)
     roots, first = [Unlisted(space) for space in spaces], [Listing(), FirstLevel(options)]
     if options.request.formulation == "assignment":  # mappings are those of the programs, each with its record
         leaf = Matrices(memory, rounding, options)
@@ -98,7 +100,7 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
         branching=[*first, PlansApart(memory), Probing(memory)],
         heuristics=[rounding],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
-        leaves=[Enumeration(memory, options)],
+        leaves=[Enumeration(memory, options), Fusion(memory, options)],
     )
 
 

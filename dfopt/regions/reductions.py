@@ -78,8 +78,11 @@ def options_below(facts: Facts, cutoff: float) -> Domain:
 
 
 def _kept(facts: Facts, kind: int, most: float) -> Arcs:
-    """The arcs that may be on a path of so many seconds; all where hardly any can go."""
-    arcs, keep_a = facts.some[kind], facts.kept_a(kind, most)
+    """The arcs that may be on a path of so many seconds; all where hardly any can go, or others are not listed."""
+    arcs = facts.some[kind]
+    if not arcs.complete:
+        return arcs
+    keep_a = facts.kept_a(kind, most)
     few = arcs.kept(keep_a) if keep_a.sum() <= _FEWER * len(keep_a) else None
     return arcs if few is None else few[0]
 

@@ -93,7 +93,7 @@ class Region:
         The plans that are left, as places among those of the class, ascending.
     arcs_k : tuple of Arcs
         By kind of layer the blocks that are left, and the down-sets that they join. Mappings with any other block are
-        no members.
+        no members, unless a kind of layer has too many to list.
     """
 
     of: PlanClass
@@ -106,6 +106,11 @@ class Region:
         """Whether all mappings of the class are left."""
         of = self.of
         return self.domain is of.domain and self.arcs_k is of.arcs_k and len(self.plans) == len(of.plans)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all blocks that its members may have are listed."""
+        return all(arcs.complete for arcs in self.arcs_k)
 
     @property
     def vectors(self) -> int:

@@ -10,7 +10,7 @@ from dfopt.regions.facts import Memory
 from dfopt.regions.region import Part, Region, Unlisted, listed
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["CapacityBound", "LeastOfGraph", "LeastStep", "LeastWork", "PathBound"]
+__all__ = ["CapacityBound", "GeneratedBlocks", "LeastOfGraph", "LeastStep", "LeastWork", "PathBound"]
 
 
 class LeastOfGraph(Relaxation[Part, float]):
@@ -60,6 +60,23 @@ class LeastWork(OfClass):
         clock.charge(len(regions))
         facts = map(self._memory.of, listed(regions))
         return [one.by_dual for one in facts]
+
+
+class GeneratedBlocks(OfClass):
+    """The best partitions with every block at the least of its amounts, where not all blocks are listed."""
+
+    name = "blocks over least prices"
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def applies(self, region: Part) -> bool:
+        """Whether some are not, and there are options: a leaf decides one vector."""
+        return isinstance(region, Region) and not region.complete and region.vectors > 1
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """What the solves charge."""
+        return [self._memory.of(region).generate(cutoff, clock) for region in listed(regions)]
 
 
 class PathBound(OfClass):

@@ -19,7 +19,7 @@ from dfopt.regions.cuts import Cuts, cuts_of
 from dfopt.regions.lattices import arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.region import Region, Unsharded
-from dfopt.regions.scope import check_covered, is_cut
+from dfopt.regions.scope import NotCovered, check_covered, is_cut
 from dfopt.regions.variants import with_variants
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
@@ -145,6 +145,10 @@ class Space:
         classes = [
             PlanClass(menu, tiles, domain, plans, arcs_k, numbering_k, sharded_first, cuts) for tiles, domain in counts
         ]
+        if not all(arcs.complete for arcs in arcs_k) and any(not of.fuses_alone for of in classes):
+            raise NotCovered(
+                "a layer has too many down-sets to list, and more than its seconds decides what a step takes"
+            )
         return [Region(of, of.domain, every, arcs_k) for of in classes]
 
     def _menus(self) -> list[tuple[Menu, list[Plan]]]:

@@ -1,0 +1,103 @@
+"""Layers with more down-sets than are listed: the same bounds and answers, from blocks that are generated on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from brute import joint_optimum
+from covered import asked_of, covered, jointly, setting_of
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from regional import of_regions
+from strategies import World, share
+from test_bounds import SAME, check_bounds, drawn, problem
+from test_several import Distinct, values_of
+
+import dfopt.search as optimizer
+from dfopt.documents.request import Request
+from dfopt.errors import Infeasible, PlanError
+from dfopt.regions.problem import best_mapping
+from dfopt.regions.scope import NotCovered
+from dfopt.search.verify import verify
+
+CLOSED = 2e-6
+"""Relative: what generation leaves open of a bound, as MILPs do."""
+FUSED: dict[str, Any] = {"execution": ["dataflow", "library"], "token_blocks": None}
+"""Worlds in which kernels share blocks."""
+
+
+@contextmanager
+def few_sets(most: int) -> Iterator[None]:
+    """Lattices are too large to list from so many down-sets on; questions about numbers that then are not covered."""
+    names = "MOST_SETS", "MOST_OF_LIBRARY", "_SOME"
+    try:
+        with patch.multiple("dfopt.regions.lattices", **dict.fromkeys(names, most)):
+            yield
+    except NotCovered as error:
+        assume("numbers of partitions" not in str(error))
+        raise
+
+
+@share(1)
+@given(covered(most=4, **FUSED), st.sampled_from([1, 4, 8]), st.data())
+def test_nothing_is_better(world: World, most: int, data: st.DataObject) -> None:
+    asked = asked_of(world, data.draw)
+    try:
+        expected = joint_optimum(world.graph, world.system, jointly(world), Request(**asked))
+    except PlanError:
+        assume(False)
+    with few_sets(most):
+        found = best_mapping(setting_of(world), Request(**asked))
+    note(f"{found.best} {found.ending} {found.bound} against {expected}")
+    if expected is None:
+        assert found.ending == "empty"
+        return
+    assert found.best == pytest.approx(expected.value, rel=CLOSED)
+    assert expected.value * (1 - CLOSED) <= found.bound <= expected.value * (1 + SAME)
+
+
+@share(2)
+@given(covered(most=4, **FUSED), st.data())
+def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
+    with few_sets(1):
+        members, region = drawn(world, data)
+        least = members.least(region)
+    assert not region.complete
+    check_bounds(problem(members).relaxations, region, least)
+
+
+@share(1)
+@given(covered(most=4, **FUSED), st.data(), st.integers(2, 6), st.sampled_from(["plan", "sharding"]))
+def test_nothing_else_is_better_than_the_last(world: World, data: st.DataObject, top: int, distinct: Distinct) -> None:
+    asked = asked_of(world, data.draw)
+    expected = values_of(world, asked, distinct)[:top]
+    with few_sets(1):
+        found = best_mapping(setting_of(world), Request(**asked, top=top, distinct=distinct))
+    note(f"{found.kept} {found.bound} against {expected}")
+    assert [one.value for one in found.kept] == pytest.approx(expected, rel=CLOSED)
+
+
+@share(1)
+@given(covered(most=4, empty_partitions="allow", **FUSED), st.sampled_from(["joint", "seconds"]), st.data())
+def test_answers_are_verified(world: World, objective: str, data: st.DataObject) -> None:
+    asked = {
+        name: value for name, value in asked_of(world, data.draw).items() if name not in ("p_max", "pin_partition")
+    }
+    given = {"assumptions": world.assumptions.with_(sharding_objective=objective), **asked}
+    try:
+        expected = optimizer.solve(world.graph, world.system, **given)
+    except (Infeasible, PlanError) as error:
+        with few_sets(1), pytest.raises(type(error)):
+            of_regions(world.graph, world.system, **given)
+        return
+    with few_sets(1):
+        found = of_regions(world.graph, world.system, **given)
+    note(f"{found.value} {found.bound} {found.status} against {expected.value} {expected.status}")
+    assert found.value == pytest.approx(expected.value, rel=CLOSED)
+    assert found.bound >= expected.bound * (1 - CLOSED)
+    shown = verify(found)
+    assert not shown.problems, shown.problems
