@@ -20,6 +20,7 @@ from dfopt.regions.region import Part, Region, Unlisted
 from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
 from dfopt.regions.space import Space
 from dfopt.regions.starts import textbook_starts
+from dfopt.regions.unrolled import OneLayer
 from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.ledger import usable_bytes
@@ -98,10 +99,17 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
         roots=roots,
         relaxations=relaxations,
         branching=[*first, PlansApart(memory), Probing(memory)],
-        heuristics=[rounding],
+        heuristics=[OneLayer(memory, options, last, _best_of_space), rounding],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
         leaves=[Enumeration(memory, options), Fusion(memory, options)],
     )
+
+
+def _best_of_space(space: Space, options: Options) -> JudgedMapping | None:
+    """The best mapping of a space, as far as the clock allows."""
+    problem, alone = problem_in([space], options), Parameters(gap=options.request.gap)
+    order = ClassesFirst(len(problem.relaxations))
+    return branch_and_bound(problem, alone, clock=options.clock, selection=order).solution
 
 
 def best_mapping(
