@@ -15,7 +15,6 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import SolveRecord
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.joint.factors import OF_SECONDS
 from dfopt.joint.menu import Menu
@@ -24,6 +23,7 @@ from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import seconds_of
+from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Instance, Setting
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
@@ -41,29 +41,10 @@ from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["PlanClass", "ShardedFirst"]
+__all__ = ["PlanClass"]
 
 _KEPT = 48
 """Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
-
-
-@dataclass(frozen=True, eq=False)
-class ShardedFirst:
-    """How the sharding of some plans was chosen.
-
-    Attributes
-    ----------
-    record : SolveRecord
-        Of the solve.
-    proven : bool
-        Whether no other one is better by itself: if not, no bound with it holds for its level.
-    alone : bool
-        Whether there is no other one: bounds with it hold for every mapping.
-    """
-
-    record: SolveRecord
-    proven: bool
-    alone: bool
 
 
 @dataclass(frozen=True, eq=False)

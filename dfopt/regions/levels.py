@@ -9,8 +9,8 @@ import numpy as np
 from dfopt.bnb import Bound, BranchingRule, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.milp import Termination
-from dfopt.regions.classes import ShardedFirst
 from dfopt.regions.region import Part, Unsharded
+from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.sharding.interchip import InterChipMapping, optimize_interchip
 from dfopt.terms.sharded_graph import least_rows, tile_counts

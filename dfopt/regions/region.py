@@ -13,7 +13,8 @@ import numpy as np
 from dfopt.arrays import Ints
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
-from dfopt.regions.classes import PlanClass, ShardedFirst
+from dfopt.regions.classes import PlanClass
+from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain

@@ -14,12 +14,13 @@ from dfopt.documents.request import Request
 from dfopt.errors import PlanError
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
-from dfopt.regions.classes import PlanClass, ShardedFirst
+from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts, cuts_of
 from dfopt.regions.lattices import arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.region import Region, Unsharded
 from dfopt.regions.scope import NotCovered, check_covered, is_cut
+from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.regions.variants import with_variants
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans

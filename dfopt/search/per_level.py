@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dfopt.documents.plan_records import PlanRecord
-from dfopt.regions.classes import ShardedFirst
+from dfopt.regions.sharded_first import ShardedFirst
 
 __all__ = ["per_level"]
 

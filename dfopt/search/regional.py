@@ -20,13 +20,14 @@ from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
 from dfopt.interrupts import LIMIT
-from dfopt.regions.classes import PlanClass, ShardedFirst
+from dfopt.regions.classes import PlanClass
 from dfopt.regions.judged import JudgedMapping as Mapped
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.lattices import down_sets_of, kinds_of
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
 from dfopt.regions.region import Classes, Part, Region, Unlisted, Unsharded
 from dfopt.regions.scope import NotCovered
+from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.regions.space import Space
 from dfopt.regions.variants import with_variants
 from dfopt.search.branching import Search

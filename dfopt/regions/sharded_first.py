@@ -1,0 +1,28 @@
+"""How the sharding was chosen where it comes before the partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dfopt.documents.plan_records import SolveRecord
+
+__all__ = ["ShardedFirst"]
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedFirst:
+    """How the sharding of some plans was chosen.
+
+    Attributes
+    ----------
+    record : SolveRecord
+        Of the solve.
+    proven : bool
+        Whether no other one is better by itself: if not, no bound with it holds for its level.
+    alone : bool
+        Whether there is no other one: bounds with it hold for every mapping.
+    """
+
+    record: SolveRecord
+    proven: bool
+    alone: bool
