@@ -11,18 +11,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dfopt"
 LEFT = {"fusion/segments", "search/jointly", "search/placing", "search/racing", "search/shortage"}
-ROOMS = {"bnb", "formulation", "fusion", "joint", "search", "setting", "sharding", "terms"}
+ROOMS = {"bnb", "formulation", "fusion", "joint", "regions", "search", "setting", "sharding", "terms"}
 BASES = {"Relaxation", "Heuristic", "Reduction", "BranchingRule", "LeafSolver"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield str(path.relative_to(PACKAGE).with_suffix("")), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [
+        (str(path.relative_to(PACKAGE).with_suffix("")), ast.parse(path.read_text(encoding="utf-8"))) for path in paths
+    ]
 
 
 def imported(tree: ast.Module) -> set[str]:

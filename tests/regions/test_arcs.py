@@ -57,7 +57,7 @@ def prices_of(draw: st.DrawFn, arcs: Arcs, vectors: int) -> np.ndarray:
     return price_vb
 
 
-@share(2)
+@share(1)
 @given(drawn_arcs(), st.data())
 def test_no_path_is_shorter(drawn: tuple[Arcs, list[tuple[int, ...]]], data: st.DataObject) -> None:
     arcs, paths = drawn
@@ -73,7 +73,7 @@ def test_no_path_is_shorter(drawn: tuple[Arcs, list[tuple[int, ...]]], data: st.
             assert sums[tuple(arcs.path(distance_j, price_b).tolist())] == distance_j[-1]
 
 
-@share(2)
+@share(1)
 @given(drawn_arcs(), st.data())
 def test_arcs_that_are_kept_have_the_paths_that_are_left(
     drawn: tuple[Arcs, list[tuple[int, ...]]], data: st.DataObject
@@ -91,7 +91,7 @@ def test_arcs_that_are_kept_have_the_paths_that_are_left(
     assert {tuple(blocks[some.block_a[list(path)]].tolist()) for path in paths_of(some)} == left
 
 
-@share(2)
+@share(1)
 @given(drawn_arcs(), st.data())
 def test_no_path_pays_less_often_by_side(drawn: tuple[Arcs, list[tuple[int, ...]]], data: st.DataObject) -> None:
     """And some path pays no more of each incidence by itself; kernels of two sides share no block."""

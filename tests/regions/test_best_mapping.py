@@ -45,8 +45,7 @@ def check(world: World, asked: dict[str, Any], plans: Sequence[Plan] | None = No
     )
     if expected is None:
         assert found.ending == "empty" and found.solution is None
-        # in blocks of tokens the other search does not always see that nothing fits
-        with pytest.raises((Infeasible, NoSolution) if setting_of(world).assumptions.blocks_tokens else Infeasible):
+        with pytest.raises((Infeasible, NoSolution)):  # the other search does not always see that nothing fits
             optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
         return
     assert found.ending == "optimal"
@@ -58,13 +57,13 @@ def check(world: World, asked: dict[str, Any], plans: Sequence[Plan] | None = No
     assert found.best <= result.value * (1 + 1e-9) and found.best >= result.bound * (1 - 1e-9)
 
 
-@share(2)
+@share(1)
 @given(covered(), st.data())
 def test_nothing_is_better(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
 
 
-@share(1)
+@share(0.5)
 @given(covered(), st.sampled_from([0.9, 1 - 1e-6, 1.0, 1.05, 1.5]), st.data())
 def test_an_objective_limit_is_kept(world: World, of_best: float, data: st.DataObject) -> None:
     asked = asked_of(world, data.draw)
@@ -76,31 +75,31 @@ def test_an_objective_limit_is_kept(world: World, of_best: float, data: st.DataO
     check(world, {**asked, "objective": Objective(limits=(Limit(metric="step_time", at_most=of_best * best.value),))})
 
 
-@share(1)
+@share(0.5)
 @given(covered(repeats=(4,), trains=True), st.data())
 def test_nothing_is_better_of_what_trains_in_layers(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
 
 
-@share(2)
+@share(1)
 @given(in_token_blocks(), st.data())
 def test_nothing_is_better_in_blocks_of_tokens(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
 
 
-@share(2)
+@share(1)
 @given(covered(most=4, compute_model="cycle", tile_rows=None), st.data())
 def test_nothing_is_better_in_any_number_of_tiles(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
 
 
-@share(2)
+@share(1)
 @given(covered(memory=True, compute_model="efficiency", execution=["library", "kernel_by_kernel"]), st.data())
 def test_nothing_is_better_with_shares_of_bandwidth(world: World, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw))
 
 
-@share(1)
+@share(0.5)
 @given(covered(repeats=(1,), most=4), st.data())
 def test_nothing_is_better_of_kernels_in_any_pipeline_stage(world: World, data: st.DataObject) -> None:
     asked = asked_of(world, data.draw)

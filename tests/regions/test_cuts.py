@@ -53,7 +53,7 @@ def every_chain(root: Region, i: int) -> Iterator[tuple[int, ...]]:
             yield chain
 
 
-@share(1)
+@share(0.5)
 @given(covered(repeats=(1,), least=2, most=4), st.data())
 def test_chains_of_cuts_are_all_that_is_legal(world: World, data: st.DataObject) -> None:
     root = cut_root(world, data)
@@ -63,7 +63,7 @@ def test_chains_of_cuts_are_all_that_is_legal(world: World, data: st.DataObject)
     assert stages == set(places(world.graph, root.of.plans[0]))
 
 
-@share(2)
+@share(1)
 @given(covered(repeats=(1,), least=2, most=4), st.data())
 def test_stages_send_exchange_and_hold_what_the_step_rule_says(world: World, data: st.DataObject) -> None:
     root = cut_root(world, data)
@@ -90,7 +90,7 @@ def test_stages_send_exchange_and_hold_what_the_step_rule_says(world: World, dat
         assert room == pytest.approx(books, rel=1e-9, abs=1e-9 * of.holding.capacity_m[0])
 
 
-@share(2)
+@share(1)
 @given(covered(repeats=(1,), least=2, most=4), st.data())
 def test_the_best_chain_is_that_of_all(world: World, data: st.DataObject) -> None:
     """With random seconds of stages, and random seconds that are added once."""
@@ -123,7 +123,7 @@ def test_the_best_chain_is_that_of_all(world: World, data: st.DataObject) -> Non
         assert pipelines._chain(i, busy_uu, added_uu, best) is None
 
 
-@share(2)
+@share(1)
 @given(covered(repeats=(1,), least=2, most=4), st.data())
 def test_the_slowest_stage_is_a_bound_that_is_met(world: World, data: st.DataObject) -> None:
     """Of the best pipeline without a limit on memory, where nothing is added and the slowest stage stands for all."""
@@ -138,7 +138,7 @@ def test_the_slowest_stage_is_a_bound_that_is_met(world: World, data: st.DataObj
         assert low == pytest.approx(best, rel=1e-12)
 
 
-@share(2)
+@share(1)
 @given(covered(repeats=(1,), least=2, most=4), st.data())
 def test_what_waits_in_a_stage_is_what_the_judge_says(world: World, data: st.DataObject) -> None:
     members, root = members_of(world, data)

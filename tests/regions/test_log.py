@@ -37,7 +37,7 @@ def covers(region: Part, parts: Sequence[Part]) -> bool:
     return sorted(found) == every and all(part.of is region.of for part in parts)
 
 
-@share(2)
+@share(1)
 @given(covered(most=4), st.data())
 def test_a_log_shows_the_bound_and_each_of_its_bounds_holds(world: World, data: st.DataObject) -> None:
     """No member of a region is below what the log says of it, unless it does not beat the answer."""

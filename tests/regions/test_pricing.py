@@ -21,7 +21,7 @@ from dfopt.terms.step.ledger import held, sharded_states
 MANY = 40
 
 
-@share(2)
+@share(1)
 @given(covered(most=4), st.data())
 def test_the_best_partitions_of_a_vector_are_the_judges(world: World, data: st.DataObject) -> None:
     """JudgedMapping exactly where brute force finds some that fit, with its value."""
@@ -39,7 +39,7 @@ def test_the_best_partitions_of_a_vector_are_the_judges(world: World, data: st.D
         assert found is None or found.step_s == pytest.approx(value, rel=1e-9)
 
 
-@share(2)
+@share(1)
 @given(covered(most=4), st.data())
 def test_stages_hold_what_the_books_say(world: World, data: st.DataObject) -> None:
     _, root = drawn_root(world, data)

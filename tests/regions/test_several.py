@@ -43,7 +43,7 @@ def values_of(world: World, asked: dict[str, Any], distinct: Distinct) -> list[f
     return sorted({plan: min(value for (of, _), value in every.items() if of == plan) for plan, _ in every}.values())
 
 
-@share(2)
+@share(1)
 @given(covered(most=4), st.data(), st.integers(2, 8), st.sampled_from(["plan", "sharding"]))
 def test_nothing_else_is_better_than_the_last(world: World, data: st.DataObject, top: int, distinct: Distinct) -> None:
     asked = asked_of(world, data.draw)
@@ -79,7 +79,7 @@ def test_answers_with_several_mappings_are_verified(
     assert shown.ok, shown.problems
 
 
-@share(2)
+@share(1)
 @given(covered(most=4), st.data())
 def test_plans_keep_what_is_better_than_their_own_mappings(world: World, data: st.DataObject) -> None:
     """Of a plan that is kept the mappings below its value, of others those below the last; and leaves have them."""

@@ -64,7 +64,7 @@ def some_again(world: World, data: st.DataObject, most: int = 8) -> World:
     return replace(world, graph=mixed)
 
 
-@share(1)
+@share(0.5)
 @given(worlds(most=4, least=2, trains=True, repeats=(4,), max_pp=2, **PLAIN), st.data())
 def test_layers_of_which_some_are_computed_again(world: World, data: st.DataObject) -> None:
     world, asked = some_again(world, data), {"two_batch_overlap": False}
@@ -76,7 +76,7 @@ def test_layers_of_which_some_are_computed_again(world: World, data: st.DataObje
     check(replace(world, system=with_dram(world.system, data.draw(st.sampled_from([None, *sizes])))), asked)
 
 
-@share(1)
+@share(0.5)
 @given(served(**PLAIN))
 def test_what_lies_where_of_what_does_not_train(case: tuple[World, System]) -> None:
     world, system = case
@@ -95,7 +95,7 @@ HIDING = PLAIN | {
 }
 
 
-@share(1)
+@share(0.5)
 @given(worlds(most=4, least=2, trains=True, repeats=(4,), **HIDING), st.data())
 def test_gradients_that_hide_layer_by_layer(world: World, data: st.DataObject) -> None:
     assume(world.graph.folded and world.graph.trains)
@@ -110,7 +110,7 @@ WINDOWS = PLAIN | {
 }
 
 
-@share(1)
+@share(0.5)
 @given(worlds(most=4, least=2, trains=True, repeats=(4,), pieces=False, **WINDOWS), st.data())
 def test_gradients_that_hide_as_calculon_has_it(world: World, data: st.DataObject) -> None:
     assume(world.graph.folded and world.graph.trains and len(world.graph.layers.kinds) == 1)
@@ -121,21 +121,21 @@ MOVED = {name: said for name, said in PLAIN.items() if name != "tile_rows"}
 WINDOWS = {name: said for name, said in WINDOWS.items() if name != "tile_rows"}
 
 
-@share(1)
+@share(0.5)
 @given(trained(**MOVED))
 def test_what_lies_where_of_what_trains(case: tuple[World, dict[str, str]]) -> None:
     world, place = case
     check(world, {"place": place, "zero": (0, 1), "mp": 1})
 
 
-@share(1)
+@share(0.5)
 @given(trained(**(MOVED | {"gradient_overlap": "backward", "parameter_overlap": [None, "forward"]})))
 def test_what_lies_where_beside_gradients_that_hide(case: tuple[World, dict[str, str]]) -> None:
     world, place = case
     check(world, {"place": place, "zero": (0, 1), "mp": 1})
 
 
-@share(1)
+@share(0.5)
 @given(trained(**(MOVED | WINDOWS | {"overlap": ["none", "compute_memory"]})))
 def test_what_lies_where_beside_gradients_that_hide_as_calculon_has_it(case: tuple[World, dict[str, str]]) -> None:
     world, place = case
@@ -143,7 +143,7 @@ def test_what_lies_where_beside_gradients_that_hide_as_calculon_has_it(case: tup
     check(world, {"place": place, "zero": (0, 1), "mp": 1})
 
 
-@share(1)
+@share(0.5)
 @given(trained(**MOVED), st.booleans())
 def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool) -> None:
     world, place = case
@@ -208,21 +208,21 @@ def check_region(world: World, data: st.DataObject, asked: Request | None = None
         assert all(below(low, members.least(child)) for child, low in children)
 
 
-@share(1)
+@share(0.5)
 @given(worlds(most=4, least=2, trains=True, repeats=(4,), **HIDING), st.data())
 def test_bounds_of_gradients_that_hide(world: World, data: st.DataObject) -> None:
     assume(world.graph.folded and world.graph.trains)
     check_region(world, data)
 
 
-@share(1)
+@share(0.5)
 @given(worlds(most=4, least=2, trains=True, repeats=(4,), pieces=False, **(WINDOWS | {"tile_rows": 1})), st.data())
 def test_bounds_of_gradients_that_hide_as_calculon_has_it(world: World, data: st.DataObject) -> None:
     assume(world.graph.folded and world.graph.trains and len(world.graph.layers.kinds) == 1)
     check_region(world, data)
 
 
-@share(1)
+@share(0.5)
 @given(trained(**(MOVED | {"gradient_overlap": [None, "backward"], "parameter_overlap": [None, "forward"]})), st.data())
 def test_bounds_of_what_is_moved(case: tuple[World, dict[str, str]], data: st.DataObject) -> None:
     world, place = case
@@ -232,7 +232,7 @@ def test_bounds_of_what_is_moved(case: tuple[World, dict[str, str]], data: st.Da
 HALVES = PLAIN | {"sharding_objective": "joint", "overlap": ["compute_memory", "none"]}
 
 
-@share(1)
+@share(0.5)
 @given(models(most=4), assumptions(**HALVES), st.data())
 def test_two_microbatches_that_take_turns(graph: Graph, chosen: Assumptions, data: st.DataObject) -> None:
     system = data.draw(systems(graph, cycle=False, efficiency=chosen.compute_model == "efficiency"))

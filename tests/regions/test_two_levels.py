@@ -42,7 +42,7 @@ def check(world: World, asked: dict[str, Any], objective: str) -> None:
     assert shown.verdict == verify(expected).verdict
 
 
-@share(2)
+@share(1)
 @given(covered(), st.sampled_from(["seconds", "bytes"]), st.data())
 def test_the_best_fusion_for_the_best_sharding_is_that_of_the_other_search(
     world: World, objective: str, data: st.DataObject
@@ -50,7 +50,7 @@ def test_the_best_fusion_for_the_best_sharding_is_that_of_the_other_search(
     check(world, asked_of(world, data.draw, ways=1), objective)
 
 
-@share(1)
+@share(0.5)
 @given(covered(repeats=(4,), trains=True), st.sampled_from(["seconds", "bytes"]), st.data())
 def test_it_is_of_what_trains_in_layers(world: World, objective: str, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw, ways=1), objective)

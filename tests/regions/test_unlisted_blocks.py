@@ -37,12 +37,14 @@ def few_sets(most: int) -> Iterator[None]:
     try:
         with patch.multiple("dfopt.regions.lattices", **dict.fromkeys(names, most)):
             yield
-    except NotCovered as error:
-        assume("numbers of partitions" not in str(error))
+    except (NotCovered, AssertionError) as error:  # the latter where the other engine would have been asked instead
+        reason = error if isinstance(error, NotCovered) else error.__context__
+        refused = isinstance(reason, NotCovered)
+        assume(not (refused and any(word in str(reason) for word in ("numbers of partitions", "too many down-sets"))))
         raise
 
 
-@share(1)
+@share(0.5)
 @given(covered(most=4, **FUSED), st.sampled_from([1, 4, 8]), st.data())
 def test_nothing_is_better(world: World, most: int, data: st.DataObject) -> None:
     asked = asked_of(world, data.draw)
@@ -60,7 +62,7 @@ def test_nothing_is_better(world: World, most: int, data: st.DataObject) -> None
     assert expected.value * (1 - CLOSED) <= found.bound <= expected.value * (1 + SAME)
 
 
-@share(2)
+@share(1)
 @given(covered(most=4, **FUSED), st.data())
 def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
     with few_sets(1):
@@ -70,7 +72,7 @@ def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
     check_bounds(problem(members).relaxations, region, least)
 
 
-@share(1)
+@share(0.5)
 @given(covered(most=4, **FUSED), st.data(), st.integers(2, 6), st.sampled_from(["plan", "sharding"]))
 def test_nothing_else_is_better_than_the_last(world: World, data: st.DataObject, top: int, distinct: Distinct) -> None:
     asked = asked_of(world, data.draw)
@@ -81,11 +83,13 @@ def test_nothing_else_is_better_than_the_last(world: World, data: st.DataObject,
     assert [one.value for one in found.kept] == pytest.approx(expected, rel=CLOSED)
 
 
-@share(1)
+@share(0.5)
 @given(covered(most=4, empty_partitions="allow", **FUSED), st.sampled_from(["joint", "seconds"]), st.data())
 def test_answers_are_verified(world: World, objective: str, data: st.DataObject) -> None:
     asked = {
-        name: value for name, value in asked_of(world, data.draw).items() if name not in ("p_max", "pin_partition")
+        name: value
+        for name, value in asked_of(world, data.draw, ways=1).items()
+        if name not in ("p_max", "pin_partition")
     }
     given = {"assumptions": world.assumptions.with_(sharding_objective=objective), **asked}
     try:
