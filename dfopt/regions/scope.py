@@ -10,6 +10,8 @@ from dfopt.documents.request import Request
 from dfopt.errors import DfoptError
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.ledger import offloaded
+from dfopt.terms.step.offload import moves
+from dfopt.terms.step.overlap import hides_any
 
 __all__ = ["NotCovered", "check_covered", "check_stages", "is_cut"]
 
@@ -41,9 +43,22 @@ def check_covered(setting: Setting, request: Request, plans: Sequence[Plan]) -> 
     NotCovered
         With all reasons.
     """
-    reasons = [*_of_stages(setting, request, [plan for plan in plans if is_cut(setting.graph, plan)])]
+    cut = [plan for plan in plans if is_cut(setting.graph, plan)]
+    reasons = [*_of_levels(setting, plans), *_of_stages(setting, request, cut)]
     if reasons:
         raise NotCovered("; ".join(dict.fromkeys(reasons)))
+
+
+def _of_levels(setting: Setting, plans: Sequence[Plan]) -> Iterator[str]:
+    """Reasons by plans whose sharding comes first: a check of the answer shows each of their fusions by itself."""
+    if setting.assumptions.sharding_objective == "joint":
+        return
+    if hides_any(setting.assumptions, setting.graph):
+        yield "gradient_overlap: where the sharding comes first, a fusion that hides exchanges is not verified"
+    if any(moves(setting.under(plan)) for plan in plans):
+        yield "where the sharding comes first, a fusion that waits for what slower memories move is not verified"
+    if any(plan.two_batch_overlap for plan in plans):
+        yield "where the sharding comes first, a fusion of two microbatches that take turns is not verified"
 
 
 def _of_stages(setting: Setting, request: Request, plans: Sequence[Plan]) -> Iterator[str]:

@@ -43,7 +43,7 @@ def check(world: World, asked: dict[str, Any], objective: str) -> None:
 
 
 @share(1)
-@given(covered(), st.sampled_from(["seconds", "bytes"]), st.data())
+@given(covered(gradient_overlap=None), st.sampled_from(["seconds", "bytes"]), st.data())
 def test_the_best_fusion_for_the_best_sharding_is_that_of_the_other_search(
     world: World, objective: str, data: st.DataObject
 ) -> None:
@@ -51,6 +51,6 @@ def test_the_best_fusion_for_the_best_sharding_is_that_of_the_other_search(
 
 
 @share(0.5)
-@given(covered(repeats=(4,), trains=True), st.sampled_from(["seconds", "bytes"]), st.data())
+@given(covered(repeats=(4,), trains=True, gradient_overlap=None), st.sampled_from(["seconds", "bytes"]), st.data())
 def test_it_is_of_what_trains_in_layers(world: World, objective: str, data: st.DataObject) -> None:
     check(world, asked_of(world, data.draw, ways=1), objective)
