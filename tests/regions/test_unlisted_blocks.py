@@ -26,7 +26,7 @@ from dfopt.search.verify import verify
 
 CLOSED = 2e-6
 """Relative: what generation leaves open of a bound, as MILPs do."""
-FUSED: dict[str, Any] = {"execution": ["dataflow", "library"], "token_blocks": None}
+FUSED: dict[str, Any] = {"execution": ["dataflow", "library"], "token_blocks": None, "gradient_overlap": None}
 """Worlds in which kernels share blocks."""
 
 
