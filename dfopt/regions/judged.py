@@ -54,9 +54,9 @@ def cutoffs_of(view: View, of: PlanClass) -> Floats:
     """
     cutoff_i = np.full(len(of.plans), view.cutoff)
     for one in view.kept:
-        place = of.places.get(one.solution.different)
-        if place is not None:
-            cutoff_i[place] = min(view.cutoff, view.cutoff_of(one.value))
+        own = view.cutoff_of(one.value)
+        if own < view.cutoff and (place := of.places.get(one.solution.different)) is not None:
+            cutoff_i[place] = own
     return cutoff_i
 
 
