@@ -203,6 +203,8 @@ def test_links_are_busy_no_shorter_than_a_step_waits_for_them(world: World) -> N
 @given(worlds())
 def test_links_of_twice_the_bandwidth_halve_all_but_their_latency(world: World) -> None:
     assume(world.mapping.stages == 1 and world.assumptions.gradients == "exact")
+    # of two ways to send to the next stage, messages of no bytes may take the other one
+    assume(world.assumptions.point_to_point_parts is None or world.mapping.plan.pp == 1)
     network = tuple(dim.model_copy(update={"latency": 0.5}) for dim in world.system.network)
     late = world.with_(system=world.system.model_copy(update={"network": network}))
     slow, fast = late.score(), late.with_(system=faster(late.system, "links")).score()
