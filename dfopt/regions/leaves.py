@@ -1,6 +1,8 @@
-"""Regions with few vectors of options: all of them are priced exactly."""
+"""Regions with few vectors of options: all of them are priced exactly, or decided from the best of them."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,8 +14,11 @@ from dfopt.regions.pricing import best_of
 from dfopt.regions.reductions import below
 from dfopt.regions.region import Part, Region, listed
 from dfopt.search.options import Options
+from dfopt.search.solved import Solved
 
-__all__ = ["VECTORS", "Enumeration", "Fusion"]
+__all__ = ["VECTORS", "Enumeration", "Fusion", "Limited", "Solution"]
+
+Solution = TypeVar("Solution")
 
 VECTORS = 512
 """Vectors of options that are priced together, at most: one product of arrays is cheaper than further branching."""
@@ -67,3 +72,43 @@ class Fusion(LeafSolver[Part, JudgedMapping]):
         is_kept_i = np.isin(plan_i, [one.plan for one in kept])
         others, low = (float(low_i[mine_i].min(initial=np.inf)) for mine_i in (~is_kept_i, is_kept_i))
         return LeafAnswer([judged(of, one, self._options) for one in kept], others, low if kept else None)
+
+
+class Limited(LeafSolver[Part, Solution]):
+    """One plan and one sharding under limits of another kind, from the mapping that is best without these.
+
+    Parameters
+    ----------
+    options : Options
+        The request under way.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether there is one plan and one sharding."""
+        return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """What :meth:`limited` says; without limits none may be below the cutoff, if all blocks are listed."""
+        [region] = listed([region])
+        of, cutoff_i = region.of, np.full(len(region.plans), view.cutoff)
+        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
+        if free.kept:
+            return self.limited(judged(of, free.kept[0], self._options).solution.solved, bound.value, view.cutoff)
+        return LeafAnswer([], max(bound.value, min(view.cutoff, free.others)) if region.complete else bound.value)
+
+    def limited(self, free: Solved, low: float, cutoff: float) -> LeafAnswer:
+        """The best mapping that keeps the limits.
+
+        Parameters
+        ----------
+        free : Solved
+            The best mapping without them.
+        low : float, s
+            What none is below, as far as it is shown.
+        cutoff : float, s
+            Value from which on a mapping does not matter.
+        """
+        raise NotImplementedError

@@ -12,7 +12,7 @@ from dfopt.regions.branching import Listing, PlansApart, Probing
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping
-from dfopt.regions.leaves import Enumeration, Fusion
+from dfopt.regions.leaves import Enumeration, Fusion, Limited, Solution
 from dfopt.regions.levels import FirstLevel
 from dfopt.regions.matrices import Matrices
 from dfopt.regions.reductions import AboveCutoff, Dominated
@@ -25,7 +25,7 @@ from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.ledger import usable_bytes
 
-__all__ = ["ClassesFirst", "best_mapping", "parameters_of", "problem_in", "relaxations_of"]
+__all__ = ["ClassesFirst", "best_mapping", "one_by_one", "parameters_of", "problem_in", "relaxations_of"]
 
 ROUNDED = 5e-13
 """Relative: values that differ by less are one value, added up in two orders. A region whose bound is as near to a
@@ -102,6 +102,22 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
         heuristics=[OneLayer(memory, options, last, _best_of_space), rounding],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
         leaves=[Enumeration(memory, options), Fusion(memory, options)],
+    )
+
+
+def one_by_one(
+    spaces: Sequence[Space], memory: Memory, leaf: Limited[Solution], *further: Relaxation[Part, float]
+) -> Problem[Part, Solution]:
+    """Every plan and sharding of some spaces apart, each decided by a leaf that knows of limits of another kind.
+
+    Without these nothing is slower, so what is shown of a region holds with them; that an option dominates does not.
+    """
+    return Problem(
+        roots=[Unlisted(space) for space in spaces],
+        relaxations=[*relaxations_of(memory), *further],
+        branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
+        reductions=[AboveCutoff(memory)],
+        leaves=[leaf],
     )
 
 

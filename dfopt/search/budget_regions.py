@@ -10,26 +10,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from dfopt.bnb import (
-    Bound,
     Candidate,
     Clock,
     LeafAnswer,
-    LeafSolver,
     Parameters,
-    Problem,
     Relaxation,
-    View,
     branch_and_bound,
 )
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.regions.branching import Listing, PlansApart, Probing
 from dfopt.regions.facts import Memory
-from dfopt.regions.judged import judged
-from dfopt.regions.pricing import best_of
-from dfopt.regions.problem import relaxations_of
-from dfopt.regions.reductions import AboveCutoff
-from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.regions.leaves import Limited
+from dfopt.regions.problem import one_by_one
+from dfopt.regions.region import Part, Region, listed
 from dfopt.regions.scope import check_stages
 from dfopt.regions.space import Space
 from dfopt.search.fitting import Fitter
@@ -73,32 +66,22 @@ class Rows(Relaxation[Part, float]):
         return np.inf if np.isinf(lows).any() else ready.value_of(lows)
 
 
-class WithinBudgets(LeafSolver[Part, Solved]):
+class WithinBudgets(Limited[Solved]):
     """The partitions of one plan and sharding within the budgets."""
 
     def __init__(self, fitter: Fitter) -> None:
+        super().__init__(fitter.options)
         self._fitter = fitter
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
-        """Whether there is one plan and one sharding."""
-        return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
-
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def limited(self, free: Solved, low: float, cutoff: float) -> LeafAnswer:
         """The mapping with its bound; only the bound where none is below the cutoff, or time is over."""
-        [region] = listed([region])
-        of = region.of
-        cutoff_i = np.full(len(region.plans), view.cutoff)
-        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
-        if not free.kept:
-            return LeafAnswer([], max(bound.value, min(view.cutoff, free.others)))
         try:
-            mapping = judged(of, free.kept[0], self._fitter.options).solution.solved.mapping
-            found = self._fitter.within(mapping, view.cutoff)
+            found = self._fitter.within(free.mapping, cutoff)
         except Infeasible:
             return LeafAnswer([])
         except NoSolution:
-            return LeafAnswer([], bound.value)
-        low = max(bound.value, found.bound)
+            return LeafAnswer([], low)
+        low = max(low, found.bound)
         return LeafAnswer([], low) if isinstance(found, Pruned) else LeafAnswer([Candidate(found.value, found)], low)
 
 
@@ -121,13 +104,8 @@ def best_within(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved 
     """
     check_stages(fitter.setting, [plan])
     memory, options = Memory(), fitter.options
-    problem = Problem[Part, Solved](
-        roots=[Unlisted(Space(fitter.setting, options.request, lambda: [plan]))],
-        relaxations=[*relaxations_of(memory), Rows(memory, fitter)],
-        branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
-        reductions=[AboveCutoff(memory)],
-        leaves=[WithinBudgets(fitter)],
-    )
+    space = Space(fitter.setting, options.request, lambda: [plan])
+    problem = one_by_one([space], memory, WithinBudgets(fitter), Rows(memory, fitter))
     kept = [] if own is None else [Candidate(own.value, own)]
     found = branch_and_bound(problem, Parameters(gap=options.request.gap), clock=options.clock, kept=kept)
     return found.solution, [] if np.isinf(found.bound) else [found.bound]

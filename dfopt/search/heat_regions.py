@@ -11,16 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
-from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, Parameters, Problem, View, branch_and_bound
+from dfopt.bnb import Candidate, LeafAnswer, Parameters, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, PlanError
-from dfopt.regions.branching import Listing, PlansApart, Probing
 from dfopt.regions.facts import Memory
-from dfopt.regions.judged import judged
-from dfopt.regions.pricing import best_of
-from dfopt.regions.problem import relaxations_of
-from dfopt.regions.reductions import AboveCutoff
-from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.regions.leaves import Limited
+from dfopt.regions.problem import one_by_one
 from dfopt.regions.scope import check_stages
 from dfopt.regions.space import Space
 from dfopt.search.options import Options
@@ -42,31 +38,22 @@ class WithHeat(Protocol):
         """What no mapping with the sharding is below."""
 
 
-class Heat(LeafSolver[Part, WithHeat]):
+class Heat(Limited[WithHeat]):
     """The partitions, levels and pauses of one plan and sharding, from the mapping that is best without heat."""
 
     def __init__(self, aware: Callable[[Solved], WithHeat], options: Options) -> None:
-        self._aware, self._options = aware, options
+        super().__init__(options)
+        self._aware = aware
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
-        """Whether there is one plan and one sharding."""
-        return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
-
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The mapping with its bound; only the bound where none is below the cutoff, or its blocks are too many."""
-        [region] = listed([region])
-        of = region.of
-        cutoff_i = np.full(len(region.plans), view.cutoff)
-        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
-        if not free.kept:
-            return LeafAnswer([], max(bound.value, min(view.cutoff, free.others)))
+    def limited(self, free: Solved, low: float, cutoff: float) -> LeafAnswer:
+        """The mapping with its bound; only the bound where its blocks are too many."""
         try:
-            found = self._aware(judged(of, free.kept[0], self._options).solution.solved)
+            found = self._aware(free)
         except Infeasible:
             return LeafAnswer([])
         except PlanError:  # its blocks cannot be listed: nothing is shown
-            return LeafAnswer([], bound.value)
-        return LeafAnswer([Candidate(found.step_s, found)], max(bound.value, found.bound_s))
+            return LeafAnswer([], low)
+        return LeafAnswer([Candidate(found.step_s, found)], max(low, found.bound_s))
 
 
 def least_with_heat(
@@ -98,12 +85,6 @@ def least_with_heat(
         check_stages(setting, mine)
     memory = Memory()
     spaces = [Space(setting, options.request, partial(list, mine)) for setting, mine in plans.items()]
-    problem = Problem[Part, WithHeat](
-        roots=[Unlisted(space) for space in spaces],
-        relaxations=relaxations_of(memory),
-        branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
-        reductions=[AboveCutoff(memory)],
-        leaves=[Heat(aware, options)],
-    )
+    problem = one_by_one(spaces, memory, Heat(aware, options))
     kept = [Candidate(best_s, None)] if np.isfinite(best_s) else []
     return branch_and_bound(problem, Parameters(gap=options.request.gap), clock=options.clock, kept=kept).bound
