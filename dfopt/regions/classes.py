@@ -95,7 +95,7 @@ class PlanClass:
     @property
     def setting(self) -> Setting:
         """Graph, system and resolved assumptions."""
-        return self.table_of_plans.work.setting
+        return self.table_of_plans.setting
 
     @cached_property
     def least_i(self) -> Floats:
@@ -158,7 +158,7 @@ class PlanClass:
     @cached_property
     def kind_k(self) -> Ints:
         """Kind of layer of every kernel."""
-        return self.steps.kind_k
+        return self.table_of_plans.kind_k
 
     @property
     def kinds(self) -> int:

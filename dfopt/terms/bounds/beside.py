@@ -15,7 +15,7 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.documents.plan import Plan
 from dfopt.physics.network import adds_up_at_once
-from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.instance import Instance
 from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.passes import PassSeconds
@@ -86,21 +86,6 @@ class Messages:
 
     table: PlanTable
 
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        """The plans: the axis i."""
-        return self.table.plans
-
-    @property
-    def setting(self) -> Setting:
-        """Graph, system and resolved assumptions."""
-        return self.table.work.setting
-
-    @cached_property
-    def kind_k(self) -> Ints:
-        """Kind of layer of every kernel: int array, shape (kernels of the graph,)."""
-        return np.asarray(self.table.work.kind_k, dtype=np.int64)
-
     def of(self, figures: OptionFigures) -> Beside:
         """Seconds beside the layers, for some vectors of options; without moving and passes."""
         hop_rv = np.zeros((len(self.table.plan_r), 1))
@@ -109,7 +94,7 @@ class Messages:
             hop_rv = np.stack([self._hops(row.tobytes(), figures.least) for row in share_vk], axis=1)[
                 :, place_v.ravel()
             ]
-        added_iv, exchanged = np.zeros((len(self.plans), 1)), None
+        added_iv, exchanged = np.zeros((len(self.table.plans), 1)), None
         if self._trains:
             both_vk = np.concatenate([figures.gradient_vk, figures.weight_vk], axis=1)
             both_uk, place_v = np.unique(both_vk, axis=0, return_inverse=True)
@@ -123,25 +108,25 @@ class Messages:
     @property
     def hides(self) -> bool:
         """Whether passes may hide exchanges of copies."""
-        return hides_any(self.setting.assumptions, self.setting.graph)
+        return hides_any(self.table.setting.assumptions, self.table.setting.graph)
 
     @cached_property
     def sends(self) -> bool:
         """Whether messages between stages take time under some plan."""
-        return any(plan.stages > 1 for plan in self.plans) and self.handed.size > 0
+        return any(plan.stages > 1 for plan in self.table.plans) and self.handed.size > 0
 
     @cached_property
     def handed(self) -> Ints:
         """Kernels that make what layers hand on to other stages, ascending."""
-        graph = self.setting.graph
-        if not graph.folded or sent_once(Instance(self.setting, self.plans[0])):
+        graph = self.table.setting.graph
+        if not graph.folded or sent_once(Instance(self.table.setting, self.table.plans[0])):
             return np.zeros(0, dtype=np.int64)
         index = graph.index()
         return np.array(sorted({index[one.src] for of in graph.handed_on for one in of}), dtype=np.int64)
 
     @cached_property
     def _trains(self) -> bool:
-        return not adds_up_at_once(self.setting.assumptions) and self.setting.graph.trains
+        return not adds_up_at_once(self.table.setting.assumptions) and self.table.setting.graph.trains
 
     @cached_property
     def _known(self) -> dict[tuple[str, bytes, bool], Floats]:
@@ -150,16 +135,16 @@ class Messages:
     def _hops(self, shares: bytes, least: bool) -> Floats:
         """Seconds of messages of every stage, with some shares of what layers hand on."""
         if ("hops", shares, least) not in self._known:
-            plain = LayerOptions.of(Instance(self.setting, self.plans[0])).plain
+            plain = LayerOptions.of(Instance(self.table.setting, self.table.plans[0])).plain
             output_k = np.ones(len(plain.names))
             output_k[self.handed] = np.frombuffer(shares)
             sharded = replace(plain, output_k=output_k)
             question = ByReads()
 
             def hops(plan: Plan) -> Floats:
-                return hop_seconds(Instance(self.setting, plan), sharded, self.kind_k, least=least)
+                return hop_seconds(Instance(self.table.setting, plan), sharded, self.table.kind_k, least=least)
 
-            found = [question.answer(plan, hops) for plan in self.plans]
+            found = [question.answer(plan, hops) for plan in self.table.plans]
             self._known["hops", shares, least] = np.concatenate(found)
         return self._known["hops", shares, least]
 
@@ -174,9 +159,9 @@ class Messages:
             question = ByReads()
 
             def exchanged(plan: Plan) -> tuple[Floats, ...]:
-                instance = Instance(self.setting, plan)
+                instance = Instance(self.table.setting, plan)
                 step_k = optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
-                return exchanged_by_kind(instance, gradient_k, weight_k, self.kind_k, step_k)
+                return exchanged_by_kind(instance, gradient_k, weight_k, self.table.kind_k, step_k)
 
             found = [question.answer(one.plan, exchanged) for one in self.table.instances]
             self._known_hidden[figures] = tuple(np.array(each) for each in zip(*found, strict=True))
@@ -197,12 +182,12 @@ class Messages:
 
     def _exchanged(self, plan: Plan, gradient_k: Floats, weight_k: Floats) -> Floats:
         """Seconds per layer of every kind, as :func:`dfopt.terms.step.hops.gradient_seconds` has them."""
-        instance = Instance(self.setting, plan)
+        instance = Instance(self.table.setting, plan)
         share = 1.0 / self.table.work.drawn_stages(instance)  # that of an average stage, where kernels are drawn once
         step_k = share * optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
         seconds = np.zeros(self.table.runs_rk.shape[1])
         for kind in range(len(seconds)):
-            volume_k = np.where(self.kind_k == kind, share * gradient_k, 0.0)
-            seconds[kind] = step_k[self.kind_k == kind].sum()
+            volume_k = np.where(self.table.kind_k == kind, share * gradient_k, 0.0)
+            seconds[kind] = step_k[self.table.kind_k == kind].sum()
             seconds[kind] += sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding)
         return seconds

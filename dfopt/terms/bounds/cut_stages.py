@@ -125,12 +125,12 @@ class CutStages:
         """Seconds of one message, by plan."""
         key = whole, share, least
         if key not in self._known:
-            setting, question = self.steps.setting, ByReads()
+            setting, question = self.steps.table.setting, ByReads()
 
             def seconds(plan: Plan) -> float:
                 return sent_s(Instance(setting, plan), whole, share, least=least)
 
-            self._known[key] = np.array([question.answer(plan, seconds) for plan in self.steps.plans])
+            self._known[key] = np.array([question.answer(plan, seconds) for plan in self.steps.table.plans])
         return self._known[key]
 
     # -- seconds ------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class CutStages:
         float array, s, shape (cuts, cuts)
             As :func:`dfopt.terms.step.hops.gradient_seconds` has them.
         """
-        instance = Instance(self.steps.setting, self.steps.plans[plan])
+        instance = Instance(self.steps.table.setting, self.steps.table.plans[plan])
         if not counts_training(instance.graph, instance.assumptions):
             return np.zeros((len(self.set_uk), len(self.set_uk)))
         found_p = self.member_pk @ optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)

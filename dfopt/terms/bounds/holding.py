@@ -47,7 +47,7 @@ class Holding:
     @cached_property
     def capacity_m(self) -> Floats:
         """Usable bytes of every memory; infinite without a limit."""
-        setting = self.table.work.setting
+        setting = self.table.setting
         limits = usable_bytes(setting)
         return np.array([limits.get(name, math.inf) for name in setting.system.chip.tiers])
 
@@ -59,7 +59,7 @@ class Holding:
     @cached_property
     def counts_waiting(self) -> bool:
         """Whether tensors that wait between partitions take up room of the fastest memory."""
-        return math.isfinite(self.capacity_m[0]) and waits(self.table.work.setting)
+        return math.isfinite(self.capacity_m[0]) and waits(self.table.setting)
 
     def bytes_held(self, held_hkv: Floats) -> Floats:
         """Bytes that one chip of every stage holds, without tensors that wait between partitions.
@@ -179,7 +179,7 @@ class Holding:
     @cached_property
     def _states(self) -> tuple[list[State], Floats, Floats]:
         """All states, what each has of what a layer holds, shape (states, HELD), and of tables, (states, kernels)."""
-        setting, kernels = self.table.work.setting, self.table.work.setting.graph.kernels
+        setting, kernels = self.table.setting, self.table.setting.graph.kernels
         columns: dict[State, int] = {}
         entries: list[tuple[int, int, int, float]] = []  # state, kernel or -1, HELD, bytes
 
@@ -208,7 +208,7 @@ class Holding:
     @cached_property
     def _memory_gc(self) -> Floats:
         """Number of the memory that each state lies in, by group of plans."""
-        chip = self.table.work.setting.system.chip
+        chip = self.table.setting.system.chip
         tiers = list(chip.tiers)
         return self._by_state_gc(lambda one, state: tiers.index(one.plan.tier_of(state.item, chip)))
 
@@ -219,7 +219,7 @@ class Holding:
 
     def _by_state_gc(self, of: Callable[[Instance, State], float]) -> Floats:
         """A figure of each state under the plans of every group: shape (groups, states)."""
-        states, question, setting = self._states[0], ByReads(), self.table.work.setting
+        states, question, setting = self._states[0], ByReads(), self.table.setting
 
         def figures(plan: Plan) -> list[float]:
             return [of(Instance(setting, plan), state) for state in states]
@@ -250,7 +250,7 @@ class Holding:
     @cached_property
     def _waiting_rk(self) -> Floats:
         """Microbatches whose saved activations each stage holds, by kind of layer."""
-        setting, kinds = self.table.work.setting, range(self.table.runs_rk.shape[1])
+        setting, kinds = self.table.setting, range(self.table.runs_rk.shape[1])
         questions = defaultdict[int, ByReads](ByReads)
         found = []
         for i, stage in zip(self.table.plan_r.tolist(), self.table.stages, strict=True):
@@ -276,7 +276,7 @@ class Holding:
             for memory in range(memories):
                 count_rk = self._count_rk(c) * (self._memory_gc[self._group_r][:, [c]] == memory)
                 linear_mrkh[memory] += count_rk[:, :, None] * of_held[c]
-                tables_mrn[memory] += count_rk[:, self.table.work.kind_k] * of_tables[c]
+                tables_mrn[memory] += count_rk[:, self.table.kind_k] * of_tables[c]
         return linear_mrkh, tables_mrn
 
     @cached_property
@@ -287,7 +287,7 @@ class Holding:
     def _tables_k(self, c: int) -> Floats:
         """Bytes of a state of the tables of every kind of layer."""
         kinds = self.table.runs_rk.shape[1]
-        return np.bincount(self.table.work.kind_k, self._states[2][c], kinds).astype(np.float64)
+        return np.bincount(self.table.kind_k, self._states[2][c], kinds).astype(np.float64)
 
     def _count_rk(self, c: int) -> Floats:
         """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
@@ -304,7 +304,7 @@ class Holding:
     def _at_work(self) -> list[tuple[str, Floats, Floats]]:
         """States of the layer at work: lifetime, bytes of each of what a layer holds, and how many layers count."""
         states, of_held, _ = self._states
-        plan_r, assumptions = self.table.plan_r, self.table.work.setting.assumptions
+        plan_r, assumptions = self.table.plan_r, self.table.setting.assumptions
         zero_r = np.array([plan.zero or 0 for plan in self.table.plans])[plan_r]
         layers_r = np.minimum(assumptions.layers_exchanged or 1, self.table.runs_rk.sum(axis=1))
         groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)

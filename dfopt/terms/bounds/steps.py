@@ -21,7 +21,7 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.plan import Plan
 from dfopt.physics.fill import chains
 from dfopt.physics.window import by_window
-from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.instance import Instance
 from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, Messages
@@ -48,21 +48,6 @@ class Steps:
     """
 
     table: PlanTable
-
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        """The plans: the axis i."""
-        return self.table.plans
-
-    @property
-    def setting(self) -> Setting:
-        """Graph, system and resolved assumptions."""
-        return self.table.work.setting
-
-    @cached_property
-    def kind_k(self) -> Ints:
-        """Kind of layer of every kernel: int array, shape (kernels of the graph,)."""
-        return np.asarray(self.table.work.kind_k, dtype=np.int64)
 
     # -- what a step makes of its layers ------------------------------------------------------------------------------
 
@@ -148,7 +133,7 @@ class Steps:
 
     def _hop_beside(self, beside: Beside) -> Floats:
         """Seconds of messages that hide moving, see :func:`dfopt.terms.step.offload.hop_beside_s`."""
-        if self.setting.assumptions.offload != "calculon":
+        if self.table.setting.assumptions.offload != "calculon":
             return np.zeros((1, 1))
         plan_r, pipelines = self.table.plan_r, self.table.pipelines
         waits_r = (pipelines.stages_i[plan_r] > 1) & ~pipelines.hides_hops_i[plan_r]
@@ -168,11 +153,11 @@ class Steps:
         pipelines, plan_r = self.table.pipelines, self.table.plan_r
         shown_rv = np.where(pipelines.hides_hops_i[plan_r, None], 0.0, beside.hop_rv)
         if beside.exact and beside.moving is not None:
-            windows = by_window(self.setting.assumptions, self.setting.graph)
+            windows = by_window(self.table.setting.assumptions, self.table.setting.graph)
             with np.errstate(invalid="ignore"):
                 beside_rv = np.where(endless_rv, 0.0, work_rv - alone_rv)
             shown_rv = self._backward_waits(beside, beside.moving) if windows else shown_rv + beside_rv
-        elif by_window(self.setting.assumptions, self.setting.graph):
+        elif by_window(self.table.setting.assumptions, self.table.setting.graph):
             shown_rv = np.zeros((1, 1))
         of_kinds = passes.ahead_kv, passes.back_kv, passes.memory_kv, passes.compute_kv
         stages = Exchanging(
@@ -208,7 +193,7 @@ class Steps:
     def _sent_r(self) -> Floats:
         """Seconds of what every stage sends while another microbatch computes."""
         sent_gk = np.array(
-            [np.bincount(self.kind_k, one.hidden_s, self.table.runs_rk.shape[1]) for one in self.table.instances]
+            [np.bincount(self.table.kind_k, one.hidden_s, self.table.runs_rk.shape[1]) for one in self.table.instances]
         )
         return np.asarray((self.table.runs_rk * sent_gk[self._group_r]).sum(axis=1))
 
@@ -244,14 +229,14 @@ class Steps:
             Infinite where no cutoff is known, or a plan has no such layer.
         """
         if not np.isfinite(cutoff):
-            return np.full(len(self.plans), np.inf)
+            return np.full(len(self.table.plans), np.inf)
 
         def step(seconds_i: Floats) -> Floats:
             layer_ki = np.repeat(layer_k[:, None], len(seconds_i), axis=1)
             layer_ki[kind] = seconds_i
             return self._of_each(layer_ki, beside)
 
-        low_i, high_i = np.zeros(len(self.plans)), np.full(len(self.plans), max(cutoff, 0.0) + 1.0)
+        low_i, high_i = np.zeros(len(self.table.plans)), np.full(len(self.table.plans), max(cutoff, 0.0) + 1.0)
         never_i, always_i = step(low_i) > cutoff, step(high_i) <= cutoff
         for _ in range(_HALVINGS):
             middle_i = (low_i + high_i) / 2
@@ -270,12 +255,12 @@ class Steps:
     @cached_property
     def once_i(self) -> Floats:
         """Seconds of messages that are charged once, and of the overhead of a step."""
-        question, overhead = ByReads(), self.setting.assumptions.step_overhead or 0.0
+        question, overhead = ByReads(), self.table.setting.assumptions.step_overhead or 0.0
 
         def hops(plan: Plan) -> float:
-            return per_step_hops(Instance(self.setting, plan))
+            return per_step_hops(Instance(self.table.setting, plan))
 
-        return np.array([question.answer(plan, hops) + overhead for plan in self.plans], dtype=np.float64)
+        return np.array([question.answer(plan, hops) + overhead for plan in self.table.plans], dtype=np.float64)
 
 
 def _often(times_r: Floats, each_rv: Floats) -> Floats:

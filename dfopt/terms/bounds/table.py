@@ -14,7 +14,7 @@ import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.physics.fill import Line, chains
-from dfopt.setting.instance import Instance
+from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage
 from dfopt.terms.bounds.exposed import Exchanging, Exposed
@@ -74,6 +74,16 @@ class PlanTable:
         self.runs_rk: Floats = np.concatenate([runs_rk for _, runs_rk in held])
         self.first_i: Ints = np.cumsum([0, *counts])[:-1]
         self.plan_r: Ints = np.repeat(np.arange(len(counts)), counts)
+
+    @property
+    def setting(self) -> Setting:
+        """Graph, system and resolved assumptions."""
+        return self.work.setting
+
+    @cached_property
+    def kind_k(self) -> Ints:
+        """Kind of layer of every kernel: int array, shape (kernels of the graph,)."""
+        return np.asarray(self.work.kind_k, dtype=np.int64)
 
     def _stages(self, plan: Plan) -> tuple[tuple[PipelineStage, ...], Floats]:
         """The distinct pipeline stages of a plan, and how often each runs each kind of layer."""
