@@ -15,7 +15,7 @@ Suffixes: k kernel, o option, s side, q sum, r resource, c charge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -27,7 +27,6 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.factors import Part, parts_of
 from dfopt.joint.menu import Menu
-from dfopt.joint.relaxation import Relaxation
 from dfopt.terms.elimination import Elimination, Factor, eliminated
 
 __all__ = ["Dual", "Resources", "between"]
@@ -47,7 +46,7 @@ HIDDEN: Final = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Dual(Relaxation):
+class Dual:
     """A bound on the seconds of a stage, and options that are good by the same measure.
 
     Attributes
@@ -61,6 +60,7 @@ class Dual(Relaxation):
         With the best weights. Its marginals say what a stage takes at least with each option that is left.
     """
 
+    seconds: float
     option_k: Ints
     elimination: Elimination
 
@@ -100,20 +100,6 @@ class Resources:
         left_ko = tuple(of[allowed_o[of]] for of in menu.tables.of_kernel)
         fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
         return cls(left_ko, chip.resources, chip.rule.sums, tuple(part for part in parts if part.side >= 0), fixed)
-
-    def least(self, names: Collection[str], extra_o: Floats | None = None) -> Relaxation:
-        """The least sum of some resources over all sides: no stage takes less where these add up.
-
-        Parameters
-        ----------
-        names : collection of str
-            Some of :attr:`names`.
-        extra_o : float array, shape (options of the menu,), s, optional
-            Seconds that each option adds.
-        """
-        weighted = [(part.scope, part.amount) for part in self._parts if self.names[part.resource] in names]
-        found = eliminated([*self._fixed, *self._by_kernel(extra_o), *weighted], self._sizes)
-        return Relaxation(found.least, self._options(found))
 
     def dual(self, extra_o: Floats | None = None) -> Dual:
         """The dual of the stage.

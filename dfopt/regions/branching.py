@@ -23,9 +23,14 @@ class Listing(BranchingRule[Part]):
     """A graph is divided into classes of its plans."""
 
     def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
-        """Every class of plans; none where they are listed already. A graph without plans has no mapping."""
+        """Every class of plans; none where they are listed already. A graph without plans has no mapping.
+
+        A graph whose plans may not be listed is left with its bound.
+        """
         if not isinstance(region, Unlisted):
             return None
+        if not region.space.listable:
+            return []
         roots = region.space.roots
         lows = [root.least if isinstance(root, Unsharded) else bound.value for root in roots]
         return [*zip(roots, lows, strict=True)] if roots else [(region, np.inf)]

@@ -30,6 +30,10 @@ class Classes(Protocol):
         """Graph, system and resolved assumptions."""
 
     @property
+    def listable(self) -> bool:
+        """Whether its plans may be listed."""
+
+    @property
     def roots(self) -> Sequence[Region | Unsharded]:
         """Regions that hold all of its mappings, each in one."""
 

@@ -46,6 +46,8 @@ class Space:
         Lists the plans to search; left out, all that are legal.
     shared : PlanBounds, optional
         Bounds of plans that others have worked out.
+    may_list : callable, optional
+        Whether there is room for the plans; left out, there is.
 
     Raises
     ------
@@ -59,6 +61,7 @@ class Space:
     request: Request
     given: Callable[[], Sequence[Plan]] | None = None
     shared: PlanBounds | None = None
+    may_list: Callable[[], bool] | None = None
 
     @cached_property
     def plans(self) -> Sequence[Plan]:
@@ -73,6 +76,11 @@ class Space:
         plans = list(chain(*(with_variants(self.setting, self.request, plan) for plan in legal)))
         check_covered(self.setting, self.request, plans)
         return plans
+
+    @property
+    def listable(self) -> bool:
+        """Whether its plans may be listed."""
+        return self.may_list is None or self.may_list()
 
     @cached_property
     def bounds(self) -> PlanBounds:

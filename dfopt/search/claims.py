@@ -18,11 +18,10 @@ from dfopt.documents.plan_records import OPEN, PlanRecord
 from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
-from dfopt.search.hiding import Hiding
+from dfopt.regions.variants import placements_left, with_variants
 from dfopt.search.kept import Kept
 from dfopt.search.matrices import proven_together
 from dfopt.search.options import Options
-from dfopt.search.placing import Placing
 from dfopt.search.proving import PROOF, Low, joint_lows, least_of, plan_low
 from dfopt.search.relaxed import all_down_sets
 from dfopt.search.sharing import Memo, lattices_of
@@ -113,16 +112,14 @@ class Plans:
             setting = Setting(graph, result.system, result.assumptions)
             bounds, memo = PlanBounds(setting), Memo()
             together = [plan for plan in legal if self.joint and proven_together(graph, plan, result.request)]
-            placing, hiding = Placing(setting, result.request), Hiding(setting, result.request)
-            placed = (one for plan in legal for one in placing.every(plan))
-            listed = [each for one in placed for each in (one, *hiding.others(one))]
+            ways = {plan: [*with_variants(setting, result.request, plan)] for plan in legal}
+            listed = [*itertools.chain.from_iterable(ways.values())]
             if self.late and spaces:  # of the first graph something is shown in any time
                 self._unshown(setting, listed)
                 continue
             mine = [record for plan in listed for _, record in self.left.get((plan, graph.variant), ())]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
-            hints = {record.plan: frozenset(record.agreed) for record in mine}
-            given = self.options, claims, self.cutoff, hints, self.kept.best
+            given = self.options, claims, self.cutoff, self.kept.best
             lows, lattices = joint_lows(setting, together, *given) if together else ({}, {})
             for plan in [plan for plan in legal if plan not in set(together)]:
                 told = self.left.get((plan, graph.variant), ())
@@ -134,9 +131,10 @@ class Plans:
             if result.space is not None and not kinds <= set(lattices):  # plans' bounds did
                 lattices = all_down_sets(setting, legal, self.options)
             for plan in legal:
-                self._placed(setting, plan, placing, hiding, lows)
+                self._with_variants(setting, ways[plan], lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
-            counted = partial(search_space, setting, listed, placements=len(placing.menu) or 1, asked=result.request)
+            placements = len(placements_left(setting, result.request)) or 1
+            counted = partial(search_space, setting, listed, placements=placements, asked=result.request)
             exact = result.space is None or result.space.exact
             spaces.append([counted(lattices=lattices)] if exact else ways_to_count(counted, lattices))
         for name in ("apart", "unlisted"):
@@ -258,27 +256,13 @@ class Plans:
             self.problems.append(f"$.plans: no record of {key[0].label}")
         return records
 
-    def _placed(self, setting: Setting, plan: Plan, placing: Placing, hiding: Hiding, lows: Mapping[Plan, Low]) -> None:
-        """The same of a plan that may stand for others, which differ in what lies where and hides what only."""
-        listed = [(one, *hiding.others(one)) for one in placing.every(plan)]
-        if any(self._has(setting, one) for ways in listed[1:] for one in ways):
-            for ways in listed:
-                self._hidden(setting, ways, [lows.get(one, lows[plan]) for one in ways])
-            return
-        known = [[lows[one] for one in ways if one in lows] for ways in listed]
-        rest = [low for each in known[1:] for low in each]
-        self._hidden(setting, listed[0], [least_of([known[0][0], *rest]), *known[0][1:]])
-
-    def _has(self, setting: Setting, plan: Plan) -> bool:
-        return (plan, setting.graph.variant) in self.left
-
-    def _hidden(self, setting: Setting, ways: Sequence[Plan], lows: Sequence[Low]) -> None:
-        """The same of a plan, and of others that only hide collectives in another way, if they are told apart."""
-        if not any(self._has(setting, one) for one in ways[1:]):
-            self._plan(setting, ways[0], least_of(lows))
-            return
-        for number, one in enumerate(ways):
-            self._plan(setting, one, lows[number] if number < len(lows) else lows[0])
+    def _with_variants(self, setting: Setting, ways: Sequence[Plan], lows: Mapping[Plan, Low]) -> None:
+        """Hold the records of a plan, and of all its variants, against what could be shown; its own may be of all."""
+        if any((plan, setting.graph.variant) in self.left for plan in ways[1:]):
+            for plan in ways:
+                self._plan(setting, plan, lows.get(plan, lows[ways[0]]))
+        else:
+            self._plan(setting, ways[0], least_of([lows[plan] for plan in ways if plan in lows]))
 
     def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
         """Hold the records of a plan against what could be shown of it."""

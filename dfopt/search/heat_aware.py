@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,23 +13,19 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
+from dfopt.errors import Infeasible, Issue, PlanError, SystemSpecError
 from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.period import Effort
 from dfopt.heat.settle import physical
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
-from dfopt.regions.scope import NotCovered
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.heat_regions import least_with_heat
-from dfopt.search.jointly import JointSearch
-from dfopt.search.node import Node, Unit
-from dfopt.search.options import Options, by_regions
+from dfopt.search.options import Options
 from dfopt.search.relaxed import covers
-from dfopt.search.solved import Pruned, Solved
+from dfopt.search.solved import Solved
 from dfopt.setting.instance import Setting
-from dfopt.terms.sharded_graph import Ints
 
 HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
 
@@ -141,32 +136,7 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
 
 def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
     """Look for faster mappings under other shardings of some plans, and bound them all."""
-    options, own = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1), list(made.answers)
-    if by_regions():
-        with suppress(NotCovered):
-            _by_regions(made, plans, setting, options)
-            return
-    found = [replace(made.fastest.solved, value=made.fastest.step_s)] if own else []
-    searches = [_HeatSearch(replace(setting, graph=graph), options, found) for graph in {p.graph: None for p in plans}]
-    for search in searches:
-        search.answers = {_sharding(one.solved): one for one in own if one.solved.graph == search.setting.graph}
-    for search in searches:
-        search.legal = list({one.plan: None for one in plans if one.graph == search.setting.graph})
-    _HeatSearch.run_all(searches)
-    made.answers = [one for search in searches for one in search.answers.values()]
-    made.shardings = len(made.answers) - len(own)
-    bounds = [record.bound for search in searches for record in search.records if record.bound is not None]
-    made.bound_s = min(bounds, default=np.inf)
-
-
-def _by_regions(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
-    """The same over regions.
-
-    Raises
-    ------
-    NotCovered
-        If regions do not cover the plans.
-    """
+    options = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1)
     answers = {(one.solved.graph, _sharding(one.solved)): one for one in made.answers}
     own = len(answers)
 
@@ -185,32 +155,6 @@ def _by_regions(made: _Made, plans: Sequence[Solved], setting: Setting, options:
 def _sharding(one: Solved) -> Hashable:
     """What tells answers apart: plan, tile count and schemes."""
     return one.plan, one.mapping.tile_count, tuple(kernel.sharding for kernel in one.mapping.kernels)
-
-
-class _HeatSearch(JointSearch):
-    """The joint search on a stack: without heat nothing is slower, so what it proves there holds for every sharding."""
-
-    every = True  # time is not all that matters
-    closing = False
-    as_whole = False
-    levels = False  # may be too hot
-    answers: dict[Hashable, _Aware]
-
-    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
-        """The best fusion under schemes of all kernels, re-optimised under the limits on heat."""
-        free = super().exact(node, options_k, cut)
-        if isinstance(free, Pruned):
-            return free
-        if _sharding(free) not in self.answers:
-            try:
-                self.answers[_sharding(free)] = _aware(free, self.setting, self.options)
-            except PlanError as error:  # its blocks cannot be listed: nothing is shown
-                raise NoSolution(node.bound, 0.0, str(error)) from error
-        made = self.answers[_sharding(free)]
-        return replace(made.solved, value=made.step_s, bound=made.bound_s)
-
-    def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
-        """Nothing before it is the best without heat: an answer takes seconds."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from dfopt.bnb import UNITS_PER_S, Clock
 from dfopt.documents.graph import Graph
@@ -19,17 +19,15 @@ from dfopt.interrupts import FIRST_AFTER, LIMIT, SIGNALS, cause, interruptible, 
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.questions import Resolved
+from dfopt.regions.variants import placements_left
 from dfopt.search.assembling import assemble, left_open
-from dfopt.search.branching import Search, failure_of
-from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import Kept
-from dfopt.search.options import Only, Options, Progress, by_regions
-from dfopt.search.placing import Placing
+from dfopt.search.options import Only, Options, Progress
 from dfopt.search.sensitivity import sensitivities
-from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
 from dfopt.search.starts import begin
 from dfopt.search.unlisted import in_few_words
+from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.technology.stack_models import power_of
 from dfopt.terms.refusals import check, check_names, check_variants
@@ -75,40 +73,37 @@ def search(
         check_names(other, request)
     end = began + request.time_limit
     options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
-    found: list[Solved] = []
+    workload = WorkloadSearch([setting, *(replace(setting, graph=other) for other in variants)], options)
+    state, found = workload.state, workload.state.found
     jointly = setting.assumptions.sharding_objective == "joint"
-    kind: type[Search] = JointSearch if jointly else Search
-    if by_regions():
-        from dfopt.search.regional import RegionSearch as kind  # its imports are not for those who never ask
-    searches: list[Search] = []
-    searches += [kind(replace(setting, graph=one), options, found, searches) for one in (graph, *variants)]
     with wall_limit(options.clock.last - began, began):
         if jointly and (only is None or not request.objective.limits):
-            begin(cast("list[JointSearch]", searches))
-        kind.run_all(searches)
-    for one in searches:
-        if only is not None and isinstance(one, JointSearch):
-            one.tell()
-    refused, searches = [by.refused for by in searches if by.refused], [by for by in searches if not by.refused]
+            begin(state, [graph.plan_bounds for graph in workload.graphs])
+        workload.run()
+    searches = [each for each in workload.graphs if each.refused is None]
+    if only is not None:
+        for each in searches:
+            each.raise_known()
     if not searches:
-        raise refused[0]
+        raise next(each.refused for each in workload.graphs if each.refused is not None)
     if not found:
         plain = resolved.question.graph is not None and resolved.largest is None
-        start_s = searches[0].began - began if plain else 0.0
-        raise _with_time_for_first(failure_of(searches), start_s, request.time_limit)
+        start_s = state.began - began if plain else 0.0
+        raise _with_time_for_first(workload.failure(), start_s, request.time_limit)
     spaces = [
-        search_space(by.setting, by.legal, by.lattices(), len(Placing(by.setting, request).menu) or 1, request)
-        for by in searches
-        if by.apart is None
+        search_space(
+            each.setting, each.legal, each.lattices(), len(placements_left(each.setting, request)) or 1, request
+        )
+        for each in searches
+        if each.apart is None
     ]
-    best, options = found[0], searches[-1].options
-    stopped = next((search.stopped for search in searches if search.stopped), "")
-    kept = Kept.of(request, {each.different(request.distinct_in): each.value for each in found})
-    of_each = [[left_open(record, kept, stopped or LIMIT) for record in search.records] for search in searches]
+    best, options = found[0], state.options
+    kept, stopped = Kept.of(request, state.best_values), state.stopped or LIMIT
+    of_each = [[left_open(record, kept, stopped) for record in each.records] for each in searches]
     records = list(chain(*of_each))
-    graphs = (left_open(each.apart, kept, stopped or LIMIT) for each in searches if each.apart is not None)
+    graphs = (left_open(each.apart, kept, stopped) for each in searches if each.apart is not None)
     apart = tuple(sorted(graphs, key=lambda graph: graph.order))
-    interrupted = stopped in SIGNALS
+    interrupted = state.stopped in SIGNALS
     planned = max(request.time_limit * UNITS_PER_S - options.clock.spent, 0.0)
     within = replace(options, clock=Clock(end, planned=planned))
     drawn, later = replace(setting, graph=best.graph), Later()
@@ -136,7 +131,7 @@ def search(
         "proof": result.proof + ("" if shown is None else f"; {shown.note}"),
         "heat": shown,
         "missing": tuple(later.missing) or None,
-        "trace": (*searches[0].peers[0].trace, (result.seconds, result.value, result.bound)),
+        "trace": (*workload.trace, (result.seconds, result.value, result.bound)),
     }
     return result.model_copy(update={**changes, "question": question}).sealed()
 

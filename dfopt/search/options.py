@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,17 +15,8 @@ from dfopt.documents.request import Request
 from dfopt.fusion.certificates import Certificate
 from dfopt.milp import Solution, TracePoint
 
-SWITCH: Final = "DFOPT_REGIONS"
-"""Environment variable: with 1 classes of plans are searched as regions, where these cover the question."""
-_BY_REGIONS: Final = "0"
-"""What it is where it is not set."""
 Only = dict[tuple[int, str | None], dict[Plan, float]]
 """By microbatch and variant of a graph the plans that are searched, and what a step takes at least under each."""
-
-
-def by_regions() -> bool:
-    """Whether classes of plans are searched as regions."""
-    return os.environ.get(SWITCH, _BY_REGIONS) == "1"
 
 
 @dataclass(frozen=True)

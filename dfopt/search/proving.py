@@ -7,7 +7,6 @@ were generated on demand, are shown to be valid by one MILP.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,11 +24,11 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.pieces import piecewise
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
-from dfopt.search.jointly import JointSearch
-from dfopt.search.node import Unit
-from dfopt.search.options import Options, by_regions
+from dfopt.search.options import Options
+from dfopt.search.region_proof import RegionProof
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
-from dfopt.search.solved import Solved, finish
+from dfopt.search.solved import finish
+from dfopt.search.unit_state import Unit
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanBounds
 
@@ -109,96 +108,24 @@ def plan_low(
     return Low(shown if only else first, shown, why, whole=only, fits=frozenset(fits), of_size=of_size)
 
 
-class JointProof(JointSearch):
-    """The joint search, told what to prove: it goes no further, and looks for no mapping but to refute "none fits".
-
-    Parameters
-    ----------
-    setting, options : Setting, Options
-        The problem.
-    claims : dict
-        Value that no mapping of a plan and tile count is said to beat, infinite where none is said to fit.
-    value : float
-        That of the answer: what is to be shown of everything else.
-    listed : dict
-        Values of mappings that are in the answer, of plans that may have several there.
-    hints : dict
-        Kernels about whose outputs blocks are made to agree from the start: those that matter save time, others cost
-        some, and either way what is proven is true.
-    """
-
-    at_once = True
-
-    def __init__(
-        self,
-        setting: Setting,
-        options: Options,
-        claims: Mapping[Unit, float],
-        value: float,
-        hints: Mapping[Plan, frozenset[str]],
-        listed: Mapping[Hashable, float],
-    ) -> None:
-        super().__init__(setting, options)
-        self.claims, self.value, self.hints, self.listed = dict(claims), value, hints, listed
-
-    def together(self, legal: list[Plan]) -> None:
-        """Prove what is claimed of these plans, as far as it can be."""
-        self.of_plan: dict[Plan, list[Unit]] = {}
-        for unit in self.claims:
-            self.of_plan.setdefault(unit[0], []).append(unit)
-        super().together(legal)
-
-    def _to_beat(self, unit: Unit) -> float:
-        plan, tiles = unit
-        every = self.placing.every(plan) if self.placing.is_open(plan) else [plan]
-        return max(self._claimed(one, tiles) for one in every)
-
-    def _claimed(self, plan: Plan, tiles: int | None) -> float:
-        """What is said of a plan; if nothing is, of that which stood for it."""
-        known = self.of_plan.get(plan) or self.of_plan.get(base := self.hiding.base(plan)) or []
-        known = known or self.of_plan.get(self.placing.base(base), [])
-        mine = known if tiles is None else [one for one in known if one[1] in (tiles, None)]
-        return max((self.claims[one] for one in mine), default=self.value)
-
-    def told_apart(self, others: Sequence[Plan]) -> bool:
-        return any(one in self.of_plan for one in others)
-
-    def _out_of_time(self, something: bool) -> bool:
-        return super()._out_of_time(True)  # nothing is returned that would be worth waiting for
-
-    def _looks(self, unit: Unit) -> bool:
-        return bool(np.isinf(self._to_beat(unit)))
-
-    def best_of(self) -> Mapping[Hashable, float]:
-        return self.listed
-
-    def _keep(self, unit: Unit, outcome: Solved) -> None:
-        if self.is_listed(outcome, outcome.value):
-            return
-        super()._keep(unit, outcome)
-        for one in self.of_plan.get(unit[0], []):  # something fits: from here on the value is all there is to show
-            if one[1] in (unit[1], None):
-                self.claims[one] = min(self.claims[one], self.value)
-
-
 def joint_lows(
     setting: Setting,
     legal: list[Plan],
     options: Options,
     claims: Mapping[Unit, float],
     value: float,
-    hints: Mapping[Plan, frozenset[str]],
     listed: Mapping[Hashable, float],
 ) -> tuple[dict[Plan, Low], dict[int, Lattice | None]]:
-    """What can be shown of plans whose schemes are chosen with the fusion, see :class:`JointProof`.
+    """What can be shown of plans whose schemes are chosen with the fusion, see :class:`RegionProof`.
 
     And the down-sets of every stage, as far as they were listed.
     """
-    search = _proven(setting, legal, options, claims, value, hints, listed)
-    if search.stopped:  # nobody waits for what is not shown yet
+    proof = RegionProof(setting, options, legal, claims, value, listed)
+    proof.prove()
+    if proof.search.state.stopped:  # nobody waits for what is not shown yet
         raise KeyboardInterrupt
     found: dict[Plan, Low] = {}
-    for record in search.records:
+    for record in proof.graph.records:
         why = record.note or "a faster mapping may exist"
         low = found.get(record.plan, Low(None, None, why, whole=True))
         if record.bound is not None:
@@ -208,30 +135,7 @@ def joint_lows(
             low = replace(low, **{sort: getattr(low, sort) | {record.tile_count}})
         low = replace(low, of_size={**low.of_size, record.tile_count: np.inf if record.bound is None else record.bound})
         found[record.plan] = low
-    return found, search.lattices()
-
-
-def _proven(
-    setting: Setting,
-    legal: list[Plan],
-    options: Options,
-    claims: Mapping[Unit, float],
-    value: float,
-    hints: Mapping[Plan, frozenset[str]],
-    listed: Mapping[Hashable, float],
-) -> JointSearch:
-    """The search that shows it."""
-    if by_regions():
-        from dfopt.regions.scope import NotCovered
-        from dfopt.search.region_proof import RegionProof
-
-        with suppress(NotCovered):
-            proof = RegionProof(setting, options, claims, value, listed)
-            proof.prove(legal)
-            return proof
-    search = JointProof(setting, options, claims, value, hints, listed)
-    search.together(legal)
-    return search
+    return found, proof.graph.lattices()
 
 
 def _solves(result: Result, variant: Prepared, stage: int) -> list[SolveRecord]:

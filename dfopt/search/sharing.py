@@ -19,8 +19,6 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, objective
-from dfopt.joint.layer import LayerSearch
-from dfopt.joint.relaxation import Relaxation
 from dfopt.milp import Termination, TracePoint, closed_form
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
@@ -44,10 +42,6 @@ class StageWork:
     found_bytes: float = np.inf
     low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
     waiting: float | None = None  # bytes that wait at once between the partitions of any fusion, if that is known
-    apart: dict[bytes, Relaxation] = field(default_factory=dict)  # each resource by itself, by seconds of gradients
-    listed: dict[bytes, Relaxation] = field(default_factory=dict)  # the same where blocks are listed
-    both: Relaxation | None = None  # what layouts and partitions take together where they add up, at least
-    joint: dict[tuple[bytes, float], LayerSearch] = field(default_factory=dict)  # by seconds of gradients, DRAM left
 
 
 @dataclass

@@ -8,13 +8,7 @@ import numpy as np
 
 from dfopt.joint.menu import Menu
 from dfopt.physics import ops
-from dfopt.terms.sharded_graph import Bools, Ints
-
-
-def meets(menu: Menu, options_k: Ints) -> bool:
-    """Whether partial sums meet a kernel that adds them up."""
-    scheme = [ops.split_axis(menu.tables.scheme_o[o]) for o in options_k.tolist()]
-    return all(scheme[into] == "k" or scheme[k] not in ("outer", "k") for k, into in menu.tables.partial_kk)
+from dfopt.terms.sharded_graph import Bools
 
 
 def meeting(menu: Menu, allowed_o: Bools) -> Bools | None:

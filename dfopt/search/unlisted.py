@@ -11,7 +11,7 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
 from dfopt.documents.uncollected import uncollected
-from dfopt.search.branching import Search
+from dfopt.search.graph_search import GraphSearch
 from dfopt.setting.plans import Rejected
 
 __all__ = ["expanded", "in_few_words"]
@@ -22,7 +22,7 @@ _EXCLUDED = "pruned_by_bound"
 
 
 @uncollected()
-def in_few_words(searches: Sequence[Search], records: Sequence[Sequence[PlanRecord]]) -> dict[str, Any]:
+def in_few_words(searches: Sequence[GraphSearch], records: Sequence[Sequence[PlanRecord]]) -> dict[str, Any]:
     """What a result has of the records of searches: all of them, or few and all others together.
 
     Those stay that say more than a status, the nearest ones, and for every degree of every axis the nearest with it.

@@ -7,32 +7,26 @@ budgets bounds the shardings that are left, beside the budgets over the stage wi
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result, Status
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.efficiency import memory_rows
-from dfopt.regions.scope import NotCovered
 from dfopt.search.budget_regions import best_within
 from dfopt.search.budgets import Budget, totals_of
 from dfopt.search.fitting import Fitter
-from dfopt.search.jointly import JointSearch
 from dfopt.search.kept import proven_gap
-from dfopt.search.node import Node, Unit
-from dfopt.search.options import Options, by_regions
+from dfopt.search.options import Options
 from dfopt.search.relaxed import covers
-from dfopt.search.solved import Pruned, Solved
+from dfopt.search.solved import Solved
 from dfopt.setting.instance import Setting
-from dfopt.terms.sharded_graph import Ints
 
 __all__ = ["Within", "optimize_within"]
 
@@ -153,7 +147,7 @@ def optimize_within(
             raise
         refused = f"{error.report}; "
     if not note:
-        best, lows = _free(fitter, result.plan, best)
+        best, lows = best_within(fitter, result.plan, best)
     if best is None and not lows:
         raise Infeasible(f"{refused}no other sharding keeps them either")
     if best is None:
@@ -166,45 +160,3 @@ def optimize_within(
     fitted = fitter.fitted[best.mapping.digest()]
     totals = totals_of(score, stage, budgets, fitted.units, fitted.seconds)
     return Within(best.mapping, score, totals, status, distance, fitted.blocks, note)
-
-
-def _free(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved | None, list[float]]:
-    """The best mapping of a plan whatever the sharding, and what none is below, if any may keep the budgets."""
-    if by_regions():
-        with suppress(NotCovered):
-            return best_within(fitter, plan, own)
-    search = _BudgetSearch(fitter)
-    search.found = [] if own is None else [own]
-    search.together([plan])
-    lows = [record.bound for record in search.records if record.bound is not None]
-    return (search.found[0] if search.found else None), lows
-
-
-class _BudgetSearch(JointSearch):
-    """The joint search with rows: every sharding that is tried is fused within the budgets."""
-
-    every = True
-    levels = closing = False  # may break a budget
-
-    def __init__(self, fitter: Fitter) -> None:
-        super().__init__(fitter.setting, fitter.options)
-        self.fitter = fitter
-        self.bounded: set[Node] = set()  # with the rows over the stage with every figure at its least
-
-    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
-        """The best fusion under schemes of all kernels within the budgets."""
-        free = super().exact(node, options_k, cut)
-        return self.fitter.within(free.mapping, cut) if isinstance(free, Solved) else free
-
-    def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
-        if node not in self.bounded:
-            self.bounded.add(node)
-            self._bound(node, cut)
-            self._push(node.bound, node)
-            return
-        super()._leaf(node, unit, cut)
-
-    def _bound(self, node: Node, cut: float) -> None:
-        """Take into the bound what the rows say of all shardings at once."""
-        self.fitter.raise_low(node.ready, node.lows, cut)
-        node.proven()

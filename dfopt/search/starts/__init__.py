@@ -3,6 +3,6 @@
 A start only gives the search a value to beat: what is proven does not depend on it.
 """
 
-from dfopt.search.starts.proposing import begin, stopping
+from dfopt.search.starts.proposing import begin
 
-__all__ = ["begin", "stopping"]
+__all__ = ["begin"]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Final
 
 from dfopt.bnb import UNITS_PER_S, OutOfTime
 from dfopt.documents.axes import AXES
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff
@@ -23,12 +24,13 @@ from dfopt.search.solved import Solved
 from dfopt.search.starts.estimates import estimated
 from dfopt.search.starts.layer import ShardedLayer
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
+from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["begin", "is_large", "stopping"]
+__all__ = ["begin", "is_large"]
 
 _LARGE: Final = 400_000  # pairs of kernels of all graphs x ways to share out the chips; below, a search takes seconds
 _SHARE: Final = 0.8  # of the time, at most,
@@ -42,64 +44,27 @@ _TRUST: Final = 0.6, 1.7  # least and most that an estimate is corrected by
 _OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and what was valued
 
 
-class Startable(Protocol):
-    """A search that takes mappings to beat."""
+def begin(state: SearchState, graphs: Sequence[PlanBounds]) -> None:
+    """Give a search mappings to beat, where the spaces of its graphs are large.
 
-    setting: Setting
-    options: Options
-    found: list[Solved]
-    starts_later: bool
-
-    @property
-    def incumbent(self) -> float:
-        """The value to beat."""
-
-    @property
-    def plan_bounds(self) -> PlanBounds:
-        """Bounds of its plans."""
-
-    def accept(self, outcome: Solved) -> None:
-        """Keep a mapping that is among the best of those that are different."""
-
-    def report(self) -> None:
-        """Tell how far its workload is."""
-
-    def take_starts(self) -> None:
-        """Go on from what was found."""
-
-    def stop(self) -> None:
-        """An interrupt."""
-
-
-@contextmanager
-def stopping(searches: Sequence[Any]) -> Iterator[None]:
-    """A part of some searches that hears interrupts, each of which ends them all."""
-    try:
-        with interruptible():
-            yield
-    except KeyboardInterrupt:
-        for search in searches:
-            search.stop()
-
-
-def begin(searches: Sequence[Startable], anyway: bool = False) -> None:
-    """Give some searches of one workload mappings to beat, where their spaces are large, or ``anyway``.
-
-    Small ones may come back to it, if they have no mapping after many steps.
+    Parameters
+    ----------
+    state : SearchState
+        What the search shares; it gets the mappings, and is stopped by an interrupt.
+    graphs : sequence of PlanBounds
+        Bounds of the plans of each graph.
     """
-    large = anyway or is_large(searches)
-    for search in searches:
-        search.starts_later = not large
-    if large and searches[0].options.request.formulation != "assignment":
-        with stopping(searches):
-            _Starts(searches).run()
-    for search in searches:
-        search.take_starts()
+    if is_large([bounds.setting for bounds in graphs], state.request) and state.request.formulation != "assignment":
+        try:
+            with interruptible():
+                _Starts(state, graphs).run()
+        except KeyboardInterrupt:
+            state.stop()
 
 
-def is_large(searches: Sequence[Startable]) -> bool:
-    """Whether starts are worth their seconds: whether the spaces of some searches are large."""
-    setting, asked = searches[0].setting, searches[0].options.request.on_axes
+def is_large(settings: Sequence[Setting], request: Request) -> bool:
+    """Whether starts are worth their seconds: whether the spaces of some graphs are large."""
+    setting, asked = settings[0], request.on_axes
     fixed = {axis: asked[axis] for axis in AXES if axis in asked}
     left, free, ways = max(setting.system.chips // math.prod(fixed.values()), 1), len(AXES) - 1 - len(fixed), 1
     for prime in range(2, left + 1):
@@ -107,14 +72,14 @@ def is_large(searches: Sequence[Startable]) -> bool:
         while left % prime == 0:
             left, power = left // prime, power + 1
         ways *= math.comb(power + max(free, 1) - 1, max(free, 1) - 1)
-    return ways * sum(len(search.setting.graph.kernels) ** 2 for search in searches) > _LARGE
+    return ways * sum(len(each.graph.kernels) ** 2 for each in settings) > _LARGE
 
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
     """A graph whose plans are not listed yet, with what all chips have to do at least."""
 
-    search: Startable
+    bounds: PlanBounds
     estimate: float
     degrees: tuple[int, int] = 1, 1
     lattices: dict[int, Lattice | None] = field(default_factory=dict)
@@ -122,7 +87,7 @@ class _Graph:
     @property
     def place(self) -> tuple[float, float, float, str | None]:
         """Where it lies among others, by factors of two."""
-        graph = self.search.setting.graph
+        graph = self.bounds.setting.graph
         shards, members = self.degrees
         return math.log2(graph.microbatch), 2 * math.log2(shards), 2 * math.log2(members), graph.variant
 
@@ -155,8 +120,8 @@ class _Starts:
     look first: what is found is what the judge says of it.
     """
 
-    def __init__(self, searches: Sequence[Startable]) -> None:
-        self.searches, self.found, self.options = searches, searches[0].found, searches[0].options
+    def __init__(self, state: SearchState, graphs: Sequence[PlanBounds]) -> None:
+        self.state, self.graphs, self.options = state, graphs, state.options
         work = min(self.options.clock.work_left, self.options.request.time_limit * UNITS_PER_S)
         self.clock, self.patience = self.options.clock.allowance(_SHARE * work), _PATIENCE * work
         self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
@@ -165,7 +130,7 @@ class _Starts:
         self.of_layers: dict[_Layer, float] = {}  # what was reached of each, by its estimate
 
     def _beat(self) -> float:
-        return self.searches[0].incumbent
+        return self.state.incumbent
 
     @cached_property
     def _options(self) -> Options:
@@ -177,11 +142,11 @@ class _Starts:
             self._run()
 
     def _run(self) -> None:
-        open_: list[_Graph] = [_Graph(search, least_step(search.setting)) for search in self.searches]
+        open_: list[_Graph] = [_Graph(bounds, least_step(bounds.setting)) for bounds in self.graphs]
         varied = False
         while open_ and len(self.valued) < _LAYERS:
             self.clock.check()
-            self.searches[0].report()
+            self.state.report()
             guesses = [self._guess(item) for item in open_]
             number = min(range(len(open_)), key=guesses.__getitem__)
             if guesses[number] > _FAR * self._beat():
@@ -205,15 +170,15 @@ class _Starts:
 
     def _layers(self, item: _Graph) -> list[_Graph]:
         """The layers that plans of a graph share, those that may fit."""
-        setting = item.search.setting
+        setting = item.bounds.setting
         listing = replace(
             textbook_plans(setting.graph, setting.system, self.options.request), check_time=self.clock.check
         )
-        bounds, charge = item.search.plan_bounds, self.clock.charge
+        charge = self.clock.charge
         layers: list[_Graph] = []
         try:
             plans, _ = asked_plans(setting.graph, setting.system, self._options.request, setting.assumptions, listing)
-            tables = bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
+            tables = item.bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
         except (PlanError, OutOfTime):
             return layers
         charge(work.LISTED * len(plans))
@@ -230,14 +195,14 @@ class _Starts:
             for members in alike.values():
                 degrees = members[0].shards, members[0].members
                 least = min(map(about.__getitem__, members))
-                layers.append(_Layer(item.search, least, degrees, item.lattices, members))
+                layers.append(_Layer(item.bounds, least, degrees, item.lattices, members))
         if layers:
             self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
         return layers
 
     def _value(self, layer: _Layer, variation: str) -> None:
         """Map the fastest plans of a layer under one sharding."""
-        setting = layer.search.setting
+        setting = layer.bounds.setting
         instance = setting.under(layer.plans[0])
         schemes = shardings(instance, self.options.request, variation)
         self.valued.setdefault(layer, math.inf)
@@ -270,4 +235,4 @@ class _Starts:
     def _keep(self, solved: Solved) -> None:
         """Take a mapping among the best, one of each plan."""
         if solved.value < self._beat():
-            self.searches[0].accept(solved)
+            self.state.accept(solved)

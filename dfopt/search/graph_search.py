@@ -1,0 +1,315 @@
+"""The plans of one graph that are searched, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from dfopt.arrays import Floats
+from dfopt.documents.plan import Plan
+from dfopt.documents.plan_records import GraphRecord, PlanRecord
+from dfopt.documents.uncollected import uncollected
+from dfopt.errors import Infeasible, PlanError
+from dfopt.fusion.downsets import Lattice
+from dfopt.regions.classes import PlanClass
+from dfopt.regions.lattices import down_sets_of, kinds_of
+from dfopt.regions.space import Space
+from dfopt.regions.variants import with_variants
+from dfopt.search import work
+from dfopt.search.per_level import per_level
+from dfopt.search.relaxed import RelaxedPlans, covers
+from dfopt.search.sharing import Memo
+from dfopt.search.solved import Solved, refusal
+from dfopt.search.state import SearchState
+from dfopt.search.unit_state import Unit, UnitState
+from dfopt.setting.instance import Setting
+from dfopt.setting.listing import Listing
+from dfopt.setting.plans import Rejected, asked_plans
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.sharded_graph import tile_counts
+from dfopt.terms.step.roofline import least_step
+
+__all__ = ["GraphSearch"]
+
+_MOST_PLANS: Final = 100_000
+"""Plans that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes."""
+_RECORD_S: Final = 1e-4
+"""Seconds that the record of a plan takes: made, hashed, written and counted."""
+
+
+class GraphSearch:
+    """The plans of one graph, and what is known of each.
+
+    Parameters
+    ----------
+    setting : Setting
+        Graph, system and resolved assumptions.
+    state : SearchState
+        What it shares with the searches of other graphs of the workload.
+    legal : sequence of Plan, optional
+        The plans that are searched; left out, all that the request leaves free.
+
+    Attributes
+    ----------
+    records : list of PlanRecord
+        What is known of plans that are done with.
+    units : dict
+        What is known of every plan and tile count that may fit the memories.
+    apart : GraphRecord, optional
+        What is known of all plans, where they were given up together.
+    refused : PlanError, optional
+        Why no plan can use the graph.
+    reasons : list of str
+        Why plans fit no mapping.
+    """
+
+    def __init__(self, setting: Setting, state: SearchState, legal: Sequence[Plan] | None = None) -> None:
+        self.setting, self.state = setting, state
+        self.records: list[PlanRecord] = []
+        self.units: dict[Unit, UnitState] = {}
+        self.apart: GraphRecord | None = None
+        self.refused: PlanError | None = None
+        self.reasons: list[str] = []
+        self.rejected: list[Rejected] = []
+        self.bounds: dict[Plan, float] = {}
+        self._used: dict[Plan, float] = {}
+        self._unfit = set[Plan]()
+        self._memo: Memo = {}
+        self._given = legal
+
+    # -- plans ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def least(self) -> float:
+        """Seconds of a step that all chips together need at least."""
+        return least_step(self.setting)
+
+    @cached_property
+    def plan_bounds(self) -> PlanBounds:
+        """Bounds of its plans."""
+        return PlanBounds(self.setting)
+
+    @property
+    def known_plans(self) -> dict[Plan, float]:
+        """Plans that the caller searches only, with what a step is known to take at least under each."""
+        graph, only = self.setting.graph, self.state.options.only
+        return {} if only is None else only.get((graph.microbatch, graph.variant), {})
+
+    @cached_property
+    def legal(self) -> Sequence[Plan]:
+        """The plans that the request leaves free, unless some are given; of others there are records of why not."""
+        if self._given is not None:
+            return self._given
+        if self.state.options.only is not None:
+            return [*self.known_plans]
+        setting = self.setting
+        try:
+            with uncollected():
+                of = setting.graph, setting.system, self.state.request, setting.assumptions
+                found, self.rejected = asked_plans(*of, Listing(self.state.check_time))
+                self.state.clock.charge(work.LISTED * (len(found) + len(self.rejected)))
+        except PlanError as error:
+            self.refused = error
+            return []
+        self.records += [
+            PlanRecord(plan=each.plan, variant=setting.graph.variant, status="infeasible", bound=None, note=each.reason)
+            for each in self.rejected
+        ]
+        return found
+
+    @property
+    def listable(self) -> bool:
+        """Whether the plans of one graph more would not be too many."""
+        listed = self.state.listed
+        return sum(listed) + max(listed, default=0) <= _MOST_PLANS
+
+    @cached_property
+    def space(self) -> Space:
+        """Its mappings under plans that may fit the memories."""
+        return Space(self.setting, self.state.request, self._fitting, self.plan_bounds, lambda: self.listable)
+
+    def _fitting(self) -> list[Plan]:
+        """Plans that may fit the memories, bounded; of others there are records."""
+        with uncollected():
+            self._bound(self.legal)
+            self.state.listed.append(len(self.legal))
+            every = list(chain.from_iterable(map(self._choices, self.legal)))
+            self._bound(every)
+            return [plan for plan in every if self._fits(plan) and not self._is_known(plan)]
+
+    def _choices(self, plan: Plan) -> Iterator[Plan]:
+        """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
+
+        No figure is lower at its least than where all lies in the fastest memory and collectives hide in rings, so a
+        plan that is excluded so stands for all.
+        """
+        known = max(self.bounds[plan], self.known_plans.get(plan, 0.0))
+        return iter([plan]) if known >= self.state.incumbent else self.variants(plan)
+
+    def _is_known(self, plan: Plan) -> bool:
+        """Whether the caller knows that a plan is no better than what is kept; then that is on record."""
+        known = self.known_plans.get(plan, 0.0)
+        if known < self.state.incumbent:
+            return False
+        self.give_up_unit((plan, None), known, late=False)
+        return True
+
+    def variants(self, plan: Plan) -> Iterator[Plan]:
+        """A legal plan with each placement, and way to hide collectives, that it stands for."""
+        return with_variants(self.setting, self.state.request, plan)
+
+    def _bound(self, plans: Sequence[Plan]) -> None:
+        """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
+        plans, state = [plan for plan in plans if plan not in self.bounds], self.state
+        for table in self.plan_bounds.tables(plans, state.check_time):
+            state.check_time()
+            state.clock.charge(work.TABLE + work.BOUNDED * len(table.plans))
+            self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
+            self._used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+        state.end_earlier(_RECORD_S * len(plans))
+
+    def _fits(self, plan: Plan) -> bool:
+        """Whether a plan may fit the memories whatever the schemes; else that is on record."""
+        if self._used[plan] > 1.0:
+            try:
+                self.plan_bounds.check_dram(self.setting.under(plan))
+            except Infeasible as error:
+                self._unfit.add(plan)
+                self.units[plan, None] = UnitState(note=str(error.report))
+                return False
+            self._used[plan] = 1.0  # as it is rounded there
+        return True
+
+    def lattices(self) -> dict[int, Lattice | None]:
+        """The down-sets of every kind of layer."""
+        if not self.legal:
+            return {}
+        first = self.setting.under(self.legal[0])  # whether it fits or not
+        return {kind: down_sets_of(first, kind) for kind in kinds_of(first)}
+
+    # -- what is known of them --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _several_tiles(self) -> bool:
+        """Whether there are several numbers of tiles, each with a record of its own."""
+        return len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
+
+    def unit_of(self, plan: Plan, tiles: int | None) -> Unit:
+        """What has a record of its own."""
+        return plan, tiles if self._several_tiles else None
+
+    def keep(self, solved: Solved) -> None:
+        """Count a mapping among the best of its plan, and of all."""
+        unit = self.units.setdefault(self.unit_of(solved.plan, solved.mapping.tile_count), UnitState())
+        if solved.interrupted:
+            self.state.stop()
+        if solved.value < unit.value:
+            unit.value, unit.solves = solved.value, solved.records
+        elif not self.state.several:
+            return
+        self.state.accept(solved)
+
+    def give_up(self, of: PlanClass, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
+        """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
+        for i in plan_i:
+            self.give_up_unit(self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
+            if of.sharded_first is not None:
+                self.units[self.unit_of(of.plans[i], of.tiles)].sharded_first = of.sharded_first
+
+    def give_up_unit(self, unit: Unit, low: float, *, late: bool) -> None:
+        """Leave a plan and tile count with a bound."""
+        self.units.setdefault(unit, UnitState()).give_up(low, late=late)
+
+    def give_up_graph(self, low: float, *, late: bool) -> None:
+        """Leave all plans together, with a bound that holds under each."""
+        self.records, state = [], self.state
+        given_up = UnitState(low=max(low, self.least), late=late)
+        self.apart = given_up.of_graph(self.setting.graph, state.incumbent, state.request.gap, state.stopped)
+
+    # -- records ----------------------------------------------------------------------------------------------------
+
+    def write_records(self, *, apart: bool = False) -> None:
+        """The records of all plans that were not rejected.
+
+        Parameters
+        ----------
+        apart : bool
+            Whether each variant of a plan has its own; else there is one of a plan with all its variants where nothing
+            was found of any.
+        """
+        opened = {plan for plan, _ in self.units}
+        for plan in (each for each in self.space.plans if each not in opened):  # its options cannot be together
+            self.units[plan, None] = UnitState()
+        with uncollected():
+            for unit, known in self.units.items() if apart else self._together():
+                self.records.append(self._record(unit, known))
+
+    def _together(self) -> Iterator[tuple[Unit, UnitState]]:
+        """Units with what is known; of plans that differ in variants only one, where nothing was found of any."""
+        of_plan: dict[Plan, list[Unit]] = {}
+        for unit in self.units:
+            of_plan.setdefault(unit[0], []).append(unit)
+        for plan in self.legal:
+            ways = [way for way in self.variants(plan) if way in of_plan]
+            units = list(chain.from_iterable(of_plan.pop(way) for way in ways))
+            states = [self.units[unit] for unit in units]
+            if len(ways) > 1 and all(state.says_status for state in states):
+                yield (plan, None), states[0].together(states[1:])
+            else:
+                yield from zip(units, states, strict=True)
+
+    def _record(self, unit: Unit, known: UnitState) -> PlanRecord:
+        """The record of a plan and tile count; where nothing fits, why."""
+        plan, tiles = unit
+        fields: dict[str, Any] = {"solves": known.solves}
+        beat = self.state.to_beat(self.setting, plan)
+        if np.isinf(min(known.value, known.low)):
+            note = known.note or self._refusal(plan, tiles)
+            self.reasons.append(f"{plan.label}: {note}")
+            fields |= {"status": "infeasible", "note": note}
+        else:
+            gap, best = self.state.request.gap, beat if self.state.several else known.value
+            fields |= known.status(beat, gap, self.state.stopped, best)
+        bound = None if fields["status"] == "infeasible" else min(known.low, known.value)
+        fields |= {"variant": self.setting.graph.variant, "bound": bound, "level_bound": bound}
+        record = PlanRecord(plan=plan, tile_count=tiles, **fields)
+        first = known.sharded_first
+        return record if first is None else per_level(record, self.bounds[plan], beat, first)
+
+    def _refusal(self, plan: Plan, tiles: int | None) -> str:
+        """Why nothing fits under a plan: whatever the schemes are, or with those that are best by themselves."""
+        if self.setting.assumptions.sharding_objective == "joint" and covers(self.setting.graph, plan):
+            try:
+                self._relaxed.of_plan(plan)
+            except Infeasible as error:
+                return str(error.report)
+        return refusal(self.setting.under(plan), self.state.options, self._memo, tiles)
+
+    @cached_property
+    def _relaxed(self) -> RelaxedPlans:
+        """Plans with every figure at its least."""
+        return RelaxedPlans(self.setting, self.state.options)
+
+    def raise_known(self) -> None:
+        """Raise what is known of plans that the caller searches only to what is shown."""
+        if self.apart is not None:
+            shown = dict.fromkeys(self.known_plans, self.apart.bound or 0.0)
+        elif any(len([*self.variants(plan)]) > 1 for plan in self.known_plans):  # a plan may stand for others
+            return
+        else:
+            shown = {}
+            for record in self.records:
+                low = np.inf if record.status == "infeasible" else record.bound or 0.0
+                shown[record.plan] = min(low, shown.get(record.plan, np.inf))
+        self.known_plans.update((plan, max(low, shown.get(plan, 0.0))) for plan, low in self.known_plans.items())
+
+    # -- progress ---------------------------------------------------------------------------------------------------
+
+    def counts(self) -> tuple[int, int]:
+        """How many of its plans may still be better than what is known, and how many are listed."""
+        open_ = sum(low < self.state.incumbent for plan, low in self.bounds.items() if plan not in self._unfit)
+        return open_, len(self.bounds)

@@ -1,0 +1,255 @@
+"""The search over all graphs of a workload: one branch and bound, what it reports, and why nothing fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from dfopt.arrays import Floats
+from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Parameters, Problem, branch_and_bound
+from dfopt.bnb import Progress as Step
+from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
+from dfopt.errors import Infeasible, NoSolution, SolveError
+from dfopt.interrupts import LIMIT, SIGNALS, now
+from dfopt.regions.classes import PlanClass
+from dfopt.regions.judged import JudgedMapping, cutoffs_of
+from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
+from dfopt.regions.region import Part, Region, Unlisted, Unsharded
+from dfopt.search.graph_search import GraphSearch
+from dfopt.search.options import Options, Progress
+from dfopt.search.shortage import least_held
+from dfopt.search.state import SearchState
+from dfopt.setting.instance import Setting
+
+__all__ = ["WorkloadSearch", "is_late", "lows"]
+
+_POINTS: Final = 200
+"""Points of a trace; a longer one loses every other."""
+_REPORT_S: Final = 1.0
+"""Seconds between two reports, but of better mappings."""
+
+
+class WorkloadSearch:
+    """A search over the mappings of some graphs, which are one workload drawn in several ways.
+
+    Parameters
+    ----------
+    settings : sequence of Setting
+        One for each graph.
+    options : Options
+        What is asked for, and the clock.
+
+    Attributes
+    ----------
+    state : SearchState
+        The best mappings, and what stopped the search.
+    graphs : list of GraphSearch
+        What is known of the plans of each graph.
+    trace : list
+        Seconds, best value and bound, whenever one of them changed.
+    """
+
+    def __init__(self, settings: Sequence[Setting], options: Options) -> None:
+        self.state = SearchState(options)
+        self.state.report = self.report
+        self.graphs = [GraphSearch(setting, self.state) for setting in settings]
+        self.trace: list[tuple[float, float | None, float]] = []
+        self._shown = min(graph.least for graph in self.graphs)  # what no mapping is below
+        self._due_s = 0.0
+        self._of_model = {id(graph.setting.model): graph for graph in self.graphs}
+
+    def run(self) -> None:
+        """Search, and write the records of all graphs."""
+        request, options = self.state.request, self.state.options
+        problem = problem_in([graph.space for graph in self.graphs], options)
+        kept = [Candidate(each.value, JudgedMapping.of(each, request)) for each in self.state.found]
+        if request.formulation == "assignment":  # programs find, and show, what is there by themselves
+            kept = []
+        for each in self.state.found:
+            self._of_model[id(each.graph)].keep(each)
+        parameters = parameters_of(request)
+        self._write(self.outcome(problem, parameters, kept), parameters)
+
+    def outcome(
+        self, problem: Problem[Part, JudgedMapping], parameters: Parameters, kept: Sequence[Candidate] = ()
+    ) -> Outcome[Part, JudgedMapping]:
+        """Run a branch and bound; mappings that it finds are kept."""
+        outcome = branch_and_bound(
+            problem,
+            parameters,
+            clock=self.state.clock,
+            selection=ClassesFirst(len(problem.relaxations)),
+            kept=kept,
+            progress=self._stepped,
+        )
+        if outcome.ending == "interrupted":
+            self.state.stop()
+        of_leaves = [each for leaf in outcome.leaves for each in leaf.solutions] if parameters.top > 1 else []
+        for candidate in [*outcome.kept, *of_leaves]:  # a plan may have mappings like those that are kept
+            self._keep(candidate.solution)
+        return outcome
+
+    def _stepped(self, step: Step[JudgedMapping]) -> None:
+        self._shown = min(step.bound, step.best)
+        self._keep(step.solution)
+        if now() >= self._due_s:
+            self.report()
+        if self.state.stopped:  # by an interrupt of a solve, which ended with a mapping
+            raise KeyboardInterrupt
+
+    def _keep(self, mapping: JudgedMapping | None) -> None:
+        if mapping is not None and mapping.solved is not None:
+            self._of_model[id(mapping.solved.graph)].keep(mapping.solved)
+
+    def _write(self, outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> None:
+        """The records of all graphs, from what a search shows of every plan."""
+        late = is_late(outcome)
+        self.state.stopped = self.state.stopped or (LIMIT if late else "")
+        unlisted = self.leave(outcome, parameters)
+        for graph in self.graphs:
+            if graph in unlisted:
+                graph.give_up_graph(unlisted[graph], late=late)
+            else:
+                graph.write_records()
+
+    def leave(self, outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> dict[GraphSearch, float]:
+        """Leave all plans that were searched with what is shown of each.
+
+        Returns
+        -------
+        dict
+            Of graphs whose plans were not listed, what no mapping is below.
+        """
+        late, unlisted = is_late(outcome), dict[GraphSearch, float]()
+        for leaf in outcome.leaves:
+            if isinstance(leaf.region, Unlisted) and leaf.bound < np.inf:  # else it was listed, and has no plan
+                unlisted[self._of_model[id(leaf.region.space.setting.model)]] = leaf.bound
+            if isinstance(leaf.region, Unsharded):
+                plans = leaf.region.plans
+                for plan, low in zip(plans.plans, np.maximum(leaf.bound, plans.seconds()).tolist(), strict=True):
+                    graph = self._of_model[id(leaf.region.space.setting.model)]
+                    graph.give_up_unit((plan, None), low, late=late)
+        low_of = lows(outcome, parameters, several=self.state.several)
+        searched: dict[PlanClass, set[int]] = {}
+        for part in outcome.log.regions:
+            if isinstance(part, Region):
+                searched.setdefault(part.of, set()).update(part.plans)
+        for of, plan_i in searched.items():
+            self._of_model[id(of.setting.model)].give_up(of, sorted(plan_i), low_of(of), late=late)
+        return unlisted
+
+    def report(self) -> None:
+        """Tell what is found and proven so far."""
+        state = self.state
+        seconds, best = state.seconds, state.found[0] if state.found else None
+        self._due_s = now() + _REPORT_S
+        label, value = ("no mapping yet", np.inf) if best is None else (best.plan.label, best.value)
+        low, known = min(value, self._shown), None if best is None else value
+        if not self.trace or self.trace[-1][1:] != (known, low):
+            self.trace.append((seconds, known, low))
+        if len(self.trace) > _POINTS:
+            del self.trace[1:-1:2]
+        if state.options.progress is None:
+            return
+        open_, listed = map(sum, zip(*(graph.counts() for graph in self.graphs), strict=True))
+        problem = f"{open_:,} of {listed:,} plans open" if listed else "no plans listed yet"
+        state.options.progress(Progress(label, problem, seconds, value, low))
+
+    # -- why there is no mapping ------------------------------------------------------------------------------------
+
+    def failure(self) -> SolveError | KeyboardInterrupt:
+        """Why there is no mapping at all: that no plan fits only if that is shown for all."""
+        if self.state.stopped in SIGNALS:
+            return KeyboardInterrupt()
+        graphs = [graph for graph in self.graphs if graph.refused is None]
+        if any(record.status in OPEN for graph in graphs for record in _all_records(graph)):
+            bounds = [record.bound for graph in graphs for record in _all_records(graph)]
+            least = min((bound for bound in bounds if bound is not None), default=0.0)
+            return NoSolution(least, self.state.seconds, _counted(graphs))
+        return min((self._infeasible(graph) for graph in graphs), key=_lacking)  # of equal ones the first
+
+    def _infeasible(self, graph: GraphSearch) -> Infeasible:
+        """Why no plan of a graph has a mapping; of a memory that is too small, what the best plan needs of it."""
+        records, ceiling = _all_records(graph), self.state.ceiling
+        beaten = [record.bound or 0.0 for record in records if record.status.startswith("pruned")]
+        if beaten and np.isfinite(ceiling):
+            what = f"{self.state.request.objective.metric} of at most {ceiling:.6g}"
+            return Infeasible(
+                f"no mapping keeps the limit of the objective, a {what}: the best plan allows {min(beaten):.6g} with"
+                " shardings that are optimal for the inter-chip problem; levers: a higher limit, more chips"
+            )
+        reasons = [*dict.fromkeys(graph.reasons)]
+        text = reasons[0] if len(reasons) == 1 else "no plan fits:\n  " + "\n  ".join(reasons)
+        if graph.apart or any(record.bound is not None for record in graph.records):
+            return Infeasible(text)
+        held = ([*graph.variants(plan)][-1] for plan in graph.legal)  # with most in slower memories
+        return Infeasible(text, least_held(graph.setting, [*held], self.state.options))
+
+
+def _all_records(graph: GraphSearch) -> list[PlanRecord | GraphRecord]:
+    """The records of all plans of a graph, or of all together."""
+    return [*graph.records, *([graph.apart] if graph.apart is not None else [])]
+
+
+def _counted(graphs: Sequence[GraphSearch]) -> str:
+    """How many plans of some graphs, listed as far as there was time, may be solutions."""
+    listed, given_up = sum(len(graph.bounds) for graph in graphs), sum(graph.apart is not None for graph in graphs)
+    left = [
+        graph.bounds if graph.apart else {record.plan for record in graph.records if record.status in OPEN}
+        for graph in graphs
+    ]
+    open_ = sum(map(len, left))
+    others = f", and of {given_up} of {len(graphs)} graphs not all plans are listed" if given_up else ""
+    return f"{open_:,} of {listed:,} plans {'is' if open_ == 1 else 'are'} open{others}"
+
+
+def _lacking(error: Infeasible) -> float:
+    """Bytes of a memory that the plan which lacks least of it lacks, where that is known."""
+    least = getattr(error, "least", None)
+    return np.inf if least is None else float(least.bytes - least.capacity)
+
+
+def is_late(outcome: Outcome[Part, JudgedMapping]) -> bool:
+    """Whether a search ended before it was done."""
+    return outcome.ending in ("time_limit", "interrupted")
+
+
+def lows(
+    outcome: Outcome[Part, JudgedMapping], parameters: Parameters, *, several: bool
+) -> Callable[[PlanClass], Floats]:
+    """What no mapping of each plan of a class is below: the least bound of the leaves that hold the plan.
+
+    Plans that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff. ``several``:
+    the bound is one of all mappings but those that are kept.
+    """
+    kept = Incumbents(parameters.top, parameters.gap, outcome.kept, parameters.limit)
+    low_of = dict[PlanClass, Floats]()
+    for leaf in outcome.leaves:
+        if isinstance(leaf.region, Region):
+            of, plan_i = leaf.region.of, leaf.region.plan_i
+            low_i = low_of.setdefault(of, np.full(len(of.plans), np.nan))
+            shown_i = np.maximum(_shown(of, leaf, kept, several), of.least_i)
+            low_i[plan_i] = np.fmin(low_i[plan_i], shown_i[plan_i])
+
+    def low_of_plans(of: PlanClass) -> Floats:
+        dropped_i = cutoffs_of(kept, of)
+        low_i = low_of.get(of, dropped_i)
+        return np.where(np.isnan(low_i), dropped_i, low_i)
+
+    return low_of_plans
+
+
+def _shown(of: PlanClass, leaf: Leaf[Part], kept: Incumbents, several: bool) -> Floats:
+    """What no mapping of a leaf is below, by plan of its class, but for those that are kept among several of one.
+
+    Among several a leaf solver looks for mappings of a plan that is kept only below its value, and others may have
+    taken its place since.
+    """
+    if leaf.value is None:
+        return np.full(len(of.plans), leaf.bound)
+    low_i = np.minimum(leaf.others, cutoffs_of(kept, of) if kept.top > 1 else np.full(len(of.plans), np.inf))
+    for candidate in () if several else leaf.solutions:
+        low_i[of.places[candidate.solution.different]] = min(candidate.value, leaf.others)
+    return low_i
