@@ -7,11 +7,11 @@ from brute import joint_optimum
 from covered import asked_of, covered, jointly
 from hypothesis import given, note
 from hypothesis import strategies as st
-from regional import of_regions
 from strategies import World, share
 
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
+from dfopt.search import solve
 from dfopt.search.verify import verify
 
 
@@ -27,12 +27,12 @@ def test_programs_find_the_best_mapping(world: World, objective: str, data: st.D
     given = {"assumptions": chosen, **asked}
     try:
         best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked))
-        expected = of_regions(world.graph, world.system, **given)
+        expected = solve(world.graph, world.system, **given)
     except (Infeasible, PlanError) as error:
         with pytest.raises(type(error)):
-            of_regions(world.graph, world.system, formulation="assignment", **given)
+            solve(world.graph, world.system, formulation="assignment", **given)
         return
-    found = of_regions(world.graph, world.system, formulation="assignment", **given)
+    found = solve(world.graph, world.system, formulation="assignment", **given)
     note(f"{found.value} {found.status} {found.plan.label} against {best} and {expected.value}")
     assert found.value == pytest.approx(expected.value, rel=1e-6)
     assert found.status == expected.status

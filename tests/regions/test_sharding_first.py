@@ -10,11 +10,11 @@ import pytest
 from covered import asked_of, covered
 from hypothesis import assume, given, note, reject
 from hypothesis import strategies as st
-from regional import of_regions
 from strategies import World, share
 
 import dfopt.search as optimizer
 from dfopt.errors import Infeasible, NoSolution, PlanError
+from dfopt.search import solve
 from dfopt.search.options import SWITCH
 from dfopt.search.verify import verify
 
@@ -27,12 +27,12 @@ def check(world: World, asked: dict[str, Any], objective: str) -> None:
             expected = optimizer.solve(world.graph, world.system, **given)
     except (Infeasible, PlanError) as error:
         with pytest.raises(type(error)):
-            of_regions(world.graph, world.system, **given)
+            solve(world.graph, world.system, **given)
         return
     except NoSolution:  # the other search only looks for blocks of tokens where some fit
         assume(chosen.blocks_tokens)
         reject()
-    found = of_regions(world.graph, world.system, **given)
+    found = solve(world.graph, world.system, **given)
     note(f"{found.value} {found.status} {found.plan.label} against {expected.value} {expected.status}")
     assert found.value == pytest.approx(expected.value, rel=1e-9)
     assert found.status == expected.status

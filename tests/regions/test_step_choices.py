@@ -14,7 +14,6 @@ from brute import least_capacities
 from covered import asked_of, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from regional import of_regions
 from strategies import World, assumptions, share, systems, with_dram, worlds
 from test_best_mapping import check
 from test_bounds import BEATEN, NOTHING, SAME, below, check_bounds, drawn, problem
@@ -38,6 +37,7 @@ from dfopt.regions.branching import Probing
 from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
+from dfopt.search import solve
 from dfopt.search.options import SWITCH, Options
 from dfopt.search.verify import verify
 from dfopt.setting.offloads import offloads
@@ -172,9 +172,9 @@ def test_answers_are_verified(case: tuple[World, dict[str, str]], top: int) -> N
             expected = optimizer.solve(world.graph, world.system, **asked)
         except (Infeasible, PlanError) as error:
             with pytest.raises(type(error)):
-                of_regions(world.graph, world.system, **asked)
+                solve(world.graph, world.system, **asked)
             return
-    found = of_regions(world.graph, world.system, **asked)
+    found = solve(world.graph, world.system, **asked)
     values, others = ([one.value, *(each.value for each in one.alternatives or ())] for one in (found, expected))
     note(f"{values} {found.status} {found.plan.label} against {others} {expected.status}")
     assert all(mine <= other * (1 + 1e-9) for mine, other in zip(values, others, strict=True))

@@ -12,7 +12,6 @@ from brute import joint_optimum
 from covered import asked_of, covered, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from regional import of_regions
 from strategies import World, share
 from test_bounds import SAME, check_bounds, drawn, problem
 from test_several import Distinct, values_of
@@ -22,6 +21,7 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.problem import best_mapping
 from dfopt.regions.scope import NotCovered
+from dfopt.search import solve
 from dfopt.search.verify import verify
 
 CLOSED = 2e-6
@@ -96,10 +96,10 @@ def test_answers_are_verified(world: World, objective: str, data: st.DataObject)
         expected = optimizer.solve(world.graph, world.system, **given)
     except (Infeasible, PlanError) as error:
         with few_sets(1), pytest.raises(type(error)):
-            of_regions(world.graph, world.system, **given)
+            solve(world.graph, world.system, **given)
         return
     with few_sets(1):
-        found = of_regions(world.graph, world.system, **given)
+        found = solve(world.graph, world.system, **given)
     note(f"{found.value} {found.bound} {found.status} against {expected.value} {expected.status}")
     assert found.value == pytest.approx(expected.value, rel=CLOSED)
     assert found.bound >= expected.bound * (1 - CLOSED)

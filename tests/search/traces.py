@@ -18,10 +18,10 @@ from unittest.mock import patch
 import yaml
 from typer.testing import CliRunner
 
-from dfopt.bnb import Clock
+from dfopt.bnb import Clock, Outcome
 from dfopt.cli import app
-from dfopt.search.branching import Search
-from dfopt.search.known import KnownSearch
+from dfopt.regions.region import Part, Region
+from dfopt.search.workload_search import WorkloadSearch
 
 FILE = Path(__file__).resolve().parents[1] / "golden" / "traces.yaml"
 SHOWN = 3  # of the regions in order; the digest is of all
@@ -31,15 +31,11 @@ ALWAYS = "--time-limit", "600", "--no-sensitivity", "-q"
 def trace(question: str) -> dict[str, Any]:
     """What a search says of a question, in the words of ``dfopt solve``, and how it came to that."""
     closed, clocks = list[str](), list[Clock]()
-    give_up, note, of_limit = KnownSearch._give_up, Search._note, Clock.of_limit.__func__
+    leave, of_limit = WorkloadSearch.leave, Clock.of_limit.__func__
 
-    def given_up(self: KnownSearch, unit: Any, bound: float, **more: Any) -> None:
-        closed.append(f"{unit[0].label} {unit[1] or ''}".strip())
-        give_up(self, unit, bound, **more)
-
-    def noted(self: Search, plan: Any, variant: Any, **fields: Any) -> None:
-        closed.append(f"{plan.label} {fields['status']}")
-        note(self, plan, variant, **fields)
+    def left(self: WorkloadSearch, outcome: Outcome[Part, Any], *given: Any) -> Any:
+        closed.extend(_named(leaf.region) for leaf in outcome.leaves)
+        return leave(self, outcome, *given)
 
     def counted(cls: type[Clock], *limits: Any) -> Clock:
         clocks.append(of_limit(cls, *limits))
@@ -47,8 +43,7 @@ def trace(question: str) -> dict[str, Any]:
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(KnownSearch, "_give_up", given_up),
-        patch.object(Search, "_note", noted),
+        patch.object(WorkloadSearch, "leave", left),
         patch.object(Clock, "of_limit", classmethod(counted)),
     ):
         file = Path(folder) / "result.json"
@@ -58,6 +53,14 @@ def trace(question: str) -> dict[str, Any]:
     order = hashlib.sha256("\n".join(closed).encode()).hexdigest()[:16]
     how = {"work": round(clocks[0].spent), "closed": len(closed), "first": closed[:SHOWN], "order": order}
     return {"exit": ran.exit_code, **answer, **how}
+
+
+def _named(part: Part) -> str:
+    """What a region holds: its first plan, how many there are, its tiles and vectors of options."""
+    if not isinstance(part, Region):
+        return type(part).__name__
+    of = part.of
+    return f"{of.plans[part.plans[0]].label} of {len(part.plans)}, {of.tiles} tiles, {part.vectors} vectors"
 
 
 def cases() -> dict[str, dict[str, Any]]:
