@@ -56,7 +56,7 @@ class WorkloadSearch:
         self.state.report = self.report
         self.graphs = [GraphSearch(setting, self.state) for setting in settings]
         self.trace: list[tuple[float, float | None, float]] = []
-        self._shown = min(graph.least for graph in self.graphs)  # what no mapping is below
+        self._least = self._shown = min(graph.least for graph in self.graphs)  # what no mapping is below
         self._due_s = 0.0
         self._of_model = {id(graph.setting.model): graph for graph in self.graphs}
 
@@ -92,7 +92,7 @@ class WorkloadSearch:
         return outcome
 
     def _stepped(self, step: Step[JudgedMapping]) -> None:
-        self._shown = min(step.bound, step.best)
+        self._shown = max(self._least, min(step.bound, step.best))
         self._keep(step.solution)
         if now() >= self._due_s:
             self.report()
