@@ -29,6 +29,7 @@ FIXED: dict[str, Any] = {
     "tile_rows": ROWS,
     "compute_model": ["fixed", "fixed", "efficiency", "cycle"],
     "token_blocks": [None, None, "allow"],
+    "training_memory": [None, None, "calculon"],
 }
 IN_TOKEN_BLOCKS: dict[str, Any] = {
     "token_blocks": "allow", "execution": "dataflow", "weights_from_dram": True,

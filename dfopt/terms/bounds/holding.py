@@ -98,8 +98,10 @@ class Holding:
         total = np.repeat((share_r * self._linear[1].sum(axis=2))[:, :, None], held_hkv.shape[2], axis=2)
         total[0] += self.reserved_r[:, None]
         runs_rk = self.table.runs_rk
-        for lifetime, each_rh, times_r in self._at_work:
+        of_kind_nk = np.equal.outer(self.table.kind_k, np.arange(runs_rk.shape[1])).astype(float)
+        for lifetime, each_rh, tables_rn, times_r in self._at_work:
             layer_rkv = np.einsum("rh,hkv->rkv", share_r[:, None] * each_rh, held_hkv)
+            layer_rkv += (share_r[:, None] * tables_rn @ of_kind_nk)[:, :, None]
             largest_rv = np.where(runs_rk[:, :, None] > 0, layer_rkv, 0.0).max(axis=1)
             if lifetime == "others":
                 largest_rv = np.einsum("rk,rkv->rv", runs_rk, layer_rkv) - largest_rv
@@ -129,11 +131,12 @@ class Holding:
             Without tensors that wait between partitions, and without :attr:`reserved_r`.
         """
         row, (linear_mrkh, tables_mrn) = int(self.table.first_i[plan]), self._linear
-        each_mh = linear_mrkh[:, row, 0].copy()
-        for lifetime, each_rh, times_r in self._at_work:
+        each_mh, tables_mn = linear_mrkh[:, row, 0].copy(), tables_mrn[:, row].copy()
+        for lifetime, each_rh, tables_rn, times_r in self._at_work:
             if lifetime != "others":  # the stage is the layer at work
                 each_mh[0] += times_r[row] * each_rh[row]
-        return np.asarray(np.einsum("mh,vhk->mvk", each_mh, held_vhk) + tables_mrn[:, row, None])
+                tables_mn[0] += times_r[row] * tables_rn[row]
+        return np.asarray(np.einsum("mh,vhk->mvk", each_mh, held_vhk) + tables_mn[:, None])
 
     def room(self, held_hkv: Floats, slack: float = 0.0) -> Floats:
         """Bytes that are left for tensors that wait between the partitions of a layer, by plan and kind.
@@ -271,8 +274,7 @@ class Holding:
         memories, runs_rk = len(self.capacity_m), self.table.runs_rk
         linear_mrkh = np.zeros((memories, *runs_rk.shape, len(HELD)))
         tables_mrn = np.zeros((memories, len(runs_rk), of_tables.shape[1]))
-        for c, state in enumerate(states):
-            assert state.lifetime not in OF_LAYERS or not of_tables[c].any(), "tables are there for every layer"
+        for c in range(len(states)):
             for memory in range(memories):
                 count_rk = self._count_rk(c) * (self._memory_gc[self._group_r][:, [c]] == memory)
                 linear_mrkh[memory] += count_rk[:, :, None] * of_held[c]
@@ -301,9 +303,13 @@ class Holding:
         return np.asarray(count_rk * away_r[:, None] if state.lifetime in OF_LAYERS else count_rk)
 
     @cached_property
-    def _at_work(self) -> list[tuple[str, Floats, Floats]]:
-        """States of the layer at work: lifetime, bytes of each of what a layer holds, and how many layers count."""
-        states, of_held, _ = self._states
+    def _at_work(self) -> list[tuple[str, Floats, Floats, Floats]]:
+        """States of the layer at work.
+
+        Of each its lifetime, bytes of each of what a layer holds (stages, HELD), of tables (stages, kernels), and how
+        many layers count (stages,).
+        """
+        states, of_held, of_tables = self._states
         plan_r, assumptions = self.table.plan_r, self.table.setting.assumptions
         zero_r = np.array([plan.zero or 0 for plan in self.table.plans])[plan_r]
         layers_r = np.minimum(assumptions.layers_exchanged or 1, self.table.runs_rk.sum(axis=1))
@@ -315,10 +321,11 @@ class Holding:
         found = []
         for (_, lifetime, exists_from), mine in groups.items():
             assert len({states[c].item for c in mine}) == 1, "states of one name and lifetime lie together"
-            each_rh = sum(of_held[c] / self._chips_gc[self._group_r][:, [c]] for c in mine)
+            chips_rc = self._chips_gc[self._group_r][:, mine]
+            each_rh, tables_rn = (1 / chips_rc) @ of_held[mine], (1 / chips_rc) @ of_tables[mine]
             times_r = layers_r if lifetime == "exchange" else np.ones(len(layers_r))
             counts_r = (zero_r >= exists_from) & ~self._away_gc[self._group_r, mine[0]]
-            found.append((lifetime, np.asarray(each_rh), np.where(counts_r, times_r, 0.0)))
+            found.append((lifetime, each_rh, tables_rn, np.where(counts_r, times_r, 0.0)))
         return found
 
     @cached_property
