@@ -15,16 +15,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.joint.factors import least_by_side
-from dfopt.terms.incidence import Has, Incidence, counts
+from dfopt.terms.counting import Counting
+from dfopt.terms.incidence import Has, Incidence
 
 __all__ = ["Arcs", "chain_of"]
 
 _LOT = 4_000_000
 """Most numbers in one array of prices by arc and vector, 32 MB: more vectors are taken in several lots."""
+_MOSTLY = 0.75
+"""Share of incidences, up to which another path for all that are left is worth it: each of them has one otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +46,6 @@ class Arcs:
     apart_k : int array, shape (kernels of the graph,), optional
         Where the lattice is too large to list, and these are only some of its arcs: sides of the kernels, as of
         :attr:`side_k`, whatever the blocks are. Then a path is an order of partitions, but others may be better.
-    part_of : pair of Arcs and int array, optional
-        Arcs that these were kept of, and the numbers there of these blocks: what is known of those holds here, too.
 
     Examples
     --------
@@ -67,7 +67,6 @@ class Arcs:
     after_a: Ints
     block_a: Ints
     apart_k: Ints | None = field(default=None, repr=False)
-    part_of: tuple[Arcs, Ints] | None = field(default=None, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -215,15 +214,12 @@ class Arcs:
         if not reached_j[-1]:
             return None
         keep_a = keep_a & reached_j[self.before_a]
-        ends = self.after_a[keep_a]
-        blocks, block_a = np.unique(self.block_a[keep_a], return_inverse=True)
-        sets, place = np.unique(np.concatenate([self.before_a[keep_a], ends]), return_inverse=True)
-        before_a, after_a = place[: len(ends)], place[len(ends) :]
-        return (
-            Arcs(self.member_bk[blocks], self.set_jk[sets], before_a, after_a, block_a.ravel(), self.apart_k),
-            blocks,
-            np.flatnonzero(keep_a),
-        )
+        arc_a = np.flatnonzero(keep_a)
+        blocks, number_b = _numbered(len(self.member_bk), self.block_a[arc_a])
+        sets, number_j = _numbered(len(self.set_jk), self.before_a[arc_a], self.after_a[arc_a])
+        ends = number_j[self.before_a[arc_a]], number_j[self.after_a[arc_a]]
+        few = Arcs(self.member_bk[blocks], self.set_jk[sets], *ends, number_b[self.block_a[arc_a]], self.apart_k)
+        return few, blocks, arc_a
 
     @cached_property
     def side_k(self) -> Ints:
@@ -243,33 +239,15 @@ class Arcs:
         side_k[mine] = np.unique(label, return_inverse=True)[1]
         return side_k
 
-    def counting(self, incidences: tuple[Incidence, ...]) -> sp.csr_array:
-        """How often the blocks pay some incidences: sparse matrix, shape (blocks, incidences).
-
-        It is worked out once, and of blocks that were kept of others it is a part of theirs.
-        """
-        if incidences not in self._counted:
-            if self.part_of is not None and incidences in self.part_of[0]._counted:
-                found = sp.csr_array(self.part_of[0]._counted[incidences][self.part_of[1]])
-            else:
-                found = sp.csr_array(counts(incidences, self.member_bk))
-            self._counted[incidences] = found
-        return self._counted[incidences]
+    @cached_property
+    def counting(self) -> Counting:
+        """How often the blocks pay incidences."""
+        return Counting(self.member_bk)
 
     @cached_property
-    def _counted(self) -> dict[tuple[Incidence, ...], sp.csr_array]:
-        return {}
-
-    def waiting(self, tensors: tuple[Incidence, ...]) -> tuple[sp.csr_array, sp.csr_array]:
-        """How often down-sets, and blocks, pay for tensors that wait: sparse, with a column for each tensor."""
-        if tensors not in self._waiting:
-            of_sets, of_blocks = counts(tensors, self.set_jk), counts(tensors, self.member_bk)
-            self._waiting[tensors] = sp.csr_array(of_sets), sp.csr_array(of_blocks)
-        return self._waiting[tensors]
-
-    @cached_property
-    def _waiting(self) -> dict[tuple[Incidence, ...], tuple[sp.csr_array, sp.csr_array]]:
-        return {}
+    def counting_of_sets(self) -> Counting:
+        """How often the down-sets pay incidences."""
+        return Counting(self.set_jk)
 
     @cached_property
     def _least_counts(self) -> dict[Incidence, dict[int, float]]:
@@ -290,26 +268,57 @@ class Arcs:
         """
         if not self.complete:
             return {each: least_by_side(each, self.side_k) for each in incidences}
-        new = [each for each in dict.fromkeys(incidences) if each not in self._least_counts]
-        several = list[Incidence]()
-        for each in new:
-            if isinstance(each, Has):  # one block has the kernel, whatever the path
-                side = int(self.side_k[each.kernel])
-                self._least_counts[each] = {side: 1.0} if side >= 0 else {}
-            else:
-                several.append(each)
-        if several:
-            count_bi = self.counting(tuple(several)).toarray()
-            side_b = self.side_k[self.member_bk.argmax(axis=1)]
-            pairs = [(i, s) for i in range(len(several)) for s in np.unique(side_b[count_bi[:, i] > 0]).tolist()]
-            for each in several:
-                self._least_counts[each] = {}
-            if pairs:
-                price_vb = np.stack([np.where(side_b == s, count_bi[:, i], 0.0) for i, s in pairs])
-                for (i, s), least in zip(pairs, self.distances(price_vb)[:, -1].tolist(), strict=True):
-                    if least > 0:
-                        self._least_counts[several[i]][s] = least
+        open_is = list[tuple[Incidence, int]]()
+        for each in dict.fromkeys(incidences):
+            if each not in self._least_counts:
+                self._least_counts[each] = least_by_side(each, self.side_k)
+                if not isinstance(each, Has):  # one block has the kernel, whatever the path
+                    blocks, _ = self.counting.column(each)
+                    open_is += [(each, side) for side in np.unique(self._side_b[blocks]).tolist()]
+        while open_is:
+            paid = self._paid_together(open_is)
+            left = [pair for pair in open_is if paid[pair] > self._least_counts[pair[0]].get(pair[1], 0.0)]
+            if len(left) > _MOSTLY * len(open_is):
+                break
+            open_is = left
+        self._count_least(open_is)
         return self._least_counts
+
+    @cached_property
+    def _side_b(self) -> Ints:
+        """Side of every block."""
+        return np.asarray(self.side_k[self.member_bk.argmax(axis=1)])
+
+    def _paid(self, incidence: Incidence, side: int) -> Floats:
+        """How often each block of a side pays an incidence; those of other sides do not count."""
+        blocks, times = self.counting.column(incidence)
+        paid_b = np.zeros(len(self.member_bk))
+        paid_b[blocks] = np.where(self._side_b[blocks] == side, times, 0.0)
+        return paid_b
+
+    def _paid_together(self, of: Sequence[tuple[Incidence, int]]) -> dict[tuple[Incidence, int], float]:
+        """How often blocks pay incidences along a path with the least sum over some incidences and sides."""
+        price_b = np.zeros(len(self.member_bk))
+        for pair in of:
+            price_b += self._paid(*pair)
+        on_path = self.block_a[self.path(self.distances(price_b[None])[0], price_b)]
+        return {pair: float(self._paid(*pair)[on_path].sum()) for pair in of}
+
+    def _count_least(self, of: Sequence[tuple[Incidence, int]]) -> None:
+        """Find the least count of incidences and sides by a shortest path for each."""
+        if of:
+            price_vb = np.stack([self._paid(*pair) for pair in of])
+            for (incidence, side), least in zip(of, self.distances(price_vb)[:, -1].tolist(), strict=True):
+                if least > 0:
+                    self._least_counts[incidence][side] = least
+
+
+def _numbered(count: int, *some: Ints) -> tuple[Ints, Ints]:
+    """Which of so many numbers are among some, ascending, and the place there of each of them."""
+    among = np.zeros(count, dtype=bool)
+    for numbers in some:
+        among[numbers] = True
+    return np.flatnonzero(among), np.cumsum(among) - 1
 
 
 def chain_of(arcs: Arcs, partition_k: Ints) -> Arcs:

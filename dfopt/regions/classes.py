@@ -177,7 +177,7 @@ class PlanClass:
         """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
         table, latency_l, rows = self.table, self.layer.latency_l, token_rows(self.layer)
         return lru_cache(maxsize=_KEPT)(
-            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting)
+            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting.matrix)
         )
 
     def least_prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
@@ -373,7 +373,8 @@ class PlanClass:
         """
         columns, tensors = self._waiting
         size_t = amount_c[columns]
-        before_j, made_b = (times_counts(size_t[None], counted)[0] for counted in arcs.waiting(tensors))
+        both = arcs.counting_of_sets.matrix(tensors), arcs.counting.matrix(tensors)
+        before_j, made_b = (times_counts(size_t[None], counted)[0] for counted in both)
         return np.asarray(before_j[arcs.before_a] + made_b[arcs.block_a])
 
     def waiting_inside(self, arcs: Arcs, amount_c: Floats, inside_k: Bools) -> Floats:
