@@ -9,7 +9,7 @@ Suffixes: v vector of options, k kernel or kind of layer, i plan, c column of am
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -126,6 +126,10 @@ class Lot:
         """The best of some mappings and of those below their cutoffs, no two of which are alike."""
         if not self.may.any():
             return found
+        below_v = self._may_be_below(np.minimum(cutoff_i, found.kept[-1].step_s if len(found.kept) == top else np.inf))
+        if not below_v.all():  # what passes take is worked out for few vectors
+            few = replace(self, option_vk=self.option_vk[below_v])
+            return few.best(found, cutoff_i, top, distinct)
         step_iv, (kept, others) = self.step_iv, found
         places = np.argwhere(step_iv < cutoff_i[:, None])
         places = places[np.argsort(step_iv[tuple(places.T)], kind="stable")]
@@ -153,6 +157,14 @@ class Lot:
         """Seconds of a step at least, exact where a layer may wait for nothing; infinite where nothing fits."""
         step_iv = self.of.steps.of(self.layer_kv, self.beside)[self.plan_i]
         return np.where(self.may, step_iv, np.inf)
+
+    def _may_be_below(self, cutoff_i: Floats) -> Bools:
+        """Vectors that may be below the cutoff of some plan, whatever passes take; all where passes do not count."""
+        if self.of.by_pass is None:
+            return np.ones(len(self.option_vk), dtype=bool)
+        alone = self.of.beside_of(self.option_vk, self.amount_vc)
+        step_iv = np.where(self.may, self.of.steps.of(self.layer_kv, alone)[self.plan_i], np.inf)
+        return np.asarray((step_iv < cutoff_i[:, None]).any(axis=0))
 
     def _key(self, i: int, v: int, distinct: Distinct) -> Hashable:
         """What mappings with a plan and a vector share with those that are alike."""
