@@ -53,7 +53,8 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         cutoff = float(cutoff_i[region.plan_i].max(initial=-np.inf))
         if facts.arcs_k is None or node.bound.value >= cutoff:
             return
-        best = self._best_mapping(facts, cutoff, thorough=region.is_whole or not np.isfinite(view.last))
+        thorough = region.is_whole or not np.isfinite(view.last)
+        best = self._best_mapping(facts, cutoff, node.bound.value if thorough else np.inf)
         if best is None:
             return
         asked, several = self._options.request, [best]
@@ -69,13 +70,14 @@ class Rounding(Heuristic[Part, JudgedMapping]):
 
     def best(self, facts: Facts, cutoff: float) -> Candidate | None:
         """The best mapping of a region that it comes to below a cutoff."""
-        best = self._best_mapping(facts, cutoff, thorough=True)
+        best = self._best_mapping(facts, cutoff, -np.inf)
         return None if best is None else judged(facts.region.of, best, self._options)
 
-    def _best_mapping(self, facts: Facts, cutoff: float, *, thorough: bool) -> Priced | None:
-        """The same, not judged; with changes of single options if thorough."""
+    def _best_mapping(self, facts: Facts, cutoff: float, enough: float) -> Priced | None:
+        """The same, not judged; with changes of single options as long as it takes more than is enough."""
         best = self._best(facts, facts.rounded_vk, cutoff)
-        return self._improved(facts, best, cutoff) if thorough else best
+        good = np.isinf(enough) if best is None else best.step_s * _SAME <= enough
+        return best if good else self._improved(facts, best, cutoff)
 
     def _fused(self, facts: Facts, best: Priced, cutoff_i: Floats) -> list[Priced]:
         """The same options with blocks that are not listed."""
