@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
 from dfopt.terms.cycle import least_level
-from dfopt.terms.incidence import Incidence, counts
+from dfopt.terms.incidence import Has, Incidence, counts
 from dfopt.terms.sram import keeps_chip, parts_of
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows, blocks_needed, shares_of
@@ -263,7 +263,9 @@ class Blocks:
 
     @cached_property
     def _members(self) -> sp.csr_array:
-        return sp.csr_array(self.member_bk.astype(float))
+        if self.counting is None:
+            return sp.csr_array(self.member_bk.astype(float))
+        return self.counting(tuple(Has(k) for k in range(self.member_bk.shape[1])))
 
     def parts(self, amount_vc: Floats) -> Floats:
         """Number of parts that the weight of each kernel is cut into if it is alone in its block (:func:`parts_of`).
