@@ -40,6 +40,7 @@ class StageWork:
     start_bytes: float = np.inf  # DRAM alive between its partitions; infinite while there is no start
     found: IntraChipMapping | None = None
     found_bytes: float = np.inf
+    refused: Infeasible | None = None  # there is no fusion, whatever DRAM is left
     low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
     waiting: float | None = None  # bytes that wait at once between the partitions of any fusion, if that is known
 
@@ -163,8 +164,13 @@ def fuse(
 
     relaxed = replace(limits, dram_left=np.inf)
     if known is None:
+        if work.refused is not None:
+            raise work.refused
         try:
             known = solve(relaxed, cutoff)
+        except Infeasible as error:
+            work.refused = error
+            raise
         except CutOff as proof:
             work.low_s = max(work.low_s, proof.seconds)
             raise
