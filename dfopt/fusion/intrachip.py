@@ -23,7 +23,7 @@ from dfopt.fusion.lattice import PathResult, ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, keeps, legal, lower_bound, most_alive, objective
 from dfopt.fusion.pieces import piecewise
 from dfopt.fusion.segments import best_segmentation, topological_orders
-from dfopt.fusion.shortfalls import dram_report, no_partitioning
+from dfopt.fusion.shortfalls import check_count, dram_report, no_partitioning
 from dfopt.milp import Solution, Termination, TracePoint, closed_form, solve, unanswered
 from dfopt.terms.sharded_graph import Ints
 
@@ -135,6 +135,8 @@ def optimize_intrachip(
     """
     if not tables.chip.fused:
         return kernel_by_kernel(tables, limits)
+    if tables.sharded.token_charges is None:  # in blocks of tokens no weight is cut
+        check_count(tables, limits)
     best = start if start is not None and legal(tables, limits, start) else None
     if best is None and clock.over:  # nothing would be returned: a small stage takes no longer
         clock = Clock.of_limit(_NO_TIME)

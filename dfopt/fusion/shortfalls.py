@@ -23,24 +23,38 @@ def dram_report(need: float, left: float, at_least: str = "") -> str:
     )
 
 
-def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
-    """Why no partitioning is legal although SRAM is not short: the count, the kernels alone, or the pins."""
-    n, alone = tables.kernels, np.flatnonzero(tables.parts_k > 1)
-    what = f"{'exactly' if limits.exactly else 'at most'} {limits.p_max} partitions"
+def _asked(limits: IntraChipLimits) -> str:
+    return f"{'exactly' if limits.exactly else 'at most'} {limits.p_max} partitions"
+
+
+def check_count(tables: StageTables, limits: IntraChipLimits) -> None:
+    """Refuse a number of partitions that is too large or too small whatever the order is.
+
+    Raises
+    ------
+    Infeasible
+        There are fewer kernels, or more that need a partition of their own.
+    """
+    n, alone, what = tables.kernels, np.flatnonzero(tables.parts_k > 1), _asked(limits)
     if limits.exactly and limits.p_max > n:
-        return f"{what} need as many kernels, there are {n}; levers: p_max {n} or less, empty_partitions allow"
+        levers = f"p_max {n} or less, empty_partitions allow"
+        raise Infeasible(f"{what} need as many kernels, there are {n}; levers: {levers}")
     if len(alone) + (n > len(alone)) > limits.p_max:
         names = ", ".join(repr(tables.sharded.names[k]) for k in alone[:4]) + (", ..." if len(alone) > 4 else "")
-        return (
+        raise Infeasible(
             f"{what} are too few: the weights of {len(alone)} kernels ({names}) do not fit SRAM beside anything, each"
             f" needs a partition of its own; levers: p_max {len(alone) + 1} or more, a larger tensor-parallel degree"
         )
+
+
+def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
+    """Why no partitioning is legal although neither SRAM nor the number of partitions is short."""
     rules = ["precedence", f"the forward/backward rule ({limits.forward_backward})"]
     rules += ["what a library does at once"] if tables.chip.library else []
     levers = ["another p_max"]
     if limits.pins:
         rules, levers = ["the pins", *rules], ["fewer pins", *levers]
-    return f"no order of {what} satisfies {' and '.join(rules)} together; levers: {', '.join(levers)}"
+    return f"no order of {_asked(limits)} satisfies {' and '.join(rules)} together; levers: {', '.join(levers)}"
 
 
 def no_partitioning(solution: Solution, assignment: Assignment, clock: Clock) -> NoReturn:
