@@ -38,7 +38,7 @@ SPACE: dict[str, set[str]] = {
     "execution": {"search/claims", "search/sensitivity", "search/space", "sharding/tables"},
     "sharding_objective": {
         "exploring/solves", "regions/space", "search/assembling", "search/claims", "search/dump", "search/heat_aware",
-        "search/optimization", "search/regional", "search/within", "setting/offloads", "setting/turns",
+        "search/graph_search", "search/optimization", "search/within", "setting/offloads", "setting/turns",
         "sharding/interchip",
     },
     "stage_time": {"sharding/interchip"},
@@ -48,12 +48,12 @@ SPACE: dict[str, set[str]] = {
     "forward_backward": {
         "formulation/places", "fusion/assignment", "fusion/generation", "fusion/intrachip", "fusion/lattice",
         "fusion/moves", "fusion/one_block", "fusion/partitioning", "fusion/pieces", "fusion/shortfalls",
-        "heat/blocks", "joint/additive", "joint/factors", "joint/listed", "regions/lattices", "search/candidate",
+        "heat/blocks", "joint/factors", "regions/lattices", "search/candidate",
         "search/dump", "search/fusing", "search/passes", "search/space", "search/verify",
     },
     "gradient_overlap": {"search/assembling"},
     "parameter_overlap": set(),
-    "tensor_overlap": {"calibration/steps", "search/faster"},
+    "tensor_overlap": {"calibration/steps"},
     "network_dims": {"setting/plans", "setting/zero"},
     "module_schemes": {"setting/plans"},
     "schedule": {"setting/plans"},

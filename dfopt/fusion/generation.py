@@ -342,7 +342,7 @@ class Generation:
         place = np.empty(n, dtype=np.int64)
         place[self.orders[-1]] = np.arange(n)
         keys = [(not forward[k], int(rank[k]), int(place[k])) for k in range(n)]
-        return order_by_rank(self.before, self.after, keys)
+        return order_by_rank(self.after, keys)
 
     def _round(self, point: LpPoint, clock: Clock) -> None:
         """Choose whole blocks among the real ones, line them up, and cut the order that results."""

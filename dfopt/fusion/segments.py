@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
+import networkx as nx
 import numpy as np
 
 from dfopt.bnb import UNLIMITED, Clock
@@ -35,8 +35,8 @@ def topological_orders(tables: StageTables) -> list[Ints]:
     sink = np.array([not heads for heads in after])
     found: list[Ints] = []
     for order in (
-        order_by_rank(before, after, [(not forward[k], k) for k in range(tables.kernels)]),
-        order_by_rank(before, after, [(not forward[k], not sink[k], k) for k in range(tables.kernels)]),
+        order_by_rank(after, [(not forward[k], k) for k in range(tables.kernels)]),
+        order_by_rank(after, [(not forward[k], not sink[k], k) for k in range(tables.kernels)]),
         _depth_first(before, after, forward),
     ):
         if not any(np.array_equal(order, other) for other in found):
@@ -44,20 +44,12 @@ def topological_orders(tables: StageTables) -> list[Ints]:
     return found
 
 
-def order_by_rank(before: list[list[int]], after: list[list[int]], rank: Sequence[tuple[object, ...]]) -> Ints:
+def order_by_rank(after: list[list[int]], rank: Sequence[tuple[object, ...]]) -> Ints:
     """Always the ready kernel of the lowest rank."""
-    left = [len(heads) for heads in before]
-    ready = [(rank[k], k) for k in range(len(before)) if not left[k]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, k = heapq.heappop(ready)
-        order.append(k)
-        for b in after[k]:
-            left[b] -= 1
-            if left[b] == 0:
-                heapq.heappush(ready, (rank[b], b))
-    return np.array(order, dtype=np.int64)
+    drawn: nx.DiGraph[int] = nx.DiGraph()
+    drawn.add_nodes_from(range(len(after)))
+    drawn.add_edges_from((a, b) for a, heads in enumerate(after) for b in heads)
+    return np.array([*nx.lexicographical_topological_sort(drawn, key=rank.__getitem__)], dtype=np.int64)
 
 
 def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools) -> Ints:
@@ -65,7 +57,7 @@ def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools
     order: list[int] = []
     seen = [False] * len(before)
     for first in (True, False):
-        ends = [k for k in range(len(before)) if forward[k] == first]
+        ends = [k for k in range(len(after)) if forward[k] == first]
         # the pass ends in the kernels that nothing of the same pass needs
         ends.sort(key=lambda k: (any(forward[b] == first for b in after[k]), k))
         for end in ends:

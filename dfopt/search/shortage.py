@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
 
-from dfopt.bnb import OutOfTime
+from dfopt.bnb import (
+    Bound,
+    Candidate,
+    Clock,
+    LeafAnswer,
+    LeafSolver,
+    OutOfTime,
+    Problem,
+    Relaxation,
+    View,
+    branch_and_bound,
+)
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.physics.states import LABELS
@@ -63,8 +72,13 @@ class LeastHeld:
         """All of them."""
         return sum(self.states.values())
 
+    @property
+    def short(self) -> float:
+        """Bytes that the memory lacks; less than none where it has room."""
+        return self.bytes - self.capacity
+
     def __str__(self) -> str:
-        short = self.bytes - self.capacity
+        short = self.short
         said = [
             f"least {self.tier.upper()}: {self.plan.label} holds at least {gb(self.bytes)} per chip in"
             f" {self.stage}, whatever its sharding and partitions ({listed(self.states)}); the chip has"
@@ -101,43 +115,96 @@ class LeastHeld:
         return [f"nearest: about {chips} such chips for one sequence, or {gb(fixed + each)} on each of these"]
 
 
+class Kept(Relaxation[Plan, float]):
+    """What every sharding of a plan keeps."""
+
+    name = "kept"
+
+    def __init__(self, books: Mapping[Plan, LeastHeld]) -> None:
+        self._books = books
+
+    def answers(self, regions: Sequence[Plan], cutoff: float, clock: Clock) -> list[float]:
+        """What each plan lacks at least."""
+        return [self._books[plan].short for plan in regions]
+
+    def bound(self, region: Plan, answer: float) -> Bound:
+        """The answer, with the books."""
+        return Bound(answer, self._books[region])
+
+
+class Waiting(Relaxation[Plan, LeastHeld | None]):
+    """The same with what every fusion leaves to wait, as long as there is work left for that; none: nothing fits."""
+
+    name = "waiting"
+
+    def __init__(
+        self, books: Mapping[Plan, LeastHeld], relaxed: RelaxedPlans, options: Options, limits: Mapping[str, float]
+    ) -> None:
+        self._books, self._relaxed, self._options, self._limits = books, relaxed, options, limits
+
+    def applies(self, region: Plan) -> bool:
+        """Whether fusions are bounded whatever the sharding."""
+        return covers(self._relaxed.setting.graph, region)
+
+    def answers(self, regions: Sequence[Plan], cutoff: float, clock: Clock) -> list[LeastHeld | None]:
+        """The books of each plan."""
+        return [self._answer(plan) for plan in regions]
+
+    def _answer(self, plan: Plan) -> LeastHeld | None:
+        if not self._options.clock.over:
+            with suppress(OutOfTime, NoSolution):
+                try:
+                    return _looked_into(self._relaxed, plan, self._options, self._limits)
+                except Infeasible:  # whatever the memory
+                    return None
+        return self._books[plan]
+
+    def bound(self, region: Plan, answer: LeastHeld | None) -> Bound:
+        """What a plan lacks at least."""
+        return Bound(math.inf) if answer is None else Bound(answer.short, answer)
+
+
+class Lacking(LeafSolver[Plan, LeastHeld]):
+    """Plans that lack something; others that may fit this memory are ruled out by other limits."""
+
+    def accepts(self, region: Plan, bound: Bound) -> bool:
+        """Every plan."""
+        return True
+
+    def solve(self, region: Plan, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The books of the plan."""
+        return LeafAnswer([Candidate(bound.value, bound.witness)] if bound.value > 0 else [])
+
+
 def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> LeastHeld | None:
     """Of plans none of which fits, what the one that lacks least of a memory holds; none if none is shown to lack any.
 
     Plans are looked at in the order of what is known of them: at first what every sharding keeps, then also what every
     fusion leaves to wait.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If an interrupt came meanwhile.
     """
     chip = setting.system.chip
     endless = chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
     system = setting.system.model_copy(update={"chip": endless})
     free = replace(setting, system=system)  # where nothing is too small, all can be counted
-    relaxed, bounds, limits = RelaxedPlans(free, options), PlanBounds(free), usable_bytes(setting)
-    clock = options.clock
-    until = clock.spent + _PART * clock.work_left
-    number, others = count(), 0
-    heap: list[tuple[float, int, LeastHeld, bool]] = []
-
-    def push(held: LeastHeld, known: bool) -> None:
-        heapq.heappush(heap, (held.bytes - held.capacity, next(number), held, known))
-
-    for plan in plans if limits else ():
+    limits, bounds = usable_bytes(setting), PlanBounds(free)
+    if not limits:
+        return None
+    books = dict[Plan, LeastHeld]()
+    for plan in plans:
         instance = free.under(plan)
-        push(_fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits), False)
-    while heap:
-        short, _, held, known = heapq.heappop(heap)
-        if not known and covers(setting.graph, held.plan) and clock.spent < until and not clock.over:
-            with suppress(OutOfTime, NoSolution):
-                try:
-                    held = _looked_into(relaxed, held.plan, options, limits)
-                except Infeasible:  # whatever the memory
-                    others += 1
-                    continue
-            push(held, True)
-        elif short > 0:
-            return replace(held, others=others)
-        else:
-            others += 1
-    return None
+        books[plan] = _fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits)
+    part = replace(options, clock=options.clock.share(_PART))
+    waiting = Waiting(books, RelaxedPlans(free, part), part, limits)
+    found = branch_and_bound(Problem([*books], [Kept(books), waiting], [], leaves=[Lacking()]))
+    if found.ending == "interrupted":
+        raise KeyboardInterrupt
+    held = found.solution
+    return None if held is None else replace(held, others=sum(math.isinf(leaf.bound) for leaf in found.leaves))
 
 
 def _looked_into(relaxed: RelaxedPlans, plan: Plan, options: Options, limits: Mapping[str, float]) -> LeastHeld:
@@ -151,7 +218,7 @@ def _looked_into(relaxed: RelaxedPlans, plan: Plan, options: Options, limits: Ma
             found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
     if not found:
         raise Infeasible("no partitions, whatever waits between them")
-    return min(found, key=lambda held: held.bytes - held.capacity)
+    return min(found, key=lambda held: held.short)
 
 
 def _fullest(
@@ -188,7 +255,7 @@ def _fullest(
         held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0
         room = usable_words(capacity, instance.assumptions)
         found.append(LeastHeld(instance.plan, stage.name, tier, capacity, *held, room))
-    return max(found, key=lambda held: held.bytes - held.capacity)
+    return max(found, key=lambda held: held.short)
 
 
 def gb(size: float) -> str:
