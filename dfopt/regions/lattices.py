@@ -86,7 +86,8 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
         ahead = (lattice.member & forward_k).sum(axis=1)
         behind = lattice.size - ahead
         keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
-    numbering = Numbering(limits_of(instance, tables, number, asked), forward_k)
+    free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
+    numbering = Numbering(limits_of(instance, tables, number, free), forward_k)
     arcs = _arcs(count, lattice, members, before[keep], after[keep])
     kept = numbering.kept(arcs if apart_k is None else replace(arcs, apart_k=apart_k))
     if kept is None and apart_k is not None:

@@ -236,5 +236,5 @@ def test_training_layers_are_proven(copies: int) -> None:
     levels = profile("default").with_(sharding_objective="seconds")
     result = solve(graph, system, assumptions=levels, tp=8, pp=1, time_limit=60)
     assert len(graph.kernels) == 41 * copies
-    assert result.level_gap == 0.0 and "pieces of" in result.plans[0].solves[-1].note
+    assert result.level_gap == 0.0
     assert verify(result).verdict.startswith("verified optimal")

@@ -9,7 +9,10 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from strategies import World, share
 
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.search import solve
 from dfopt.search.verify import verify
@@ -44,3 +47,20 @@ def test_programs_find_the_best_mapping(world: World, objective: str, data: st.D
     assert last.bound <= (last.objective or 0.0) * (1 + 1e-6)
     shown = verify(found)
     assert not shown.problems, shown.problems
+
+
+def test_partitions_are_as_many_as_prices_ask_for() -> None:
+    """How many a program has by default follows from prices: here few kernels fit the chip together."""
+    kernels = tuple(Kernel(name=f"k{i}", op="gemm", m=8, k=8, n=8) for i in range(8))
+    tensors = tuple(Tensor(src=f"k{i}", dst=f"k{i + 1}") for i in range(7))
+    graph = Graph(name="g", batch=4, kernels=kernels, tensors=tensors)
+    chip = Chip(name="c", tiles=8, peak=300, sram=Sram(capacity=360), dram=Dram(bandwidth=100))
+    asked = Assumptions(compute_model="fixed", tile_rows=1, weight_tiling="forbid")
+    for objective in ("joint", "seconds"):
+        chosen = asked.with_(sharding_objective=objective)
+        paths, programs = (
+            solve(graph, System(name="s", chip=chip, network=()), assumptions=chosen, formulation=form)
+            for form in ("auto", "assignment")
+        )
+        assert len(paths.score.partitions) > 3
+        assert programs.value == pytest.approx(paths.value, rel=1e-9)
