@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.formulation.plan_model import Large, Unstated
@@ -46,10 +48,13 @@ class Matrices(LeafSolver[Part, JudgedMapping]):
                 raise OutOfTime from error
             found = first
         except (Large, Unstated):  # nobody solves it: what is shown without it stays
-            found = Pruned(0.0, ()) if first is None else first
+            found = Pruned(0.0, ())
         low = max(bound.value, found.bound)
         if isinstance(found, Pruned):
-            return LeafAnswer([], low)
+            if first is None:
+                return LeafAnswer([], low)
+            low = min(low, first.value)
+            found = replace(first, bound=low, records=(*first.records, *found.records), limited=True)
         return LeafAnswer([Candidate(found.value, JudgedMapping.of(found, self._options.request))], low)
 
     def _first(self, region: Region, cutoff: float) -> Solved | None:

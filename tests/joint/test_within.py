@@ -26,7 +26,7 @@ from dfopt.regions.space import Space
 from dfopt.search.budget_regions import Rows
 from dfopt.search.budgets import Block, Budget
 from dfopt.search.fitting import Fitter
-from dfopt.search.options import SWITCH, Options
+from dfopt.search.options import Options
 from dfopt.search.within import optimize_within
 from dfopt.setting.instance import Setting
 
@@ -59,22 +59,6 @@ WORLDS = worlds(
 @given(WORLDS, st.data())
 def test_the_best_sharding_and_partitions_within_budgets(world: World, data: st.DataObject) -> None:
     check(world, data)
-
-
-COVERED = worlds(
-    most=4, least=2, max_pp=1, dims=1, execution=["dataflow", "dataflow", "library"], overlap=["none", "perfect"],
-    empty_partitions="allow", forward_backward=["separate", "shared"], gradient_overlap=None,
-    compute_model=["fixed", "efficiency"],
-)  # fmt: skip
-
-
-@share(0.1)
-@given(COVERED, st.data())
-def test_regions_find_the_best_sharding_and_partitions_within_budgets(world: World, data: st.DataObject) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SWITCH, "1")
-        patch.delattr("dfopt.search.within._BudgetSearch")
-        check(world, data)
 
 
 @pytest.mark.nightly
@@ -149,10 +133,9 @@ def test_nothing_under_any_sharding_is_refused_at_once() -> None:
         optimize_within(result, many)
 
 
-def test_a_start_of_two_levels_is_none_within_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be as fast as what breaks the budget, and have the answer's place."""
+def test_a_mapping_that_breaks_a_budget_is_no_answer() -> None:
+    """The one that is the best without the budget, where little time is left to prove another one."""
     result = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, assumptions=TOGETHER)
-    monkeypatch.setattr("dfopt.search.jointly._LEVELS", 0.0)
     more = len(result.score.partitions) + 1
     found = optimize_within(result, Budget("partitions", lambda block: 1.0, at_least=more), time_limit=20, gap=0.5)
     assert len(found.score.partitions) >= more

@@ -1,16 +1,14 @@
 """Plans that compose a step in another way: layers computed again, placements, two microbatches in turns, gradients
-that hide. All are covered, and the answer is that of brute force and of the other search."""
+that hide. The answer is that of brute force."""
 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from brute import least_capacities
+from brute import joint_optimum, least_capacities
 from covered import asked_of, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
@@ -23,7 +21,6 @@ from test_placed import cases as served
 from test_placed import every_plan
 from test_two_batch import SECTIONS, in_sections
 
-import dfopt.search as optimizer
 from dfopt.bnb import Candidate, Clock, Incumbents
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -38,7 +35,7 @@ from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.search import solve
-from dfopt.search.options import SWITCH, Options
+from dfopt.search.options import Options
 from dfopt.search.verify import verify
 from dfopt.setting.offloads import offloads
 from dfopt.setting.plans import asked_plans
@@ -143,19 +140,23 @@ def test_what_lies_where_beside_gradients_that_hide_as_calculon_has_it(case: tup
     check(world, {"place": place, "zero": (0, 1), "mp": 1})
 
 
-@share(0.5)
-@given(trained(**MOVED), st.booleans())
-def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool) -> None:
-    world, place = case
-    asked: dict[str, Any] = {"offload": "any" if free else tuple(place), "zero": (0, 1), "mp": 1}
+def placed(world: World, asked: dict[str, Any]) -> list[Plan]:
+    """All plans with all placements that are asked for."""
     setting = setting_of(world)
     try:
         placements = offloads(world.graph, world.system, setting.assumptions, Request(**asked))
         plans, _ = asked_plans(world.graph, world.system, Request(zero=(0, 1), mp=1), setting.assumptions)
     except PlanError:
         assume(False)
-    every = [plan.model_copy(update={"placement": each}) for plan in plans for each in placements]
-    check(world, asked, every)
+    return [plan.model_copy(update={"placement": each}) for plan in plans for each in placements]
+
+
+@share(0.5)
+@given(trained(**MOVED), st.booleans())
+def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool) -> None:
+    world, place = case
+    asked: dict[str, Any] = {"offload": "any" if free else tuple(place), "zero": (0, 1), "mp": 1}
+    check(world, asked, placed(world, asked))
 
 
 @share(0.5)
@@ -164,23 +165,23 @@ def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool
     st.integers(1, 4),
 )
 def test_answers_are_verified(case: tuple[World, dict[str, str]], top: int) -> None:
-    """With several mappings, too; the other search does not prove all of these."""
+    """With several mappings, too, of which the first is the best that brute force finds."""
     world, place = case
-    asked = {"assumptions": jointly(world), "offload": tuple(place), "zero": (0, 1), "mp": 1, "top": top}
-    with patch.dict(os.environ, {SWITCH: "0"}):
-        try:
-            expected = optimizer.solve(world.graph, world.system, **asked)
-        except (Infeasible, PlanError) as error:
-            with pytest.raises(type(error)):
-                solve(world.graph, world.system, **asked)
-            return
-    found = solve(world.graph, world.system, **asked)
-    values, others = ([one.value, *(each.value for each in one.alternatives or ())] for one in (found, expected))
-    note(f"{values} {found.status} {found.plan.label} against {others} {expected.status}")
-    assert all(mine <= other * (1 + 1e-9) for mine, other in zip(values, others, strict=True))
-    assert expected.status != "optimal" or (found.status, values) == ("optimal", pytest.approx(others, rel=1e-9))
-    with patch.dict(os.environ, {SWITCH: "1"}):
-        shown = verify(found)
+    asked: dict[str, Any] = {"offload": tuple(place), "zero": (0, 1), "mp": 1}
+    plans = placed(world, asked)
+    best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked), plans)
+    given = {"assumptions": jointly(world), **asked, "top": top}
+    if best is None:
+        with pytest.raises(Infeasible):
+            solve(world.graph, world.system, **given)
+        return
+    found = solve(world.graph, world.system, **given)
+    values = [found.value, *(each.value for each in found.alternatives or ())]
+    note(f"{values} {found.status} {found.plan.label} against {best}")
+    assert found.value == pytest.approx(best.value, rel=1e-9)
+    assert found.status == "optimal"
+    assert values == sorted(values)
+    shown = verify(found)
     assert not shown.problems, shown.problems
 
 
