@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given_plans import searched
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from stack_cases import HOT, T0, dies, memory, stack
@@ -35,10 +36,7 @@ from dfopt.heat.settle import TOO_HOT_K, cool, physical
 from dfopt.machines.stacks import with_stack
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.search.branching import Search
 from dfopt.search.heat_aware import HEAT_GAP, heat_answers, made_aware, three_answers
-from dfopt.search.jointly import JointSearch
-from dfopt.search.options import SWITCH
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -81,12 +79,11 @@ def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> ThreeAn
     on = draw(stacks(idle))
     system = with_stack(world.system, on)
     options = options_of()
-    search = Search(Setting(world.graph, system, world.assumptions), options)
-    search.run([world.plan])
-    if not search.found:
+    search = searched(Setting(world.graph, system, world.assumptions), [world.plan], options)
+    if not search.state.found:
         reject()
     try:
-        return three_answers(search.setting, search.found[0].mapping, options)
+        return three_answers(search.setting, search.state.found[0].mapping, options)
     except Infeasible:
         reject()
 
@@ -149,9 +146,10 @@ def test_gradients_that_are_only_written_cost_no_read() -> None:
     spent = {}
     for traffic in ("written", "accumulated"):
         asked = resolve(Assumptions(gradient_traffic=traffic, tile_rows=1), "dataflow", 1.0)
-        search = Search(Setting(graph, System(name="one", chip=chip, stack=on), asked), options_of())
-        search.run([Plan(microbatches=4)])
-        study = three_answers(search.setting, search.found[0].mapping, search.options)
+        search = searched(
+            Setting(graph, System(name="one", chip=chip, stack=on), asked), [Plan(microbatches=4)], options_of()
+        )
+        study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
         agrees_with_the_judge(study, study.ignore.mapping)
         spent[traffic] = physical(study.ignore.score).energy_j
     bursts = update.m * update.k * graph.word_bytes / on.dram.burst * 4  # of the gradient, in all microbatches
@@ -178,9 +176,12 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
     on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
     chosen = resolve(Assumptions(execution="dataflow", compute_model="cycle", tile_rows=1), "dataflow", 0.5)
     world = World(graph, System(name="pair", chip=chip, stack=on), Plan(microbatches=4), chosen)
-    search = Search(Setting(graph, world.system, world.assumptions), options_of(pin_partition={"a": 0, "b": 1, "c": 1}))
-    search.run([world.plan])
-    study = three_answers(search.setting, search.found[0].mapping, search.options)
+    search = searched(
+        Setting(graph, world.system, world.assumptions),
+        [world.plan],
+        options_of(pin_partition={"a": 0, "b": 1, "c": 1}),
+    )
+    study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
     kept = study.known.mapping
     assert [kernel.partition for kernel in kept.kernels] == [0, 1, 1]  # of one tile each
     agrees_with_the_judge(study, kept)
@@ -200,9 +201,10 @@ def test_what_backward_partitions_gather_again_is_sent_once_by_each() -> None:
     asked = options_of(
         pin_sharding={"a": "n", **dict.fromkeys("bcd", "m")}, pin_partition={"a": 0, "b": 1, "c": 1, "d": 2}
     )
-    search = Search(Setting(graph, system, resolve(chosen, "dataflow", 1.0)), asked)
-    search.run([Plan(tp=2, tp_dims=("x",), microbatches=4)])
-    study = three_answers(search.setting, search.found[0].mapping, search.options)
+    search = searched(
+        Setting(graph, system, resolve(chosen, "dataflow", 1.0)), [Plan(tp=2, tp_dims=("x",), microbatches=4)], asked
+    )
+    study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
     assert study.ignore.score.collectives == {"all_gather.backward": 2}
     agrees_with_the_judge(study, study.ignore.mapping)
 
@@ -227,9 +229,8 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
         Plan(dp=2, dp_dims=("x",), microbatches=2),
         resolve(chosen, None, 1.0),
     )
-    search = Search(Setting(graph, world.system, world.assumptions), options_of())
-    search.run([world.plan])
-    study = three_answers(search.setting, search.found[0].mapping, search.options)
+    search = searched(Setting(graph, world.system, world.assumptions), [world.plan], options_of())
+    study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
     parts = study.ready.stages[0].tables
     assert parts is not None and parts.parts_k.max() > 1
     agrees_with_the_judge(study, study.known.mapping)
@@ -336,21 +337,21 @@ def test_the_heat_aware_mapping_keeps_its_limits_and_is_never_slower(study: Thre
 def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) -> None:
     """As if every plan were re-optimised alone; those that are slower without heat need not be."""
     system, options = with_stack(world.system, on), options_of(top=3)
-    search = Search(Setting(world.graph, system, world.assumptions), options)
-    search.run(asked_plans(world.graph, system, Request(), world.assumptions)[0])
+    plans, _ = asked_plans(world.graph, system, Request(), world.assumptions)
+    search = searched(Setting(world.graph, system, world.assumptions), plans, options)
     alone = []
-    for one in search.found:
+    for one in search.state.found:
         try:
             alone.append(physical(made_aware(one, search.setting, options)[0].score).step_time_s)
         except (Infeasible, PlanError):
             continue
     assume(alone)
-    best, proof = made_aware(search.found[0], search.setting, options, search.found[1:])
+    best, proof = made_aware(search.state.found[0], search.setting, options, search.state.found[1:])
     assert physical(best.score).step_time_s == pytest.approx(min(alone), rel=1e-9)
     assert cool(best.score) and proof.interval_s > 0
-    if len(search.found) > 1:
-        assert f"of the {len(search.found)} fastest plans were chosen anew" in proof.note
-    for one in search.found[1:]:
+    if len(search.state.found) > 1:
+        assert f"of the {len(search.state.found)} fastest plans were chosen anew" in proof.note
+    for one in search.state.found[1:]:
         slower = one.score.step_time_s >= physical(best.score).step_time_s * (1 + NEAR)
         assert not slower or "no faster even without heat" in proof.note or "no answer for" in proof.note
 
@@ -362,39 +363,36 @@ COVERED: dict[str, Any] = {
     "compute_model": ["fixed", "efficiency"],
     "execution": "dataflow",
 }
-"""Assumptions of worlds whose plans are searched as regions."""
+"""Assumptions of worlds in which every sharding is one of few."""
 
 
-@pytest.mark.parametrize("engine", ["0", "1"])
 @settings(max_examples=2)
 @given(worlds(most=2, dims=1, max_pp=1, pieces=False, **COVERED))
-def test_with_the_sharding_free_no_sharding_is_faster(engine: str, world: World) -> None:
+def test_with_the_sharding_free_no_sharding_is_faster(world: World) -> None:
     hot = HtcPackage(mode="htc", htc_w_per_m2k=1e4)
-    check_all_shardings(world, stack(dies=dies(1), package=hot, limits=Limits(logic=T0 + 45, power=40.0)), engine)
+    check_all_shardings(world, stack(dies=dies(1), package=hot, limits=Limits(logic=T0 + 45, power=40.0)))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("engine", ["0", "1"])
 @share(0.03)
 @given(worlds(most=3, dims=1, max_pp=1, pieces=False, **COVERED), stacks())
-def test_with_the_sharding_free_no_sharding_is_faster_nightly(engine: str, world: World, on: Stack) -> None:
-    check_all_shardings(world, on, engine)
+def test_with_the_sharding_free_no_sharding_is_faster_nightly(world: World, on: Stack) -> None:
+    check_all_shardings(world, on)
 
 
-def check_all_shardings(world: World, on: Stack, engine: str) -> None:
+def check_all_shardings(world: World, on: Stack) -> None:
     """As if every sharding were pinned and re-optimised alone."""
     graph, plan, system = world.graph, world.plan, with_stack(world.system, on)
     menus = [ops.legal_schemes(kernel, plan.tp, world.assumptions) for kernel in graph.kernels]
     assume(plan.tp > 1 and 1 < np.prod([len(menu) for menu in menus]) <= 12)
 
-    def aware(kind: type[Search], objective: str, **asked: Any) -> tuple[float, str]:
+    def aware(objective: str, **asked: Any) -> tuple[float, str]:
         setting = Setting(graph, system, world.assumptions.with_(sharding_objective=objective))
-        search = kind(setting, options_of(p_max=2 if world.assumptions.empty_partitions == "forbid" else None, **asked))
-        search.run([plan])
-        if not search.found:
+        search = searched(setting, [plan], options_of(**asked))
+        if not search.state.found:
             return np.inf, ""
         try:
-            best, proof = made_aware(search.found[0], setting, search.options)
+            best, proof = made_aware(search.state.found[0], setting, search.state.options)
         except (Infeasible, PlanError):
             return np.inf, ""
         assert cool(best.score)
@@ -404,12 +402,9 @@ def check_all_shardings(world: World, on: Stack, engine: str) -> None:
     for schemes in itertools.product(*menus):
         sharding = {kernel.name: z for kernel, z in zip(graph.kernels, schemes, strict=True)}
         if sums_meet(graph, plan, world.assumptions, sharding):
-            alone.append(aware(Search, "seconds", pin_sharding=sharding)[0])
+            alone.append(aware("seconds", pin_sharding=sharding)[0])
     assume(np.isfinite(alone).any())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SWITCH, engine)
-        patch.delattr(f"dfopt.search.heat_aware.{'_HeatSearch' if engine == '1' else 'least_with_heat'}")
-        found, note = aware(JointSearch, "joint")
+    found, note = aware("joint")
     assert found <= min(alone) * (1 + 2 * HEAT_GAP)
     assert f"{found:.6g} s per step" in note and "shardings more were chosen anew" in note
 

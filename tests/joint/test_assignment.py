@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from brute import joint_optimum
+from given_plans import searched
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 from problem_cases import close
@@ -32,7 +33,6 @@ from dfopt.search.matrices import in_tiles
 from dfopt.search.options import Options
 from dfopt.search.solved import Pruned, Solved
 from dfopt.search.verify import verify
-from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding import interchip
@@ -183,15 +183,12 @@ def agree(world: World, asked: dict[str, object], solver: str = "highs") -> None
     """The search and the matrices, which share prices of kernels only: values to 1e-6, and neither bound wrong."""
     assume(world.plan.stages == 1 or world.graph.repeat > 1)
     together = world.assumptions.with_(sharding_objective="joint")
-    search = WorkloadSearch([Setting(world.graph, world.system, together)], options_of(**asked))
-    [graph] = search.graphs
-    graph.legal = [world.plan]
-    search.run()
+    search = searched(Setting(world.graph, world.system, together), [world.plan], options_of(**asked))
     outcomes = programs(world, options_of(formulation="assignment", solver=solver, **asked))
     if not outcomes:
         assert not search.state.found
         return
-    value, bound = search.state.found[0].value, min(one.bound for one in graph.records if one.bound is not None)
+    value, bound = search.state.found[0].value, min(one.bound for one in search.records if one.bound is not None)
     assert close(min(one.value for one in outcomes if isinstance(one, Solved)), value)
     assert close(bound, value)
     assert min(one.bound for one in outcomes) <= value * (1 + 1e-9)

@@ -1,0 +1,20 @@
+"""The search over plans that a test gives, whatever else a question allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dfopt.documents.plan import Plan
+from dfopt.search.graph_search import GraphSearch
+from dfopt.search.options import Options
+from dfopt.search.workload_search import WorkloadSearch
+from dfopt.setting.instance import Setting
+
+
+def searched(setting: Setting, plans: Sequence[Plan], options: Options) -> GraphSearch:
+    """What is found and known of some plans; the mappings are in its ``state``."""
+    workload = WorkloadSearch([setting], options)
+    [graph] = workload.graphs
+    graph.legal = plans
+    workload.run()
+    return graph
