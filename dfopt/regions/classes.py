@@ -6,25 +6,21 @@ amounts, h what a layer holds, a arc.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.joint.factors import OF_SECONDS
-from dfopt.joint.menu import Menu
 from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import seconds_of
-from dfopt.regions.sharded_first import ShardedFirst
-from dfopt.setting.instance import Instance, Setting
+from dfopt.regions.plan_group import PlanGroup
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, OptionFigures
@@ -35,7 +31,6 @@ from dfopt.terms.bounds.passes import PassRule
 from dfopt.terms.bounds.steps import Steps
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Open, counts
-from dfopt.terms.layer import Layer
 from dfopt.terms.rules import HELD
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain, Table
@@ -48,59 +43,23 @@ _KEPT = 48
 
 
 @dataclass(frozen=True, eq=False)
-class PlanClass:
+class PlanClass(PlanGroup):
     """Plans with one table of charges, in one number of tiles.
 
     Attributes
     ----------
-    menu : Menu
-        Options and figures of the layer, shared by the plans.
-    tiles : int
-        Tiles that the streamed axis is cut into.
-    domain : Domain
-        Options that may be taken in so many tiles.
-    table_of_plans : PlanTable
-        The plans as arrays.
     arcs_k : tuple of Arcs
         By kind of layer.
     numbering_k : tuple of Numbering
         By kind of layer, the numbers of partitions.
-    sharded_first : ShardedFirst, optional
-        How the options were chosen, where there is one of every kernel because the sharding comes first.
     cuts : Cuts, optional
         Where the graph may be cut into pipeline stages, if its kernels are drawn once and all plans have several
         stages.
     """
 
-    menu: Menu
-    tiles: int
-    domain: Domain
-    table_of_plans: PlanTable
     arcs_k: tuple[Arcs, ...]
     numbering_k: tuple[Numbering, ...]
-    sharded_first: ShardedFirst | None = None
     cuts: Cuts | None = None
-
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        """The plans: the axis i."""
-        return self.table_of_plans.plans
-
-    @cached_property
-    def places(self) -> dict[Hashable, int]:
-        """Place of each plan, by what mappings that differ in plan do not share."""
-        variant = self.setting.model.variant
-        return {(plan, variant): i for i, plan in enumerate(self.plans)}
-
-    @property
-    def setting(self) -> Setting:
-        """Graph, system and resolved assumptions."""
-        return self.table_of_plans.setting
-
-    @cached_property
-    def least_i(self) -> Floats:
-        """Seconds of a step at least under each plan, by the least work of kernels: float array, shape (plans,)."""
-        return self.table_of_plans.seconds()
 
     @cached_property
     def steps(self) -> Steps:
@@ -135,11 +94,6 @@ class PlanClass:
         return {}
 
     @property
-    def layer(self) -> Layer:
-        """Kernels and their options."""
-        return self.menu.priced(self.tiles)[0]
-
-    @property
     def table(self) -> Table:
         """All charges of the layer."""
         return self.menu.priced(self.tiles)[1]
@@ -164,11 +118,6 @@ class PlanClass:
     def kinds(self) -> int:
         """Number of kinds of layers."""
         return len(self.arcs_k)
-
-    def schemes(self, option_k: Sequence[int]) -> dict[str, Sharding]:
-        """Scheme of every kernel, by its name, from places among the options of each."""
-        pairs = zip(self.layer.kernels, self.layer.schemes_k, option_k, strict=True)
-        return {kernel.name: schemes[option] for kernel, schemes, option in pairs}
 
     # -- blocks -------------------------------------------------------------------------------------------------------
 
@@ -390,7 +339,3 @@ class PlanClass:
         before_jt = counts(tensors, arcs.set_jk) + outside_t * counts(tensors, arcs.set_jk | ~inside_k)
         waiting_at = before_jt[arcs.before_a] + counts(tensors, arcs.member_bk[arcs.block_a])
         return np.asarray(waiting_at @ amount_c[columns])
-
-    def instance(self, plan: int) -> Instance:
-        """The setting under one of the plans."""
-        return Instance(self.setting, self.plans[plan])

@@ -152,7 +152,7 @@ class Space:
             return []
         every = tuple(range(len(plans.plans)))
         classes = [
-            PlanClass(menu, tiles, domain, plans, arcs_k, numbering_k, sharded_first, cuts) for tiles, domain in counts
+            PlanClass(menu, tiles, domain, plans, sharded_first, arcs_k, numbering_k, cuts) for tiles, domain in counts
         ]
         if not all(arcs.complete for arcs in arcs_k) and any(not of.fuses_alone for of in classes):
             raise NotCovered(

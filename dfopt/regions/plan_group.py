@@ -1,0 +1,79 @@
+"""Plans with common options of kernels, in one number of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dfopt.arrays import Floats
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.joint.menu import Menu
+from dfopt.regions.sharded_first import ShardedFirst
+from dfopt.setting.instance import Instance, Setting
+from dfopt.terms.bounds import PlanTable
+from dfopt.terms.layer import Layer
+from dfopt.terms.table import Domain
+
+__all__ = ["PlanGroup"]
+
+
+@dataclass(frozen=True, eq=False)
+class PlanGroup:
+    """Plans with common options of kernels, in one number of tiles.
+
+    Attributes
+    ----------
+    menu : Menu
+        Options and figures of the layer, shared by the plans.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+    domain : Domain
+        Options that may be taken in so many tiles.
+    table_of_plans : PlanTable
+        The plans as arrays.
+    sharded_first : ShardedFirst or None
+        How the options were chosen, where there is one of every kernel because the sharding comes first.
+    """
+
+    menu: Menu
+    tiles: int
+    domain: Domain
+    table_of_plans: PlanTable
+    sharded_first: ShardedFirst | None
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans: the axis i."""
+        return self.table_of_plans.plans
+
+    @cached_property
+    def places(self) -> dict[Hashable, int]:
+        """Place of each plan, by what mappings that differ in plan do not share."""
+        variant = self.setting.model.variant
+        return {(plan, variant): i for i, plan in enumerate(self.plans)}
+
+    @property
+    def setting(self) -> Setting:
+        """Graph, system and resolved assumptions."""
+        return self.table_of_plans.setting
+
+    def instance(self, plan: int) -> Instance:
+        """The setting under one of the plans."""
+        return Instance(self.setting, self.plans[plan])
+
+    @cached_property
+    def least_i(self) -> Floats:
+        """Seconds of a step at least under each plan, by the least work of kernels: float array, shape (plans,)."""
+        return self.table_of_plans.seconds()
+
+    @property
+    def layer(self) -> Layer:
+        """Kernels and their options."""
+        return self.menu.priced(self.tiles)[0]
+
+    def schemes(self, option_k: Sequence[int]) -> dict[str, Sharding]:
+        """Scheme of every kernel, by its name, from places among the options of each."""
+        pairs = zip(self.layer.kernels, self.layer.schemes_k, option_k, strict=True)
+        return {kernel.name: schemes[option] for kernel, schemes, option in pairs}
