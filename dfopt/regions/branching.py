@@ -12,8 +12,9 @@ from dfopt.bnb import Bound, BranchingRule, View
 from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Unlisted, Unsharded, listed
+from dfopt.terms.bounds import PlanTable
 
-__all__ = ["Listing", "PlansApart", "Probing"]
+__all__ = ["Listing", "PlansApart", "Probing", "StagesOpen"]
 
 _EACH = 4
 """Plans up to which each goes apart; of more only the one with the least step."""
@@ -34,6 +35,23 @@ class Listing(BranchingRule[Part]):
         roots = region.space.roots
         lows = [root.least if isinstance(root, Unsharded) else bound.value for root in roots]
         return [*zip(roots, lows, strict=True)] if roots else [(region, np.inf)]
+
+
+class StagesOpen(BranchingRule[Part]):
+    """Plans with open pipeline stages are halved by their bounds; one that is alone is divided by numbers of tiles."""
+
+    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+        """Both halves, or what a plan is divided into; none where stages are not open, or the plan has its options."""
+        if not isinstance(region, Unsharded) or region.menu is not None:
+            return None
+        plans = region.plans.plans
+        if len(plans) == 1:
+            return [(part, bound.value) for part in region.space.of_plan(region.plans)]
+        order = np.argsort(region.plans.seconds(), kind="stable").tolist()
+        halves = order[: len(plans) // 2], order[len(plans) // 2 :]
+        tables = [PlanTable(region.plans.work, [plans[i] for i in half]) for half in halves]
+        parts = [Unsharded(region.space, table) for table in tables]
+        return [(part, max(bound.value, part.least)) for part in parts]
 
 
 class PlansApart(BranchingRule[Part]):

@@ -20,15 +20,15 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.lattices import arcs_among
 from dfopt.regions.numbering import Numbering
-from dfopt.regions.scope import NotCovered
 from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 
-__all__ = ["Cuts", "cuts_of"]
+__all__ = ["Cuts", "TooMany", "cuts_of", "is_cut"]
 
 _MOST_CUTS = 400
 """Cuts of a graph, at most: there are as many stages as pairs of them."""
@@ -36,6 +36,10 @@ _MOST_ARCS = 2_000_000
 """Arcs of all stages, at most."""
 _KEPT = 256
 """Stages of which the arcs are kept, those that were asked for last."""
+
+
+class TooMany(Exception):
+    """There are more cuts, stages or partitions of these than are listed."""
 
 
 class _Tree(NamedTuple):
@@ -160,14 +164,14 @@ def cuts_of(instance: Instance, whole: Arcs | None, numbering: Numbering, asked:
 
     Raises
     ------
-    NotCovered
-        If there are very many.
+    TooMany
+        If there are very many, or a stage has too many partitions to list.
     """
+    if whole is not None and not whole.complete:
+        raise TooMany
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions, bounding=True)
     set_uk = _down_sets(graph)
-    counted = (
-        whole is None or not whole.complete or numbering.limits.are_counted(len(graph.kernels), numbering.forward_k)
-    )
+    counted = whole is None or numbering.limits.are_counted(len(graph.kernels), numbering.forward_k)
     if whole is not None and chip.fused and not (graph.trains or counted):  # stages are parts of this lattice
         trees, arcs = _parts(whole, numbering, set_uk), whole
     elif apart := [*_apart(instance, set_uk, asked)]:
@@ -175,7 +179,12 @@ def cuts_of(instance: Instance, whole: Arcs | None, numbering: Numbering, asked:
     else:
         return None
     leads = arcs.kept(np.ones(len(arcs.before_a), dtype=bool)) is not None
-    return _forest(trees, set_uk, arcs, graph.name) if leads else None
+    return _forest(trees, set_uk, arcs) if leads else None
+
+
+def is_cut(graph: Graph, plan: Plan) -> bool:
+    """Whether a plan has several pipeline stages that kernels, which are drawn once, may be in."""
+    return plan.stages > 1 and not graph.folded
 
 
 def _down_sets(graph: Graph) -> Bools:
@@ -198,7 +207,7 @@ def _down_sets(graph: Graph) -> Bools:
     while fresh:
         found |= {each.tobytes(): each for each in fresh}
         if len(found) > _MOST_CUTS:
-            raise NotCovered(f"{graph.name} can be cut into pipeline stages in more than {_MOST_CUTS} places")
+            raise TooMany
         larger = [each | need_kk[k] for each in fresh for k in np.flatnonzero(~each).tolist()]
         fresh = list({each.tobytes(): each for each in larger if each.tobytes() not in found}.values())
     sets = np.array(list(found.values()))
@@ -229,7 +238,7 @@ def _apart(instance: Instance, set_uk: Bools, asked: Request) -> Iterator[_Tree]
             if u != v and not (first_k & ~last_k).any():
                 arcs, numbering = arcs_among(instance, last_k & ~first_k, 0, asked)
                 if arcs is not None and not arcs.complete:
-                    raise NotCovered(f"a stage of {instance.graph.name} has too many down-sets to list")
+                    raise TooMany
                 if arcs is not None:
                     yield _Tree(arcs, u, {v: len(arcs.set_jk) - 1}, numbering)
 
@@ -253,11 +262,11 @@ def _joined(trees: Sequence[_Tree], set_uk: Bools) -> tuple[list[_Tree], Arcs]:
     return found, _union([tree.arcs for tree in found], places, np.concatenate(sets))[0]
 
 
-def _forest(trees: Sequence[_Tree], set_uk: Bools, arcs: Arcs, name: str) -> Cuts:
+def _forest(trees: Sequence[_Tree], set_uk: Bools, arcs: Arcs) -> Cuts:
     """All lattices beside one another."""
     sizes = [len(tree.arcs.set_jk) for tree in trees]
     if sum(len(tree.arcs.before_a) for tree in trees) > _MOST_ARCS:
-        raise NotCovered(f"pipeline stages of {name} have more than {_MOST_ARCS:,} arcs")
+        raise TooMany
     first_t = np.cumsum([0, *sizes])[:-1]
     places = [first + np.arange(size) for first, size in zip(first_t.tolist(), sizes, strict=True)]
     forest, rank_j = _union([tree.arcs for tree in trees], places, np.concatenate([tree.arcs.set_jk for tree in trees]))

@@ -14,6 +14,7 @@ from dfopt.documents.request import Request
 from dfopt.fusion.partitioning import objective
 from dfopt.milp import closed_form
 from dfopt.regions.classes import PlanClass
+from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.pricing import Priced
 from dfopt.search.candidate import Prepared, given_work, prepare
 from dfopt.search.options import Options, record_of
@@ -47,7 +48,7 @@ class JudgedMapping:
         return cls(solved.different(request.distinct_in), solved)
 
 
-def cutoffs_of(view: View, of: PlanClass) -> Floats:
+def cutoffs_of(view: View, of: PlanGroup) -> Floats:
     """By plan of a class, the value from which on its mappings do not matter: float array, shape (plans,).
 
     Where several mappings are asked for that differ in plan, one of which is kept need only be better than itself.
@@ -78,14 +79,18 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
 
 
 def prepared(
-    of: PlanClass,
+    of: PlanGroup,
     plan: int,
     option_k: Sequence[int],
     options: Options,
     record: SolveRecord,
     stage_k: Sequence[int] | None = None,
+    *,
+    listed: bool = False,
 ) -> Prepared:
     """The stages of one of the plans under given options, priced; with pipeline stages of kernels that are drawn once.
+
+    ``listed``: also the down-sets of every stage, where they are few enough.
 
     Raises
     ------
@@ -96,7 +101,8 @@ def prepared(
     placed_k = [0] * len(option_k) if stage_k is None else stage_k
     stages = {kernel.name: stage for kernel, stage in zip(of.layer.kernels, placed_k, strict=True)}
     work = given_work(instance, of.schemes(option_k), stages, record)
-    work = replace(work, lattices=dict.fromkeys(range(instance.mapped_stages), None))
+    if not listed:
+        work = replace(work, lattices=dict.fromkeys(range(instance.mapped_stages), None))
     [ready] = prepare(instance, options, {instance.shared: work}, tiles=of.tiles)
     return ready
 

@@ -6,11 +6,13 @@ the number of compute tiles. What fits SRAM, and what blocks cost, depends on pr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dfopt.arrays import Bools, Ints
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.fusion.blocks import StageTables, derived, restrict
 from dfopt.fusion.downsets import Lattice, down_sets, near_orders, one_by_one
@@ -20,11 +22,11 @@ from dfopt.regions.arcs import Arcs
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.scope import NotCovered
 from dfopt.search.fusing import limits_of
-from dfopt.setting.instance import Instance
+from dfopt.setting.instance import Instance, Setting
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = ["MOST_SETS", "arcs_among", "arcs_of", "down_sets_of", "kinds_of"]
+__all__ = ["MOST_SETS", "arcs_among", "arcs_of", "down_sets_by_kind", "kinds_of"]
 
 MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
@@ -95,10 +97,17 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
     return kept, numbering
 
 
-def down_sets_of(instance: Instance, kind: int) -> Lattice | None:
-    """The down-sets of the layers of one kind, whatever numbers partitions may have; none if they are too many."""
-    tables, _ = _structure(instance, _of_kind(instance, kind))
-    return _down_sets(tables, _rule(instance))
+def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Lattice | None]:
+    """By kind of layer the down-sets, whatever numbers partitions may have; none of a kind with too many.
+
+    Empty without a plan; of several one, whether it fits or not.
+    """
+    found = dict[int, Lattice | None]()
+    for instance in map(setting.under, plans[:1]):
+        for kind in kinds_of(instance):
+            tables, _ = _structure(instance, _of_kind(instance, kind))
+            found[kind] = _down_sets(tables, _rule(instance))
+    return found
 
 
 def _down_sets(tables: StageTables, rule: str) -> Lattice | None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dfopt.bnb import Bound, BranchingRule, OutOfTime, View
+from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
+from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
 from dfopt.regions.region import Part, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
@@ -37,44 +39,45 @@ class FirstLevel(BranchingRule[Part]):
         OutOfTime
             If there was no time for any sharding.
         """
-        if not isinstance(region, Unsharded):
+        if not isinstance(region, Unsharded) or region.menu is None:
             return None
+        menu, instance = region.menu, region.menu.instance
         try:
-            found = self._solved(region)
+            found = self._solved(menu, region.plans.plans[0])
         except Infeasible:  # schemes that are pinned contradict each other
             return [(region, np.inf)]
         except NoSolution as error:
             raise OutOfTime from error
         if found.interrupted:
             raise KeyboardInterrupt
-        menu, instance = region.menu, region.menu.instance
         allowed_o = np.zeros(len(menu.tables.kernel_o), dtype=bool)
         allowed_o[menu.options_of(found.sharding)] = True
         schemes = [found.sharding[kernel.name] for kernel in instance.graph.kernels]
         counts = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))
-        domain, chosen = menu.domain_of(allowed_o), _as_chosen(found, region)
+        domain, chosen = menu.domain_of(allowed_o), _as_chosen(found, menu)
         regions = region.space.regions_of(region.plans, menu, [(tiles, domain) for tiles in counts], chosen)
         return [(one, bound.value) for one in regions] or [(region, np.inf)]  # partitions cannot be as asked for
 
-    def _solved(self, region: Unsharded) -> InterChipMapping:
+    def _solved(self, menu: Menu, plan: Plan) -> InterChipMapping:
         """The sharding that is best by itself."""
         asked = self._options
         return optimize_interchip(
-            region.menu.instance.setting,
-            region.menu.tables,
+            menu.instance.setting,
+            menu.tables,
             gap=0.0,  # a gap is left to the fusion: what is optimal for a level has to be this sharding
             clock=asked.clock.share(_SHARE),
             solver=asked.request.solver,
-            progress=reporter(asked, region.plans.plans[0], "interchip"),
+            progress=reporter(asked, plan, "interchip"),
         )
 
 
-def _as_chosen(found: InterChipMapping, region: Unsharded) -> ShardedFirst:
+def _as_chosen(found: InterChipMapping, menu: Menu) -> ShardedFirst:
     """What is shown of a sharding; a solver may stop without any bound."""
     low = found.objective * (1 - min(found.solution.gap, 1.0))
-    tables = region.menu.tables
+    tables, stages = menu.tables, [found.stage[kernel.name] for kernel in menu.instance.graph.kernels]
     return ShardedFirst(
         record=record_of("interchip", 0, "assignment", found.solution, found.objective, low, found.unit),
         proven=found.solution.termination in (Termination.OPTIMAL, Termination.GAP_REACHED),
         alone=len(tables.kernel_o) == tables.kernels and tables.stages == 1,
+        stage_k=tuple(stages) if tables.stages > 1 else None,
     )

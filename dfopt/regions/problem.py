@@ -8,13 +8,14 @@ from typing import Any
 
 from dfopt.bnb import Clock, Node, Outcome, Parameters, Problem, Progress, Relaxation, branch_and_bound
 from dfopt.documents.request import Request
-from dfopt.regions.branching import Listing, PlansApart, Probing
+from dfopt.regions.branching import Listing, PlansApart, Probing, StagesOpen
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration, Fusion, Limited, Solution
 from dfopt.regions.levels import FirstLevel
 from dfopt.regions.matrices import Matrices
+from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unlisted
 from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
@@ -81,8 +82,6 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
 
     Raises
     ------
-    NotCovered
-        If regions do not cover the question; with the reason.
     PlanError
         If no plan has what is asked for.
     """
@@ -91,17 +90,18 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     limited = any(math.isfinite(bytes_) for space in spaces for bytes_ in usable_bytes(space.setting).values())
     last = (CapacityBound if limited else PathBound).name
     rounding = Rounding(memory, options, last)
-    roots, first = [Unlisted(space) for space in spaces], [Listing(), FirstLevel(options)]
+    roots, first = [Unlisted(space) for space in spaces], [Listing(), StagesOpen(), FirstLevel(options)]
+    whole = PlanPrograms(options)
     if options.request.formulation == "assignment":  # mappings are those of the programs, each with its record
         leaf = Matrices(memory, rounding, options)
-        return Problem(roots, relaxations, [*first, PlansApart(memory, every=True)], leaves=[leaf])
+        return Problem(roots, relaxations, [*first, PlansApart(memory, every=True)], leaves=[whole, leaf])
     return Problem(
         roots=roots,
         relaxations=relaxations,
         branching=[*first, PlansApart(memory), Probing(memory)],
         heuristics=[OneLayer(memory, options, last, _best_of_space), rounding],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
-        leaves=[Enumeration(memory, options), Fusion(memory, options)],
+        leaves=[whole, Enumeration(memory, options), Fusion(memory, options)],
     )
 
 
@@ -149,7 +149,7 @@ def best_mapping(
 
     Raises
     ------
-    NotCovered, PlanError
+    PlanError
         See :func:`problem_in`.
 
     Examples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -14,12 +14,14 @@ from dfopt.arrays import Ints
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
+from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.sharded_first import ShardedFirst
+from dfopt.search.sharing import Memo
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
-__all__ = ["Classes", "Part", "Region", "Unlisted", "Unsharded", "listed"]
+__all__ = ["Classes", "Part", "Region", "Undivided", "Unlisted", "Unsharded", "listed"]
 
 
 class Classes(Protocol):
@@ -34,8 +36,11 @@ class Classes(Protocol):
         """Whether its plans may be listed."""
 
     @property
-    def roots(self) -> Sequence[Region | Unsharded]:
+    def roots(self) -> Sequence[Region | Undivided | Unsharded]:
         """Regions that hold all of its mappings, each in one."""
+
+    def of_plan(self, plan: PlanTable) -> Sequence[Region | Undivided | Unsharded]:
+        """Regions that hold all mappings of a plan with open pipeline stages, each in one."""
 
     def regions_of(
         self,
@@ -43,7 +48,7 @@ class Classes(Protocol):
         menu: Menu,
         counts: Iterable[tuple[int, Domain]],
         sharded_first: ShardedFirst | None = None,
-    ) -> list[Region]:
+    ) -> Sequence[Region | Undivided]:
         """A region for each of some numbers of tiles with the options that go with it."""
 
 
@@ -62,26 +67,51 @@ class Unlisted:
 
 @dataclass(frozen=True, eq=False)
 class Unsharded:
-    """Mappings under some plans with one sharding, which is chosen first and is not chosen yet.
+    """Mappings under some plans whose sharding is chosen first, or with open pipeline stages, and is not chosen yet.
 
     Attributes
     ----------
     space : Space
         All mappings of the graph.
-    menu : Menu
-        Options and figures of the layer, shared by the plans.
     plans : PlanTable
         The plans as arrays.
+    menu : Menu, optional
+        Options and figures of the layer, shared by the plans. None: kernels that are drawn once may be in any pipeline
+        stage, and every plan has a menu of its own, which is made as soon as the plan is alone.
     """
 
     space: Classes
-    menu: Menu
     plans: PlanTable
+    menu: Menu | None = None
 
     @cached_property
     def least(self) -> float:
         """Seconds of a step at least under any of the plans, whatever the sharding is."""
         return float(self.plans.seconds().min())
+
+
+@dataclass(frozen=True, eq=False)
+class Undivided:
+    """Mappings under one plan whose pipeline stages are open, or were chosen first: a program decides them together.
+
+    Attributes
+    ----------
+    of : PlanGroup
+        The plan, number of tiles and options.
+    plans : tuple of int
+        The plan, as the only place among those of the group.
+    memo : dict
+        What its levels come to by themselves; the numbers of tiles of a plan share it.
+    """
+
+    of: PlanGroup
+    plans: tuple[int]
+    memo: Memo = field(default_factory=dict, repr=False)
+
+    @property
+    def plan_i(self) -> Ints:
+        """The plan."""
+        return np.array(self.plans, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -128,8 +158,8 @@ class Region:
         return np.array(self.plans, dtype=np.int64)
 
 
-Part = Unlisted | Unsharded | Region
-"""What the mapping problem is divided into: graphs, and classes of their plans with what is left of options."""
+Part = Unlisted | Unsharded | Undivided | Region
+"""What the mapping problem is divided into: graphs, plans, and classes of plans with what is left of options."""
 
 
 def listed(parts: Iterable[Part]) -> list[Region]:

@@ -21,8 +21,11 @@ class ShardedFirst:
         Whether no other one is better by itself: if not, no bound with it holds for its level.
     alone : bool
         Whether there is no other one: bounds with it hold for every mapping.
+    stage_k : tuple of int, optional
+        Pipeline stage of every kernel, where that was chosen, too.
     """
 
     record: SolveRecord
     proven: bool
     alone: bool
+    stage_k: tuple[int, ...] | None = None

@@ -15,18 +15,20 @@ from dfopt.errors import PlanError
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.cuts import Cuts, cuts_of
+from dfopt.regions.cuts import Cuts, TooMany, cuts_of, is_cut
 from dfopt.regions.lattices import arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
-from dfopt.regions.region import Region, Unsharded
-from dfopt.regions.scope import NotCovered, check_covered, is_cut
+from dfopt.regions.plan_group import PlanGroup
+from dfopt.regions.region import Region, Undivided, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.regions.variants import with_variants
+from dfopt.search.sharing import Memo
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.sharded_graph import tile_counts
+from dfopt.terms.step.ledger import offloaded
 from dfopt.terms.table import Domain
 
 __all__ = ["Space"]
@@ -51,8 +53,6 @@ class Space:
 
     Raises
     ------
-    NotCovered
-        If regions do not cover the question, see :mod:`dfopt.regions.scope`.
     PlanError
         If no plan has what is asked for.
     """
@@ -67,15 +67,11 @@ class Space:
     def plans(self) -> Sequence[Plan]:
         """All plans that are searched."""
         if self.given is not None:
-            plans = self.given()
-            check_covered(self.setting, self.request, plans)
-            return plans
+            return self.given()
         legal, rejected = asked_plans(self.setting.graph, self.setting.system, self.request, self.setting.assumptions)
         if not legal:
             raise PlanError("; ".join(dict.fromkeys(one.reason for one in rejected)))
-        plans = list(chain(*(with_variants(self.setting, self.request, plan) for plan in legal)))
-        check_covered(self.setting, self.request, plans)
-        return plans
+        return list(chain(*(with_variants(self.setting, self.request, plan) for plan in legal)))
 
     @property
     def listable(self) -> bool:
@@ -109,27 +105,56 @@ class Space:
         return self._known[setting]
 
     @cached_property
-    def _cut(self) -> dict[Setting, Cuts | None]:
+    def _cut(self) -> dict[Setting, Cuts | TooMany | None]:
         return {}
 
-    def _cuts(self, instance: Instance) -> Cuts | None:
+    def _cuts(self, instance: Instance) -> Cuts | TooMany | None:
         """Where a chip's part of the graph may be cut into pipeline stages; none if no partitions are as asked for."""
         if instance.setting not in self._cut:
             [(arcs, numbering)] = self._arcs(instance)
-            self._cut[instance.setting] = cuts_of(instance, arcs, numbering, self.request)
+            try:
+                self._cut[instance.setting] = cuts_of(instance, arcs, numbering, self.request)
+            except TooMany as error:
+                self._cut[instance.setting] = error
         return self._cut[instance.setting]
 
+    def _is_whole(self, plan: Plan) -> bool:
+        """Whether the stages of a plan are open, and their partitions are not listed.
+
+        Nobody lists them where the sharding comes first, and stages with it, or programs are asked for. What slower
+        memories hold while a graph trains is counted by layers.
+        """
+        if not is_cut(self.setting.graph, plan):
+            return False
+        instance = self.setting.under(plan)
+        if not self._jointly or self.request.formulation == "assignment" or offloaded(instance):
+            return True
+        return isinstance(self._cuts(instance), TooMany)
+
     @cached_property
-    def roots(self) -> list[Region | Unsharded]:
+    def roots(self) -> list[Region | Undivided | Unsharded]:
         """A region for every class of plans and number of tiles: together they hold every mapping, each in one.
 
         Where the sharding comes first, one for every class until that is chosen.
         """
-        found = list[Region | Unsharded]()
-        for menu, plans in self._menus():
+        is_whole = {plan: self._is_whole(plan) for plan in self.least}
+        tables = self.bounds.tables(plan for plan, whole in is_whole.items() if whole)
+        found: list[Region | Undivided | Unsharded] = [Unsharded(self, table) for table in tables]
+        for menu, plans in self._menus(plan for plan, whole in is_whole.items() if not whole):
             [table] = self.bounds.tables(plans)
-            found += self.regions_of(table, menu, _domains(menu)) if self._jointly else [Unsharded(self, menu, table)]
+            found += self.regions_of(table, menu, _domains(menu)) if self._jointly else [Unsharded(self, table, menu)]
         return found
+
+    def of_plan(self, plan: PlanTable) -> Sequence[Region | Undivided | Unsharded]:
+        """Regions that hold all mappings of a plan with open pipeline stages, each in one: one by number of tiles.
+
+        Where the sharding comes first, and stages with it, the plan with the options that these are chosen of.
+        """
+        shared = plan.instances[0].shared
+        menu = Menu(shared, build(shared, self.request.pin_sharding))
+        if not self._jointly:
+            return [Unsharded(self, plan, menu)]
+        return self.regions_of(plan, menu, _domains(menu))
 
     @property
     def _jointly(self) -> bool:
@@ -141,11 +166,17 @@ class Space:
         menu: Menu,
         counts: Iterable[tuple[int, Domain]],
         sharded_first: ShardedFirst | None = None,
-    ) -> list[Region]:
+    ) -> Sequence[Region | Undivided]:
         """A region for each of some numbers of tiles with the options that go with it."""
+        if self._is_whole(plans.plans[0]):
+            memo = Memo()
+            groups = [PlanGroup(menu, tiles, domain, plans, sharded_first) for tiles, domain in counts]
+            return [Undivided(group, (0,), memo) for group in groups]
         listed, numbering_k = zip(*self._arcs(menu.instance), strict=True)
-        cuts = self._cuts(menu.instance) if is_cut(self.setting.graph, plans.plans[0]) else None
-        if is_cut(self.setting.graph, plans.plans[0]):
+        are_cut = is_cut(self.setting.graph, plans.plans[0])
+        cuts = self._cuts(menu.instance) if are_cut else None
+        assert not isinstance(cuts, TooMany), "such plans are decided as a whole"
+        if are_cut:
             listed = (None if cuts is None else cuts.arcs,)
         arcs_k = tuple(arcs for arcs in listed if arcs is not None)
         if len(arcs_k) < len(listed):  # partitions cannot be as asked for
@@ -154,20 +185,16 @@ class Space:
         classes = [
             PlanClass(menu, tiles, domain, plans, sharded_first, arcs_k, numbering_k, cuts) for tiles, domain in counts
         ]
-        if not all(arcs.complete for arcs in arcs_k) and any(not of.fuses_alone for of in classes):
-            raise NotCovered(
-                "a layer has too many down-sets to list, and more than its seconds decides what a step takes"
-            )
         return [Region(of, of.domain, every, arcs_k) for of in classes]
 
-    def _menus(self) -> list[tuple[Menu, list[Plan]]]:
-        """Plans that may fit the memories, with the menu that they share.
+    def _menus(self, plans: Iterable[Plan]) -> list[tuple[Menu, list[Plan]]]:
+        """Some plans, with the menu that they share.
 
         A sharding that comes first is chosen by other figures than those of the menu's look.
         """
         menus: dict[Instance, Menu] = {}
         alike: dict[tuple[object, ...], tuple[Menu, list[Plan]]] = {}
-        for plan in self.least:
+        for plan in plans:
             shared = self.setting.under(plan).on_chip
             if shared not in menus:
                 menus[shared] = Menu(shared, build(shared, self.request.pin_sharding))

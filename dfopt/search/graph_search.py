@@ -15,8 +15,8 @@ from dfopt.documents.plan_records import GraphRecord, PlanRecord
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion.downsets import Lattice
-from dfopt.regions.classes import PlanClass
-from dfopt.regions.lattices import down_sets_of, kinds_of
+from dfopt.regions.lattices import down_sets_by_kind
+from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.space import Space
 from dfopt.regions.variants import with_variants
 from dfopt.search import work
@@ -186,10 +186,7 @@ class GraphSearch:
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every kind of layer."""
-        if not self.legal:
-            return {}
-        first = self.setting.under(self.legal[0])  # whether it fits or not
-        return {kind: down_sets_of(first, kind) for kind in kinds_of(first)}
+        return down_sets_by_kind(self.setting, self.legal)
 
     # -- what is known of them --------------------------------------------------------------------------------------
 
@@ -213,7 +210,7 @@ class GraphSearch:
             return
         self.state.accept(solved)
 
-    def give_up(self, of: PlanClass, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
+    def give_up(self, of: PlanGroup, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
         """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
         for i in plan_i:
             self.give_up_unit(self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)

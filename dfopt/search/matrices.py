@@ -88,39 +88,83 @@ def by_matrices(
     least = {1, instance.plan.shards} if menu.shares_tiles.any() else {1}
     refusals: list[Infeasible] = []
     counts = sorted({count for rows in least for count in tile_counts(graph, assumptions, rows)}, reverse=True)
+    for tiles in counts:
+        at_hand = best is not None and best.mapping.tile_count == tiles
+        try:
+            found = from_levels(instance, options, menu, memo, tiles, incumbent(), start, best if at_hand else None)
+            yield tiles if len(counts) > 1 else None, found
+        except Infeasible as error:
+            refusals.append(error)
+    if len(refusals) == len(counts):
+        raise refusals[0]
+
+
+def from_levels(
+    instance: Instance,
+    options: Options,
+    menu: Menu,
+    memo: Memo,
+    tiles: int,
+    incumbent: float,
+    start: bool = True,
+    first: Solved | None = None,
+) -> Solved | Pruned:
+    """The best mapping with so many tiles, or what none is below; first the fusion for the sharding that is best alone.
+
+    Parameters
+    ----------
+    instance, options : Instance, Options
+        The plan, and what is asked.
+    menu : Menu
+        Options and figures of its layers.
+    memo : dict
+        What is known of single levels.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+    incumbent : float
+        Value that a mapping must beat to be of interest.
+    start : bool
+        Whether to look for a mapping to start from first.
+    first : Solved, optional
+        One that is known.
+
+    Returns
+    -------
+    Solved or Pruned
+        Where the MILP finds no mapping in time, it is the one to start from.
+
+    Raises
+    ------
+    Infeasible
+        No mapping keeps the limits, whatever the schemes.
+    """
 
     def levels(share: Clock) -> Solved | None:
         """The best fusion for the sharding that is best by itself, if it is found soon enough."""
         soon = replace(options, clock=share).asking(formulation="auto")
         return by_levels(instance, soon, memo, tiles, np.inf)
 
-    for tiles in counts:
-        try:
-            at_hand = best is not None and best.mapping.tile_count == tiles
-            first = best if at_hand else levels(options.clock.share(_SHARE)) if start else None
-            within = replace(options, clock=options.clock.share(_SHARE)) if start and first is None else options
-            try:
-                if first is not None and first.interrupted:
-                    raise KeyboardInterrupt
-                found = in_tiles(instance, within, menu, tiles, first, incumbent())
-            except OutOfTime:
-                found = Pruned(0.0, (), _LATE)
-            except (Large, Unstated) as reason:
-                found = Pruned(0.0, (), str(reason))
-            except KeyboardInterrupt:
-                if first is None:
-                    raise
-                first, found = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
-            if start and isinstance(found, Pruned) and found.bound < incumbent():
-                late = levels(options.clock) if first is None else first
-                if late is not None:
-                    bound, records = min(found.bound, late.value), (*late.records, *found.records)
-                    found = replace(late, bound=bound, records=records, limited=True)
-            yield tiles if len(counts) > 1 else None, found
-        except Infeasible as error:
-            refusals.append(error)
-    if len(refusals) == len(counts):
-        raise refusals[0]
+    if first is None and start:
+        first = levels(options.clock.share(_SHARE))
+    within = replace(options, clock=options.clock.share(_SHARE)) if start and first is None else options
+    try:
+        if first is not None and first.interrupted:
+            raise KeyboardInterrupt
+        found = in_tiles(instance, within, menu, tiles, first, incumbent)
+    except OutOfTime:
+        found = Pruned(0.0, (), _LATE)
+    except (Large, Unstated) as reason:
+        found = Pruned(0.0, (), str(reason))
+    except KeyboardInterrupt:
+        if first is None:
+            raise
+        first, found = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
+    if start and isinstance(found, Pruned) and found.bound < incumbent:
+        late = levels(options.clock) if first is None else first
+        if late is not None:
+            bound, records = min(found.bound, late.value), (*late.records, *found.records)
+            found = replace(late, bound=bound, records=records, limited=True)
+    return found
 
 
 def assignment_of(

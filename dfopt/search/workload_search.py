@@ -13,10 +13,10 @@ from dfopt.bnb import Progress as Step
 from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.interrupts import LIMIT, SIGNALS, now
-from dfopt.regions.classes import PlanClass
 from dfopt.regions.judged import JudgedMapping, cutoffs_of
+from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
-from dfopt.regions.region import Part, Region, Unlisted, Unsharded
+from dfopt.regions.region import Part, Region, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.options import Options, Progress
 from dfopt.search.shortage import least_held
@@ -132,9 +132,9 @@ class WorkloadSearch:
                     graph = self._of_model[id(leaf.region.space.setting.model)]
                     graph.give_up_unit((plan, None), low, late=late)
         low_of = lows(outcome, parameters, several=self.state.several)
-        searched: dict[PlanClass, set[int]] = {}
+        searched: dict[PlanGroup, set[int]] = {}
         for part in outcome.log.regions:
-            if isinstance(part, Region):
+            if isinstance(part, Region | Undivided):
                 searched.setdefault(part.of, set()).update(part.plans)
         for of, plan_i in searched.items():
             self._of_model[id(of.setting.model)].give_up(of, sorted(plan_i), low_of(of), late=late)
@@ -218,22 +218,22 @@ def is_late(outcome: Outcome[Part, JudgedMapping]) -> bool:
 
 def lows(
     outcome: Outcome[Part, JudgedMapping], parameters: Parameters, *, several: bool
-) -> Callable[[PlanClass], Floats]:
+) -> Callable[[PlanGroup], Floats]:
     """What no mapping of each plan of a class is below: the least bound of the leaves that hold the plan.
 
     Plans that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff. ``several``:
     the bound is one of all mappings but those that are kept.
     """
     kept = Incumbents(parameters.top, parameters.gap, outcome.kept, parameters.limit)
-    low_of = dict[PlanClass, Floats]()
+    low_of = dict[PlanGroup, Floats]()
     for leaf in outcome.leaves:
-        if isinstance(leaf.region, Region):
+        if isinstance(leaf.region, Region | Undivided):
             of, plan_i = leaf.region.of, leaf.region.plan_i
             low_i = low_of.setdefault(of, np.full(len(of.plans), np.nan))
             shown_i = np.maximum(_shown(of, leaf, kept, several), of.least_i)
             low_i[plan_i] = np.fmin(low_i[plan_i], shown_i[plan_i])
 
-    def low_of_plans(of: PlanClass) -> Floats:
+    def low_of_plans(of: PlanGroup) -> Floats:
         dropped_i = cutoffs_of(kept, of)
         low_i = low_of.get(of, dropped_i)
         return np.where(np.isnan(low_i), dropped_i, low_i)
@@ -241,7 +241,7 @@ def lows(
     return low_of_plans
 
 
-def _shown(of: PlanClass, leaf: Leaf[Part], kept: Incumbents, several: bool) -> Floats:
+def _shown(of: PlanGroup, leaf: Leaf[Part], kept: Incumbents, several: bool) -> Floats:
     """What no mapping of a leaf is below, by plan of its class, but for those that are kept among several of one.
 
     Among several a leaf solver looks for mappings of a plan that is kept only below its value, and others may have

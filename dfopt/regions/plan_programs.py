@@ -1,0 +1,77 @@
+"""Plans whose pipeline stages are open, or were chosen first, each decided as a whole by programs of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.regions.judged import JudgedMapping, cutoffs_of, prepared
+from dfopt.regions.region import Part, Undivided
+from dfopt.search.candidate import with_starts
+from dfopt.search.matrices import from_levels, solved_together
+from dfopt.search.options import Options
+from dfopt.search.solved import Pruned, Solved, by_levels, finish
+
+__all__ = ["PlanPrograms"]
+
+
+class PlanPrograms(LeafSolver[Part, JudgedMapping]):
+    """One plan in one number of tiles: schemes, stages and partitions as one program, or level by level.
+
+    Where the sharding comes first, and stages with it, the partitions of every stage are fused as they are best. Where
+    a program over all would be large, they are, too: that is a mapping, and shows nothing.
+
+    Parameters
+    ----------
+    options : Options
+        The request under way.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def accepts(self, region: Part, bound: Bound) -> bool:
+        """Whether it is such a plan."""
+        return isinstance(region, Undivided)
+
+    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The mapping that is found, with its bound.
+
+        Raises
+        ------
+        OutOfTime
+            If the clock was over before there was any mapping.
+        """
+        assert isinstance(region, Undivided)
+        of, [plan] = region.of, region.plans
+        cutoff, by_level = float(cutoffs_of(view, of)[plan]), of.sharded_first is not None
+        try:
+            found = self._by_level(region, cutoff) if by_level else self._together(region, cutoff)
+        except Infeasible:
+            return LeafAnswer([])
+        except (NoSolution, OutOfTime) as error:
+            if clock.over:
+                raise OutOfTime from error
+            return LeafAnswer([], bound.value)
+        low = max(bound.value, found.bound)
+        if isinstance(found, Pruned):
+            return LeafAnswer([], low)
+        return LeafAnswer([Candidate(found.value, JudgedMapping.of(found, self._options.request))], low)
+
+    def _by_level(self, region: Undivided, cutoff: float) -> Solved | Pruned:
+        """The best partitions with the sharding and the stages that were chosen."""
+        of, [plan] = region.of, region.plans
+        assert of.sharded_first is not None
+        option_k, first = [option for [option] in of.domain], of.sharded_first
+        ready = prepared(of, plan, option_k, self._options, first.record, first.stage_k, listed=True)
+        return finish(with_starts(ready, self._options.clock), self._options, cutoff)
+
+    def _together(self, region: Undivided, cutoff: float) -> Solved | Pruned:
+        """The best schemes, stages and partitions."""
+        of, [plan], options = region.of, region.plans, self._options
+        instance = of.instance(plan)
+        if solved_together(instance.graph, instance.plan, options.request):
+            return from_levels(instance, options, of.menu, region.memo, of.tiles, cutoff)
+        found = by_levels(instance, options, region.memo, of.tiles, cutoff)
+        return Pruned(0.0, ()) if found is None else replace(found, bound=0.0)
