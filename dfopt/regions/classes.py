@@ -6,28 +6,31 @@ amounts, h what a layer holds, a arc.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
+from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
+from dfopt.fusion.priced import PricedStage
 from dfopt.joint.factors import OF_SECONDS
 from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.numbering import Numbering
-from dfopt.regions.passes import seconds_of
+from dfopt.regions.passes import least_passes, seconds_of
 from dfopt.regions.plan_group import PlanGroup
+from dfopt.search import passes
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.moving import Moving
-from dfopt.terms.bounds.passes import PassRule
+from dfopt.terms.bounds.passes import PassRule, PassSeconds
 from dfopt.terms.bounds.steps import Steps
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Open, counts
@@ -159,16 +162,45 @@ class PlanClass(PlanGroup):
             return False
         return self.by_pass is None or all(arcs.only_path for arcs in self.arcs_k)
 
-    @property
-    def fuses_alone(self) -> bool:
-        """Whether the seconds of layers decide what a step takes, whatever paths there are."""
-        return not self.plans[0].two_batch_overlap and self.by_pass is None and self.cuts is None
-
     @cached_property
     def by_pass(self) -> PassRule | None:
         """How blocks count in both passes of a layer; none where passes make no difference to a step."""
         hides, moves = self.steps.messages.hides, self.moving.any
         return PassRule(self.setting, hides, moves) if hides or moves else None
+
+    def least_passes(
+        self, arcs_k: Sequence[Arcs], priced_k: Sequence[BlockPrices], domain: Domain
+    ) -> PassSeconds | None:
+        """Seconds of the passes of every kind of layer at least, for one vector; none where they make no difference.
+
+        Parameters
+        ----------
+        arcs_k, priced_k : sequences of Arcs and BlockPrices
+            Blocks that are left, and their prices at least.
+        domain : Domain
+            Options that are left.
+        """
+        rule = self.by_pass
+        if rule is None:
+            return None
+        triples = zip(range(self.kinds), arcs_k, priced_k, strict=True)
+        of_kinds = [
+            least_passes(rule, [arcs], [priced]) if arcs.complete else self._unlisted_passes(kind, domain)
+            for kind, arcs, priced in triples
+        ]
+        return PassSeconds(*map(np.concatenate, zip(*of_kinds, strict=True)))
+
+    def _unlisted_passes(self, kind: int, domain: Domain) -> PassSeconds:
+        """The same of one kind of layer, whatever its blocks are."""
+        try:
+            tables = self.stage(kind, domain)
+        except Infeasible:  # no member of a region fits, which its other bounds show
+            return PassSeconds(*np.zeros((6, 1, 1)))
+        members = np.flatnonzero(self.kind_k == kind).astype(np.int64)
+        stages = [PricedStage(members, tables, self.numbering_k[kind].limits, None)]
+        work, memory = passes.least_passes(stages), passes.least_memory(stages, self.instance(0))
+        of_both = work.forward_s, work.backward_s, memory.forward_s, memory.backward_s, (0.0,), (0.0,)
+        return PassSeconds(*(np.array([each]) for each in of_both))
 
     # -- what a layer holds and sends ---------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.chains import Pipelines
 from dfopt.regions.fusing import fused
-from dfopt.regions.passes import least_passes, seconds_of
+from dfopt.regions.passes import seconds_of
 from dfopt.regions.region import Region
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.beside import Beside
@@ -77,10 +77,10 @@ class Facts:
     @cached_property
     def beside(self) -> Beside:
         """Seconds beside the layers, at least, and those of their passes."""
-        rule = self.region.of.by_pass
-        if rule is None:
+        region = self.region
+        if region.of.by_pass is None:
             return self._beside_layers
-        return self._beside_layers._replace(passes=least_passes(rule, self.some, self._priced_k))
+        return self._beside_layers._replace(passes=region.of.least_passes(self.some, self._priced_k, region.domain))
 
     def steps(self, layer_k: Floats) -> Floats:
         """Seconds of a step at least, by plan of :attr:`plan_i`, from those of a layer of every kind, and by cuts."""

@@ -16,9 +16,10 @@ from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.intrachip import CutOff, greedy, optimize_intrachip
-from dfopt.fusion.partitioning import numbered, objective
+from dfopt.fusion.partitioning import numbered
+from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.pricing import Lot, Priced
+from dfopt.regions.pricing import Lot, Priced, best_of
 from dfopt.terms.table import Domain
 
 __all__ = ["Fused", "best_fusions", "fused"]
@@ -31,14 +32,11 @@ class Fused(NamedTuple):
     ----------
     low : float, s
         No partitions take less. Infinite: there are none.
-    seconds : float, s
-        What those take that were found, with every figure at its least; infinite without any.
     partition_k : int array or None
         Partition of each kernel of the layer. None: nothing below the cutoff was found.
     """
 
     low: float
-    seconds: float = np.inf
     partition_k: Ints | None = None
 
 
@@ -78,8 +76,7 @@ def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock,
         return Fused(error.bound)
     if found.solution.interrupted:
         raise KeyboardInterrupt
-    exact = replace(stage, chip=of.chip)  # its memory may be slower when few bytes are moved
-    return Fused(found.bound, objective(exact, found.partition_k), numbered(stage, limits, found.partition_k))
+    return Fused(found.bound, numbered(stage, limits, found.partition_k))
 
 
 def best_fusions(
@@ -107,25 +104,24 @@ def best_fusions(
         options is below. They end at the largest cutoff.
     """
     lot = Lot(of, plan_i, of.arcs_k, np.array([option_k], dtype=np.int64))
-    room_ki, beside = lot.room_kiv[:, :, 0], of.beside_of(lot.option_vk, lot.amount_vc)
-    domain = tuple((option,) for option in option_k)
+    room_ki, domain = lot.room_kiv[:, :, 0], tuple((option,) for option in option_k)
+    beside = of.beside_of(lot.option_vk, lot.amount_vc)
+    if of.by_pass is not None:
+        beside = beside._replace(passes=of.least_passes(of.arcs_k, lot.priced_k, domain))
     if not of.holding.counts_waiting:
         room_ki = np.full_like(room_ki, np.inf)
     known, found, low_i = dict[tuple[int, float], Fused](), list[Priced](), np.full(len(plan_i), np.inf)
     for i in np.flatnonzero(lot.may[:, 0]).tolist():
-        plan, partition_k = int(plan_i[i]), np.zeros(len(option_k), dtype=np.int64)
-        low_k, layer_k = np.zeros(of.kinds), np.full(of.kinds, np.inf)
+        low_k, chain_k = np.zeros(of.kinds), list[Arcs]()
         for kind, room in enumerate(room_ki[:, i].tolist()):
             if (kind, room) not in known:
                 most = float(of.steps.most(float(cutoff_i.max()), low_k, kind, beside).max())
                 known[kind, room] = fused(of, kind, domain, most, clock, room)
-            low_k[kind], layer_k[kind], mine = known[kind, room]
-            if mine is None:
+            low_k[kind], partition_k = known[kind, room]
+            if partition_k is None:
                 break
-            partition_k[of.kind_k == kind] = mine
-        step_v = of.steps.of(np.stack([low_k, layer_k], axis=1), beside)[plan]
-        low_i[i] = step_v[0]
-        if step_v[1] < cutoff_i[i]:
-            stage_k = tuple(of.kind_k.tolist())
-            found.append(Priced(plan, tuple(option_k), tuple(partition_k.tolist()), stage_k, float(step_v[1])))
+            chain_k.append(chain_of(of.arcs_k[kind], partition_k))
+        low_i[i] = of.steps.of(low_k[:, None], beside)[plan_i[i], 0]
+        if len(chain_k) == of.kinds:
+            found += best_of(of, plan_i[[i]], chain_k, lot.option_vk, cutoff_i[[i]]).kept
     return sorted(found, key=lambda one: one.step_s), low_i

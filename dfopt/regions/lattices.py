@@ -12,15 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from dfopt.arrays import Bools, Ints
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.blocks import StageTables, derived, restrict
 from dfopt.fusion.downsets import Lattice, down_sets, near_orders, one_by_one
+from dfopt.fusion.intrachip import greedy, optimize_intrachip
 from dfopt.fusion.partitioning import IntraChipLimits, sides_among
 from dfopt.fusion.segments import topological_orders
-from dfopt.regions.arcs import Arcs
+from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.numbering import Numbering
-from dfopt.regions.scope import NotCovered
 from dfopt.search.fusing import limits_of
 from dfopt.setting.instance import Instance, Setting
 from dfopt.terms.chip import chip_of
@@ -34,6 +36,8 @@ MOST_OF_LIBRARY = 60_000
 """The same where a library says which kernels share a block: then few arcs leave a down-set."""
 _SOME = 400
 """Of more down-sets, those near topological orders that are listed: enough for good orders of partitions."""
+_WORK = 4_000_000.0
+"""Units of work for an order of partitions with numbers as asked for, where none is listed: about ten seconds."""
 _ROWS = 2_000_000
 """Pairs of down-sets that are compared at a time, 16 MB for each word of their kernels."""
 
@@ -57,9 +61,9 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
 
     Raises
     ------
-    NotCovered
-        If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, and the numbers
-        that are asked for are those of no path near a topological order.
+    OutOfTime
+        If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, and no order of
+        partitions with numbers as asked for was found, nor shown not to exist.
     """
     return arcs_among(instance, _of_kind(instance, kind), kind, asked)
 
@@ -91,10 +95,32 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
     free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
     numbering = Numbering(limits_of(instance, tables, number, free), forward_k)
     arcs = _arcs(count, lattice, members, before[keep], after[keep])
-    kept = numbering.kept(arcs if apart_k is None else replace(arcs, apart_k=apart_k))
-    if kept is None and apart_k is not None:
-        raise NotCovered(f"numbers of partitions that are asked for, of a layer with over {_most(tables):,} down-sets")
-    return kept, numbering
+    if apart_k is None:
+        return numbering.kept(arcs), numbering
+    some = replace(arcs, apart_k=apart_k)
+    return numbering.kept(some) or _one_order(some, tables, numbering.limits), numbering
+
+
+def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs | None:
+    """One order of partitions with numbers as asked for, where none of those that are listed has them.
+
+    Raises
+    ------
+    OutOfTime
+        If none was found, nor shown not to exist, within the work for it.
+    """
+    sharded, count = tables.sharded, tables.kernels
+    alike = replace(  # prices do not matter, and nothing needs SRAM
+        sharded, tile_t=np.zeros(len(sharded.tile_t)), compute_k=np.ones(count), menus=(), token_charges=None
+    )
+    free = replace(tables, sharded=alike, **derived(alike, tables.chip))
+    try:
+        found = optimize_intrachip(free, limits, gap=1.0, clock=Clock(work=_WORK), start=greedy(free, limits))
+    except Infeasible:
+        return None
+    except NoSolution as error:
+        raise OutOfTime from error
+    return chain_of(some, found.partition_k)
 
 
 def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Lattice | None]:

@@ -100,5 +100,6 @@ def drawn_root(world: World, data: st.DataObject, asked: Request | None = None) 
         roots = members.space.roots
     except PlanError:
         assume(False)
-    assume(roots)
-    return members, data.draw(st.sampled_from(roots))
+    listed = [root for root in roots if isinstance(root, Region)]
+    assume(listed)
+    return members, data.draw(st.sampled_from(listed))
