@@ -67,10 +67,6 @@ OTHERS = {"request", "asked", "plan", "chip", "row", "self"}
 """Last words of objects that have fields of the same names and are no assumptions: what is asked, a plan, a chip."""
 
 
-COVERED = "regions/scope"
-"""What the second engine does not cover yet is refused there, by name. The file goes when it covers everything."""
-
-
 @cache
 def read() -> dict[str, dict[str, list[str]]]:
     """By field the files that read it, as paths below the package, with the objects that they read it of."""
@@ -92,7 +88,7 @@ def room_of(path: str) -> str:
 def outside(field: str) -> set[str]:
     """Files that read a field and neither price nor print."""
     places = {path for path in read().get(field, ()) if room_of(path) not in (*PRICES, *PRINTED)}
-    return places - {COVERED}
+    return places
 
 
 def test_every_assumption_is_of_one_kind() -> None:

@@ -23,7 +23,6 @@ from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Limited
 from dfopt.regions.problem import one_by_one
 from dfopt.regions.region import Part, Region, listed
-from dfopt.regions.scope import check_stages
 from dfopt.regions.space import Space
 from dfopt.search.fitting import Fitter
 from dfopt.search.relaxed import RelaxedPlans
@@ -93,16 +92,10 @@ def best_within(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved 
     fitter : Fitter
         The budgets.
     plan : Plan
-        The plan.
+        The plan; its pipeline stages are not open.
     own : Solved, optional
         A mapping within them that is known.
-
-    Raises
-    ------
-    NotCovered
-        If regions do not cover the plan.
     """
-    check_stages(fitter.setting, [plan])
     memory, options = Memory(), fitter.options
     space = Space(fitter.setting, options.request, lambda: [plan])
     problem = one_by_one([space], memory, WithinBudgets(fitter), Rows(memory, fitter))

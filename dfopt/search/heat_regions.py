@@ -17,7 +17,6 @@ from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Limited
 from dfopt.regions.problem import one_by_one
-from dfopt.regions.scope import check_stages
 from dfopt.regions.space import Space
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
@@ -67,7 +66,7 @@ def least_with_heat(
     Parameters
     ----------
     plans : dict
-        Plans by setting.
+        Plans by setting; the pipeline stages of none are open.
     options : Options
         The gap and the clock of the search.
     aware : callable
@@ -75,14 +74,7 @@ def least_with_heat(
         Infeasible, and PlanError where nothing can be said.
     best_s : float, s
         Seconds of a step of the best mapping that is known.
-
-    Raises
-    ------
-    NotCovered
-        If regions do not cover the plans.
     """
-    for setting, mine in plans.items():
-        check_stages(setting, mine)
     memory = Memory()
     spaces = [Space(setting, options.request, partial(list, mine)) for setting, mine in plans.items()]
     problem = one_by_one(spaces, memory, Heat(aware, options))

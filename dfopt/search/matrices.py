@@ -53,8 +53,6 @@ def by_matrices(
     options: Options,
     memo: Memo,
     incumbent: Callable[[], float],
-    start: bool = True,
-    best: Solved | None = None,
 ) -> Iterator[tuple[int | None, Solved | Pruned]]:
     """Solve a plan for every tile count.
 
@@ -66,10 +64,6 @@ def by_matrices(
         What is known of single levels, for the start.
     incumbent : callable
         Value that a mapping must beat to be of interest.
-    start : bool
-        Whether to look for a mapping to start from first.
-    best : Solved, optional
-        One that is known.
 
     Yields
     ------
@@ -89,9 +83,8 @@ def by_matrices(
     refusals: list[Infeasible] = []
     counts = sorted({count for rows in least for count in tile_counts(graph, assumptions, rows)}, reverse=True)
     for tiles in counts:
-        at_hand = best is not None and best.mapping.tile_count == tiles
         try:
-            found = from_levels(instance, options, menu, memo, tiles, incumbent(), start, best if at_hand else None)
+            found = from_levels(instance, options, menu, memo, tiles, incumbent())
             yield tiles if len(counts) > 1 else None, found
         except Infeasible as error:
             refusals.append(error)
@@ -106,8 +99,6 @@ def from_levels(
     memo: Memo,
     tiles: int,
     incumbent: float,
-    start: bool = True,
-    first: Solved | None = None,
 ) -> Solved | Pruned:
     """The best mapping with so many tiles, or what none is below; first the fusion for the sharding that is best alone.
 
@@ -123,15 +114,11 @@ def from_levels(
         Tiles that the streamed axis is cut into.
     incumbent : float
         Value that a mapping must beat to be of interest.
-    start : bool
-        Whether to look for a mapping to start from first.
-    first : Solved, optional
-        One that is known.
 
     Returns
     -------
     Solved or Pruned
-        Where the MILP finds no mapping in time, it is the one to start from.
+        Where the MILP finds no mapping in time, it is that fusion.
 
     Raises
     ------
@@ -144,9 +131,8 @@ def from_levels(
         soon = replace(options, clock=share).asking(formulation="auto")
         return by_levels(instance, soon, memo, tiles, np.inf)
 
-    if first is None and start:
-        first = levels(options.clock.share(_SHARE))
-    within = replace(options, clock=options.clock.share(_SHARE)) if start and first is None else options
+    first = levels(options.clock.share(_SHARE))
+    within = replace(options, clock=options.clock.share(_SHARE)) if first is None else options
     try:
         if first is not None and first.interrupted:
             raise KeyboardInterrupt
@@ -159,7 +145,7 @@ def from_levels(
         if first is None:
             raise
         first, found = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
-    if start and isinstance(found, Pruned) and found.bound < incumbent:
+    if isinstance(found, Pruned) and found.bound < incumbent:
         late = levels(options.clock) if first is None else first
         if late is not None:
             bound, records = min(found.bound, late.value), (*late.records, *found.records)

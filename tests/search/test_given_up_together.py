@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from dfopt.search.jointly import JointSearch
 
 import dfopt as df
 from dfopt.documents.assumptions import profile
@@ -17,7 +18,6 @@ from dfopt.documents.result import Result
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.physics.pipeline import resolve
 from dfopt.search import branching, jointly
-from dfopt.search.jointly import JointSearch
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.roofline import least_step

@@ -10,6 +10,8 @@ from typing import cast
 
 import numpy as np
 import pytest
+from dfopt.search.branching import Search, failure_of
+from dfopt.search.jointly import JointSearch
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -23,8 +25,6 @@ from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
 from dfopt.search import candidate, families, nodes, racing
-from dfopt.search.branching import Search, failure_of
-from dfopt.search.jointly import JointSearch
 from dfopt.search.space import together
 from dfopt.search.starts import proposing
 from dfopt.search.verify import verify

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from dfopt.search.families import Families
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, shardings, share, worlds
@@ -20,7 +21,6 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import DocumentError, GraphError, Infeasible, PlanError
 from dfopt.judge import evaluate
 from dfopt.search import families
-from dfopt.search.families import Families
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from dfopt.search.nodes import Nodes
 from strategies import layered, options_of
 
 from dfopt.documents.assumptions import Assumptions
@@ -19,7 +20,6 @@ from dfopt.errors import Infeasible
 from dfopt.machines.compose import compose
 from dfopt.physics.pipeline import resolve
 from dfopt.search import solve
-from dfopt.search.nodes import Nodes
 from dfopt.search.shortage import LeastHeld
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from dfopt.search.jointly import JointSearch
+from dfopt.search.node import Entry
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import World, worlds
@@ -21,8 +23,6 @@ from dfopt.errors import DfoptError, Infeasible
 from dfopt.judge import evaluate
 from dfopt.milp import Termination
 from dfopt.physics.pipeline import resolve
-from dfopt.search.jointly import JointSearch
-from dfopt.search.node import Entry
 from dfopt.search.options import Options, Progress
 from dfopt.search.sharing import fuse
 from dfopt.search.solved import Solved, finish

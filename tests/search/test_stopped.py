@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-import dfopt as df
 from dfopt.search.branching import Search
 from dfopt.search.jointly import JointSearch
+
+import dfopt as df
 from dfopt.search.verify import verify
 
 CASES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {

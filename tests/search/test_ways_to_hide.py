@@ -13,6 +13,7 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from dfopt.search.hiding import Hiding
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
@@ -28,7 +29,6 @@ from dfopt.errors import Infeasible, PlanError
 from dfopt.frontends.calculon.execution import shardings as as_there
 from dfopt.frontends.calculon.files import Execution
 from dfopt.search.candidate import prepare_mapping
-from dfopt.search.hiding import Hiding
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
