@@ -20,16 +20,14 @@ from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.regions.variants import placements_left, with_variants
 from dfopt.search.kept import Kept
-from dfopt.search.matrices import proven_together
 from dfopt.search.options import Options
-from dfopt.search.proving import PROOF, Low, joint_lows, least_of, plan_low
-from dfopt.search.relaxed import all_down_sets
-from dfopt.search.sharing import Memo, lattices_of
+from dfopt.search.proving import PROOF, Low, least_of
+from dfopt.search.region_proof import Claims, RegionProof
 from dfopt.search.space import search_space, together, ways_to_count
+from dfopt.search.unit_state import Unit
 from dfopt.search.unlisted import expanded
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import Rejected, asked_plans
-from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
 
@@ -81,8 +79,6 @@ class Plans:
         # what others had to beat to be kept, and down to what it has to be shown that they do not
         self.kept = Kept.in_result(result)
         self.cutoff = self.kept.last
-        if np.isinf(self.cutoff) and not self.kept.several:
-            self.cutoff = max([value, *(r.bound or 0.0 for r in result.plans)])
         self.left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         self.records: list[PlanRecord] = []
         self._has_records(result.plans)
@@ -110,33 +106,19 @@ class Plans:
                 self._rejected(one, key, key in known)
         for graph, legal, _ in asked:
             setting = Setting(graph, result.system, result.assumptions)
-            bounds, memo = PlanBounds(setting), Memo()
-            together = [plan for plan in legal if self.joint and proven_together(graph, plan, result.request)]
             ways = {plan: [*with_variants(setting, result.request, plan)] for plan in legal}
-            listed = [*itertools.chain.from_iterable(ways.values())]
             if self.late and spaces:  # of the first graph something is shown in any time
-                self._unshown(setting, listed)
+                self._unshown(setting, [*itertools.chain.from_iterable(ways.values())])
                 continue
-            mine = [record for plan in listed for _, record in self.left.get((plan, graph.variant), ())]
-            claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
-            given = self.options, claims, self.cutoff, self.kept.best
-            lows, lattices = joint_lows(setting, together, *given) if together else ({}, {})
-            for plan in [plan for plan in legal if plan not in set(together)]:
-                told = self.left.get((plan, graph.variant), ())
-                empty = {record.tile_count for _, record in told if record.status.startswith("infeasible")}
-                most = max((min(r.level_bound or 0.0, self.cutoff) for _, r in told), default=value)
-                lows[plan] = plan_low(result, plan, bounds, memo, self.options, max(most, value), frozenset(empty))
-            lattices = lattices or lattices_of(memo, graph)
-            kinds = {graph.kind_of(kernel) for kernel in graph.kernels}
-            if result.space is not None and not kinds <= set(lattices):  # plans' bounds did
-                lattices = all_down_sets(setting, legal, self.options)
-            for plan in legal:
-                self._with_variants(setting, ways[plan], lows)
+            proof = RegionProof(setting, self.options, ways, self._claims(setting, ways), self.kept.best)
+            lows = proof.lows()
+            for every in ways.values():
+                self._with_variants(setting, every, lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
             placements = len(placements_left(setting, result.request)) or 1
             counted = partial(search_space, setting, listed, placements=placements, asked=result.request)
             exact = result.space is None or result.space.exact
-            spaces.append([counted(lattices=lattices)] if exact else ways_to_count(counted, lattices))
+            spaces.append([counted(lattices=proof.lattices())] if exact else ways_to_count(counted, proof.lattices()))
         for name in ("apart", "unlisted"):
             self.problems += [f"$.{name}[{at}]: of none of the graphs here" for at, _ in getattr(self, name).values()]
         for (plan, _), records in self.left.items():
@@ -198,11 +180,21 @@ class Plans:
         if (bound if level is None else level) < self.level_bound:
             self.level_bound, self.level_why = bound if level is None else level, why
 
+    def _claims(self, setting: Setting, ways: Mapping[Plan, Sequence[Plan]]) -> Claims:
+        """What is said that no mapping of the plans of a graph is below, as far as that matters."""
+        claims: dict[Unit, float] = {}
+        for every in ways.values():
+            apart = self._apart(setting, every)
+            for plan in every:
+                mine = self.left.get((plan if apart else every[0], setting.graph.variant), ())
+                claims.update({(plan, record.tile_count): self._claim(record) for _, record in mine})
+        return Claims(claims, self.value * (1 - PROOF))
+
     def _claim(self, record: PlanRecord) -> float:
-        """What a record says that no mapping beats, as far as that matters; infinite if it says that none fits."""
-        if record.status == "infeasible":
+        """The same of one record; infinite if it says that nothing fits."""
+        if record.status.startswith("infeasible"):
             return np.inf
-        bound = self.kept.bound(record)
+        bound = self.kept.bound(record, "level_bound")
         return min(self.value if bound is None else bound, self.cutoff) * (1 - PROOF)
 
     def _rejected(self, one: Rejected, key: _Key, elsewhere: bool) -> None:
@@ -256,13 +248,16 @@ class Plans:
             self.problems.append(f"$.plans: no record of {key[0].label}")
         return records
 
+    def _apart(self, setting: Setting, ways: Sequence[Plan]) -> bool:
+        """Whether each variant of a plan has records of its own: else those of the first stand for all."""
+        return any((plan, setting.graph.variant) in self.left for plan in ways[1:])
+
     def _with_variants(self, setting: Setting, ways: Sequence[Plan], lows: Mapping[Plan, Low]) -> None:
-        """Hold the records of a plan, and of all its variants, against what could be shown; its own may be of all."""
-        if any((plan, setting.graph.variant) in self.left for plan in ways[1:]):
-            for plan in ways:
-                self._plan(setting, plan, lows.get(plan, lows[ways[0]]))
-        else:
-            self._plan(setting, ways[0], least_of([lows[plan] for plan in ways if plan in lows]))
+        """Hold the records of a plan, and of all its variants, against what could be shown."""
+        each = [lows.get(plan, lows[ways[0]]) for plan in ways]
+        apart = self._apart(setting, ways)
+        for plan, low in zip(ways, each, strict=True) if apart else [(ways[0], least_of(each))]:
+            self._plan(setting, plan, low)
 
     def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
         """Hold the records of a plan against what could be shown of it."""

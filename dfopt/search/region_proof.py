@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, Outcome, Parameters, Problem, View
+from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, Outcome, OutOfTime, Parameters, Problem, View
 from dfopt.documents.plan import Plan
+from dfopt.fusion.downsets import Lattice
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import ROUNDED, problem_in
-from dfopt.regions.region import Part, Region, listed
+from dfopt.regions.region import Part, Region, Unsharded
+from dfopt.regions.space import Space
+from dfopt.search.graph_search import GraphSearch
 from dfopt.search.options import Options
-from dfopt.search.unit_state import Unit
+from dfopt.search.proving import PROOF, Low
+from dfopt.search.solved import Solved
+from dfopt.search.state import SearchState
+from dfopt.search.unit_state import Unit, UnitState
 from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
 
-__all__ = ["RegionProof"]
+__all__ = ["Claims", "RegionProof"]
 
-Claim = Callable[[Plan, int], float]
-"""The value that no mapping of a plan and number of tiles is said to be below; infinite where none is said to fit."""
+
+@dataclass(frozen=True)
+class Claims:
+    """What is said of the plans of a graph.
+
+    Attributes
+    ----------
+    of_units : dict
+        Seconds that no mapping of a plan and number of tiles (none: of any) is said to be below, infinite where none is
+        said to fit. Where the sharding comes first, of mappings with the one that is best by itself.
+    otherwise : float
+        The same of plans of which nothing is said.
+    """
+
+    of_units: Mapping[Unit, float]
+    otherwise: float
+    _of_plans: dict[Plan, list[float]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for (plan, _), claimed in self.of_units.items():
+            self._of_plans.setdefault(plan, []).append(claimed)
+
+    def every(self, plan: Plan) -> list[float]:
+        """All that is said of a plan."""
+        return self._of_plans.get(plan, [self.otherwise])
+
+    def of(self, plan: Plan, tiles: int) -> float:
+        """What is said of a plan and number of tiles."""
+        known = [self.of_units[unit] for unit in ((plan, tiles), (plan, None)) if unit in self.of_units]
+        return max(known or self.every(plan))
 
 
 class Claimed(LeafSolver[Part, JudgedMapping]):
@@ -28,40 +63,116 @@ class Claimed(LeafSolver[Part, JudgedMapping]):
 
     Parameters
     ----------
-    claim : callable
+    claims : Claims
         The claims.
     """
 
-    def __init__(self, claim: Claim) -> None:
-        self._claim = claim
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
 
     def accepts(self, region: Part, bound: Bound) -> bool:
         """Whether nothing more is claimed of any plan that is left."""
-        return isinstance(region, Region) and bound.value >= max(claims_of(region, self._claim))
+        if isinstance(region, Region):
+            return bound.value >= max(self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans)
+        return isinstance(region, Unsharded) and bound.value >= max(
+            claimed for plan in region.plans.plans for claimed in self._claims.every(plan)
+        )
 
     def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """No solutions, and the bound."""
         return LeafAnswer([], bound.value)
 
 
-def claims_of(region: Region, claim: Claim) -> list[float]:
-    """What is claimed of each plan of a region."""
-    return [claim(region.of.plans[i], region.of.tiles) for i in region.plans]
+@dataclass(frozen=True, eq=False)
+class SomeUnits(Space):
+    """The mappings of some plans, in some numbers of tiles under each.
+
+    Attributes
+    ----------
+    wanted : callable
+        Whether a plan is searched in a number of tiles.
+    """
+
+    wanted: Callable[[Plan, int], bool] = lambda plan, tiles: True
+
+    def regions_of(self, *args: Any, **more: Any) -> list[Region]:
+        """A region for each of some numbers of tiles, with the plans that are searched in it."""
+        every = super().regions_of(*args, **more)
+        left = [(one, tuple(i for i in one.plans if self.wanted(one.of.plans[i], one.of.tiles))) for one in every]
+        return [replace(one, plans=plans) for one, plans in left if plans]
 
 
-class RegionProof:
-    """Shows what is claimed of plans, and looks for mappings only to refute "none fits".
+class ClaimedPlans(GraphSearch):
+    """Plans of which something is claimed, each variant for itself, and what is shown of them.
+
+    Parameters
+    ----------
+    setting, state : Setting, SearchState
+        See :class:`GraphSearch`.
+    ways : dict
+        The plans that are listed, each with all of its variants (:func:`dfopt.regions.variants.with_variants`).
+    claims : Claims
+        What is claimed of plans and variants.
+    kept : dict
+        Values of the mappings that are the best, by what makes them different.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        state: SearchState,
+        ways: Mapping[Plan, Sequence[Plan]],
+        claims: Claims,
+        kept: Mapping[Hashable, float],
+    ) -> None:
+        super().__init__(setting, state, [*ways])
+        self._ways, self._claims, self._kept = ways, claims, kept
+
+    def _choices(self, plan: Plan) -> Iterator[Plan]:
+        """A plan with its variants, but where its own bound shows what is claimed of each."""
+        ways = self._ways[plan]
+        most = max(claimed for way in ways for claimed in self._claims.every(way))
+        return iter(ways[:1] if self.bounds[plan] >= most else ways)
+
+    def keep(self, solved: Solved) -> None:
+        """Count a mapping of a plan, unless it is one of several that are the best."""
+        known = self._kept.get(solved.different(self.state.request.distinct_in), np.inf)
+        if not self.state.several or solved.value < known * (1 - PROOF):
+            unit = self.units.setdefault(self.unit_of(solved.plan, solved.mapping.tile_count), UnitState())
+            unit.value = min(unit.value, solved.value)
+
+    def is_open(self, plan: Plan, tiles: int) -> bool:
+        """Whether no mapping is known of a plan in a number of tiles."""
+        return bool(np.isinf(self.units.get(self.unit_of(plan, tiles), UnitState()).value))
+
+    @property
+    def found(self) -> int:
+        """Of how many units a mapping is known."""
+        return sum(bool(np.isfinite(unit.value)) for unit in self.units.values())
+
+    def lows(self) -> dict[Plan, Low]:
+        """What is shown of every plan and variant; one that is excluded with its plan has nothing of its own."""
+        self.write_records(apart=True)
+        joint, found = self.setting.assumptions.sharding_objective == "joint", dict[Plan, Low]()
+        for record in self.records:
+            first = self.units[record.plan, record.tile_count].sharded_first
+            whole = joint if first is None else first.alone and first.proven
+            low = found.get(record.plan, Low(None, None, record.note, whole=True))
+            found[record.plan] = low.beside(record, whole=whole or record.status == "infeasible")
+        return found
+
+
+class RegionProof(WorkloadSearch):
+    """Shows what is claimed of the plans of one graph, and looks for mappings only to refute "none fits".
 
     Parameters
     ----------
     setting, options : Setting, Options
         The problem.
-    legal : list of Plan
-        The plans that are searched.
-    claims : dict
-        Value that no mapping of a plan and tile count is said to beat, infinite where none is said to fit.
-    value : float
-        That of the answer: what is to be shown of plans of which nothing is claimed.
+    ways : dict
+        The plans that are listed, each with all of its variants (:func:`dfopt.regions.variants.with_variants`).
+    claims : Claims
+        What is claimed of plans and variants.
     kept : dict
         Values of the mappings that are the best, by what makes them different.
     """
@@ -70,68 +181,72 @@ class RegionProof:
         self,
         setting: Setting,
         options: Options,
-        legal: list[Plan],
-        claims: Mapping[Unit, float],
-        value: float,
+        ways: Mapping[Plan, Sequence[Plan]],
+        claims: Claims,
         kept: Mapping[Hashable, float],
     ) -> None:
-        self.search = WorkloadSearch([setting], options)
-        [self.graph] = self.search.graphs
-        self.graph.legal = legal
-        self.claims, self.value = claims, value
+        super().__init__([setting], options)
+        self.plans = ClaimedPlans(setting, self.state, ways, claims, kept)
+        self.graphs = [self.plans]
+        self._of_model = {id(setting.model): self.plans}
+        self._claims = claims
         pairs = sorted(kept.items(), key=lambda pair: pair[1])
-        self.kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
+        self._kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
 
-    def claim(self, plan: Plan, tiles: int) -> float:
-        """What is claimed of a plan and number of tiles."""
-        known = (self.claims.get(unit) for unit in ((plan, tiles), (plan, None)))
-        return max((value for value in known if value is not None), default=self.value)
+    def lattices(self) -> dict[int, Lattice | None]:
+        """The down-sets of every kind of layer."""
+        return self.plans.lattices()
 
-    def prove(self) -> None:
-        """Write a record of each plan, with what is shown of it."""
-        for root in listed(self.graph.space.roots):
-            self.graph.give_up(root.of, root.plans, np.full(len(root.of.plans), np.inf), late=False)
-        self._below_claims()
-        while self._refuted():  # each time without what has a mapping
-            pass
-        self.graph.write_records(apart=True)
+    def lows(self) -> dict[Plan, Low]:
+        """What can be shown of every plan and variant; one that is excluded with its plan has nothing of its own.
 
-    def _below_claims(self) -> None:
-        """Look for mappings below what is claimed, where one may fit."""
-        roots = self._roots(lambda claim: bool(np.isfinite(claim)))
-        most = max((claim for root in roots for claim in claims_of(root, self.claim)), default=0.0)
-        problem = self._problem
-        leaves = [Claimed(self.claim), *problem.leaves]
-        self._show(replace(problem, roots=roots, heuristics=[], leaves=leaves), most, self.kept)
+        Raises
+        ------
+        KeyboardInterrupt
+            If a search was interrupted: nobody waits for what is not shown yet.
+        """
+        try:
+            every = self.plans.space.plans
+        except OutOfTime:
+            least = self.plans.least
+            return dict.fromkeys(self.plans.legal, Low(least, least, "no time left", open_=frozenset({None})))
+        self._show_bounds([plan for plan in every if np.isfinite(self._claims.every(plan)).any()])
+        self._look_for_mappings([plan for plan in every if np.isinf(self._claims.every(plan)).any()])
+        return self.plans.lows()
 
-    def _refuted(self) -> bool:
-        """Look for mappings of plans that are said to have none; whether there is one, and something was not shown."""
-        roots = self._roots(np.isinf)
-        found = self._show(replace(self._problem, roots=roots), np.inf)
-        return bool(roots) and found.solution is not None and not is_late(found)
+    def _show_bounds(self, plans: Sequence[Plan]) -> None:
+        """Look for mappings below what is claimed of plans, where one may fit."""
+        claimed = [value for plan in plans for value in self._claims.every(plan) if np.isfinite(value)]
+        problem = self._problem(plans, np.isfinite)
+        problem = replace(problem, heuristics=[], leaves=[Claimed(self._claims), *problem.leaves])
+        parameters = Parameters(gap=ROUNDED, top=max(len(self._kept), 1), limit=max(claimed, default=0.0))
+        self._give_up(plans, self.outcome(problem, parameters, self._kept), parameters)
 
-    @property
-    def _problem(self) -> Problem[Part, JudgedMapping]:
-        return problem_in([self.graph.space], self.search.state.options)
+    def _look_for_mappings(self, plans: Sequence[Plan]) -> None:
+        """Look for mappings of plans that are said to have none, or none but the best: again without what has one."""
+        kept = self._kept if self.state.several and len(self._kept) < self.state.request.top else []
+        parameters = Parameters(gap=ROUNDED, top=len(kept) + 1)
+        while True:
+            before = self.plans.found
+            outcome = self.outcome(self._problem(plans, np.isinf), parameters, kept)
+            if self.plans.found == before or is_late(outcome):
+                self._give_up(plans, outcome, parameters)
+                return
 
-    def _roots(self, which: Callable[[float], bool]) -> list[Region]:
-        """Plans whose claims are some, and of which no mapping is known, class by class."""
-        parts = []
-        for root in listed(self.graph.space.roots):
-            pairs = zip(root.plans, claims_of(root, self.claim), strict=True)
-            plans = tuple(i for i, claim in pairs if which(claim) and not self._has_mapping(root, i))
-            parts += [replace(root, plans=plans)] if plans else []
-        return parts
+    def _problem(self, plans: Sequence[Plan], which: Callable[[float], bool]) -> Problem[Part, JudgedMapping]:
+        """The mappings of plans, in numbers of tiles of which something is claimed and no mapping is known."""
 
-    def _has_mapping(self, region: Region, plan: int) -> bool:
-        unit = self.graph.unit_of(region.of.plans[plan], region.of.tiles)
-        return bool(np.isfinite(self.graph.units[unit].value))
+        def wanted(plan: Plan, tiles: int) -> bool:
+            return bool(which(self._claims.of(plan, tiles))) and self.plans.is_open(plan, tiles)
 
-    def _show(
-        self, problem: Problem[Part, JudgedMapping], limit: float, kept: Sequence[Candidate] = ()
-    ) -> Outcome[Part, JudgedMapping]:
-        """Run a branch and bound, and leave what it shows of its plans."""
-        parameters = Parameters(gap=ROUNDED, top=max(len(kept), 1), limit=limit)
-        outcome = self.search.outcome(problem, parameters, kept)
-        self.search.leave(outcome, parameters)
-        return outcome
+        of = self.plans
+        space = SomeUnits(of.setting, self.state.request, lambda: plans, of.plan_bounds, wanted=wanted)
+        return problem_in([space], self.state.options)
+
+    def _give_up(self, plans: Sequence[Plan], outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> None:
+        """Leave plans with what a search shows of them."""
+        if self.state.stopped:
+            raise KeyboardInterrupt
+        if self.leave(outcome, parameters):  # not even their classes were listed in time
+            for plan in plans:
+                self.plans.give_up_unit((plan, None), self.plans.bounds[plan], late=True)

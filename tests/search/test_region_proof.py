@@ -9,13 +9,7 @@ import pytest
 
 import dfopt as df
 from dfopt.documents.result import Result
-from dfopt.search.options import SWITCH
 from dfopt.search.verify import verify
-
-
-@pytest.fixture(autouse=True)
-def by_regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "1")
 
 
 @cache
