@@ -105,7 +105,7 @@ class Undivided:
     """
 
     of: PlanGroup
-    plans: tuple[int]
+    plans: tuple[int, ...]
     memo: Memo = field(default_factory=dict, repr=False)
 
     @property

@@ -13,7 +13,7 @@ from dfopt.documents.plan import Plan
 from dfopt.fusion.downsets import Lattice
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import ROUNDED, problem_in
-from dfopt.regions.region import Part, Region, Unsharded
+from dfopt.regions.region import Part, Region, Undivided, Unsharded
 from dfopt.regions.space import Space
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.options import Options
@@ -72,7 +72,7 @@ class Claimed(LeafSolver[Part, JudgedMapping]):
 
     def accepts(self, region: Part, bound: Bound) -> bool:
         """Whether nothing more is claimed of any plan that is left."""
-        if isinstance(region, Region):
+        if isinstance(region, Region | Undivided):
             return bound.value >= max(self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans)
         return isinstance(region, Unsharded) and bound.value >= max(
             claimed for plan in region.plans.plans for claimed in self._claims.every(plan)
@@ -95,7 +95,7 @@ class SomeUnits(Space):
 
     wanted: Callable[[Plan, int], bool] = lambda plan, tiles: True
 
-    def regions_of(self, *args: Any, **more: Any) -> list[Region]:
+    def regions_of(self, *args: Any, **more: Any) -> list[Region | Undivided]:
         """A region for each of some numbers of tiles, with the plans that are searched in it."""
         every = super().regions_of(*args, **more)
         left = [(one, tuple(i for i in one.plans if self.wanted(one.of.plans[i], one.of.tiles))) for one in every]
