@@ -236,11 +236,16 @@ def test_the_honest_one_is_verified() -> None:
 
 
 def test_plans_that_are_excluded_twice_claim_what_holds_for_every_mapping() -> None:
-    """Under their sharding while the best was not known yet; then it was below what any mapping of them takes."""
-    levels = df.Assumptions(sharding_objective="seconds")
-    result = df.solve("gpt2-small", "sn10-8-ring", phase="training", assumptions=levels)
-    assert any(r.bound is not None and r.bound > result.value and "per_level" in r.status for r in result.plans)
-    assert verify(result).ok, verify(result).problems
+    """Earlier versions excluded plans under their sharding whose bound of every mapping excludes them, too."""
+    data = json.loads(honest())
+    number, record = next((n, r) for n, r in enumerate(data["plans"]) if r["status"] == "pruned_by_bound")
+    assert record["bound"] > data["value"]
+    record["status"] = "pruned_per_level"
+    problems = verify(Result.from_data(data).sealed()).problems
+    assert [problem.split(":")[0] for problem in problems] == ["$.proof"]  # which counts them
+    record["level_bound"] *= 1.01
+    problems = verify(Result.from_data(data).sealed()).problems
+    assert problems[0].startswith(f"$.plans[{number}].level_bound: ")
 
 
 def test_a_plan_without_a_choice_is_optimal() -> None:
