@@ -59,8 +59,7 @@ class SolveRecord(Part):
     note : e.g. as near to the best as was asked for
         Remark on how the solve ended.
     kernel_prices : s, e.g. [0.001, 0.0005]
-        Dual values of the kernels of the stage. No block of kernels is worth more than its time, so their sum proves
-        the bound.
+        In results of earlier versions, dual values of the kernels of the stage that were to prove the bound.
     partition_price : s, e.g. 0.0001
         Dual value of one partition, which belongs to ``kernel_prices``.
     """

@@ -25,11 +25,10 @@ import scipy.sparse as sp
 from dfopt.bnb import Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
-from dfopt.fusion.certificates import Certificate, slack
 from dfopt.fusion.classes import distinct, interchangeable
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
-from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing
+from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing, slack
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective, sides
 from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
@@ -57,7 +56,6 @@ class Generated:
     partition_k: Ints | None
     solution: Solution
     closed: bool
-    certificate: Certificate
 
 
 class Column(NamedTuple):
@@ -248,8 +246,7 @@ class Generation:
             # a better mapping may undercut, by its last digits, a bound that was shown before it
             trace=tuple(replace(point, bound=min(point.bound, bound)) for point in self.trace),
         )
-        certificate = Certificate(self.center[self.classes.class_k], self.center_row)
-        return Generated(self.best, solution, closed, certificate)
+        return Generated(self.best, solution, closed)
 
     def _loop(self, gap: float, progress: Callable[[TracePoint], None]) -> bool:
         self.one_block: OneBlock | Listed | None = None

@@ -15,7 +15,6 @@ from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables, price_each, singles
-from dfopt.fusion.certificates import Certificate
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.generation import SAME, Generation
@@ -39,8 +38,8 @@ _NO_TIME = 0.1  # seconds: less than building a model takes; better spent on ret
 class CutOff(Exception):
     """Proven: no partitioning of a stage is faster than a cutoff."""
 
-    def __init__(self, seconds: float, solution: Solution, certificate: Certificate | None) -> None:
-        self.seconds, self.solution, self.certificate = seconds, solution, certificate
+    def __init__(self, seconds: float, solution: Solution) -> None:
+        self.seconds, self.solution = seconds, solution
         super().__init__(seconds, solution)
 
 
@@ -51,7 +50,6 @@ class IntraChipMapping:
     partition_k: Ints
     solution: Solution
     formulation: str
-    certificate: Certificate | None = None  # prices that prove the bound, where blocks were generated
 
     @property
     def objective(self) -> float:
@@ -227,7 +225,7 @@ def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapp
     if path.partition_k is not None:
         return task, _by_columns(task, search, path)
     if path.complete and task.cutoff is not None:
-        raise CutOff(task.cutoff, task.closed(task.cutoff, path.note), None)
+        raise CutOff(task.cutoff, task.closed(task.cutoff, path.note))
     if path.complete:
         return replace(task, note=path.note), None
     note = f"{path.note}, cut short by the time limit"
@@ -240,7 +238,7 @@ def _by_pieces(task: _Task, found: PathResult | None) -> tuple[_Task, IntraChipM
         return task, None
     task = replace(task, floor=max(task.floor, found.bound), note=found.note)
     if task.cutoff is not None and task.floor >= task.cutoff * (1 - SAME):
-        raise CutOff(task.cutoff, task.closed(task.cutoff, found.note), None)
+        raise CutOff(task.cutoff, task.closed(task.cutoff, found.note))
     if found.objective < task.value:
         task = replace(task, best=found.partition_k, value=found.objective)
     if not found.complete or task.best is None:
@@ -280,7 +278,7 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
     note = f"{task.note}; {found.solution.message}".removeprefix("; ")
     solution = replace(found.solution, seconds=time.perf_counter() - task.began, message=note)
     if task.cutoff is not None and solution.bound >= task.cutoff * (1 - SAME):
-        raise CutOff(task.cutoff, solution, found.certificate)
+        raise CutOff(task.cutoff, solution)
     task = replace(task, floor=solution.bound, note=note)
     if found.partition_k is None:
         if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
@@ -289,7 +287,7 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
         return replace(task, note=f"{note}, none that keep every limit"), None
     if solution.termination is Termination.LIMIT_WITH_SOLUTION and small and not asked:
         return replace(task, best=found.partition_k, value=solution.objective), None
-    return task, IntraChipMapping(found.partition_k, solution, "columns", found.certificate)
+    return task, IntraChipMapping(found.partition_k, solution, "columns")
 
 
 def _by_assignment(task: _Task) -> IntraChipMapping:
@@ -321,7 +319,7 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
         solver=task.solver,
     ).in_units(unit)
     if solution.x is None and cutoff is not None and solution.termination == Termination.INFEASIBLE:
-        raise CutOff(cutoff, solution, None)
+        raise CutOff(cutoff, solution)
     if start is not None and solution.termination in _WITH_START:  # too little time even to complete the start
         return _as_it_is(task, _WITH_START[solution.termination], "assignment", message)
     if solution.x is None:

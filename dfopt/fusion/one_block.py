@@ -132,3 +132,9 @@ class Listed:
 def pricing(tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> OneBlock | Listed:
     """The pricing problem of a stage."""
     return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, clock)
+
+
+def slack(model: OneBlock | Listed) -> float:
+    """Seconds that a bound may be too high because the MILP calls a block that is worth next to nothing none."""
+    most = min(model.limits.p_max, model.tables.kernels)
+    return TOLERANCE * model.unit_s * most

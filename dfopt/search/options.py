@@ -12,7 +12,6 @@ from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
-from dfopt.fusion.certificates import Certificate
 from dfopt.milp import Solution, TracePoint
 
 Only = dict[tuple[int, str | None], dict[Plan, float]]
@@ -81,7 +80,6 @@ def record_of(
     objective: float | None,
     bound: float,
     note: str,
-    certificate: Certificate | None = None,
 ) -> SolveRecord:
     """What a result keeps of a solve; objective and bound in the units of the problem, not of its scaled model."""
 
@@ -103,6 +101,4 @@ def record_of(
         nonzeros=solution.nonzeros,
         trace=tuple((p.seconds, finite(p.objective), finite(p.bound)) for p in solution.trace),
         note=note,
-        kernel_prices=() if certificate is None else tuple(certificate.price_k.tolist()),
-        partition_price=0.0 if certificate is None else certificate.partition,
     )

@@ -141,7 +141,7 @@ def fuse(
         See :func:`dfopt.fusion.intrachip.optimize_intrachip`.
     """
     if cutoff is not None and work.low_s >= cutoff:
-        raise CutOff(cutoff, closed_form(cutoff, 0.0, "shown under another plan with the same layer"), None)
+        raise CutOff(cutoff, closed_form(cutoff, 0.0, "shown under another plan with the same layer"))
     known = work.found
     if known is not None and work.found_bytes <= limits.dram_left:
         again = replace(known.solution, seconds=0.0, trace=(), message="as under another plan")

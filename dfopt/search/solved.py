@@ -98,12 +98,12 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
         except intrachip.CutOff as proof:
             note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
             form = "assignment" if formulation == "assignment" else "columns"
-            record = record_of("intrachip", number, form, proof.solution, None, proof.seconds, note, proof.certificate)
+            record = record_of("intrachip", number, form, proof.solution, None, proof.seconds, note)
             records.append(record)
             return Pruned(incumbent, tuple(records))
         partition_k[stage.members] = numbered(stage.work.tables, stage.limits, found.partition_k)
         times[number], lows[number] = found.objective, max(found.bound, stage.floor)
-        shown = found.formulation, found.solution, found.objective, found.bound, found.note, found.certificate
+        shown = found.formulation, found.solution, found.objective, found.bound, found.note
         records.append(record_of("intrachip", number, *shown))
     if plan.two_batch_overlap:
         best = turned(ready, partition_k, lows, incumbent, options.clock)
