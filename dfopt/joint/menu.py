@@ -21,7 +21,8 @@ from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules import OF_BLOCKS, TERMS
+from dfopt.terms.rules import LEAST_TERMS, OF_BLOCKS, TERMS
+from dfopt.terms.rules.network import has_many_readers
 from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
 from dfopt.terms.table import Domain, Table
@@ -59,16 +60,24 @@ class Menu:
         return degrees, plan.placement, tables.scheme_o, *(part.tobytes() for part in seconds)
 
     @cached_property
+    def is_listed(self) -> bool:
+        """Whether all charges of a layer can be listed: not if a tensor has very many readers."""
+        return not has_many_readers(self.figures.layer.at(1))
+
+    @cached_property
     def _priced(self) -> dict[int, tuple[Layer, Table]]:
         return {}
 
     def priced(self, tiles: int | None = None) -> tuple[Layer, Table]:
-        """The layer with so many tiles, or any number of them, and its table of charges."""
+        """The layer with so many tiles, or any number of them, and its table of charges.
+
+        Where not all of them can be listed (:attr:`is_listed`), conversions have what they take at least.
+        """
         if tiles is None:
             tiles = next(iter(self._priced), 1)
         if tiles not in self._priced:
             layer = self.figures.layer.at(tiles)
-            self._priced[tiles] = layer, Table.of(layer, TERMS)
+            self._priced[tiles] = layer, Table.of(layer, TERMS if self.is_listed else LEAST_TERMS)
         return self._priced[tiles]
 
     @cached_property

@@ -62,7 +62,7 @@ def cutoffs_of(view: View, of: PlanGroup) -> Floats:
 
 
 def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
-    """The mapping with the judge's value.
+    """The mapping with the judge's value, which is that of the table of charges where this is exact.
 
     Raises
     ------
@@ -74,7 +74,8 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     partition_k = np.array(priced.partition_k, dtype=np.int64)
     solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(ready, partition_k))
     most = max(numbering.limits.p_max for numbering in of.numbering_k)
-    solved = scored(ready, partition_k, priced.step_s, priced.step_s, solves, most)
+    expected = priced.step_s if of.is_exact else None
+    solved = scored(ready, partition_k, expected, priced.step_s, solves, most)
     return Candidate(solved.value, JudgedMapping.of(solved, options.request))
 
 

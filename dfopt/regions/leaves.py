@@ -47,8 +47,9 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
         vector_vk = few.of.table.vectors(few.domain)
         best = best_of(few.of, few.plan_i, few.arcs_k, vector_vk, cutoff_i[few.plan_i], asked.top, asked.distinct_in)
         found = [judged(region.of, one, self._options) for one in best.kept]
-        others = found[-1].value if len(found) == asked.top else view.cutoff
-        return LeafAnswer(found, min(others, best.others))
+        lows = [one.value for one in found] if region.of.is_exact else [one.step_s for one in best.kept]
+        last = lows[-1] if len(found) == asked.top else view.cutoff
+        return LeafAnswer(found, min(last, best.others), None if region.of.is_exact else min(lows, default=None))
 
 
 class Fusion(LeafSolver[Part, JudgedMapping]):

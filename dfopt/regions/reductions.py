@@ -94,7 +94,7 @@ class Dominated(Reduction[Part]):
     a step may be shorter with more seconds. Options of kernels whose output layers hand on to other pipeline stages
     stay: there a larger share may take less time, as chips that hold a tensor whole may send parts. Kernels that are
     drawn once may all send something, and what their messages take is compared, too. Where bandwidth depends on bytes,
-    more bytes may take less time.
+    more bytes may take less time. Nothing is said where the table of charges has only what mappings take at least.
     """
 
     name = "dominated options"
@@ -104,7 +104,7 @@ class Dominated(Reduction[Part]):
 
     def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:
         """The region without them."""
-        if not isinstance(region, Region) or not region.of.monotone:
+        if not isinstance(region, Region) or not region.of.monotone or not region.of.is_exact:
             return None
         domain = undominated(region)
         return None if domain == region.domain else replace(region, domain=domain)

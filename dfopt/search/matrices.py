@@ -167,6 +167,8 @@ def assignment_of(
     OutOfTime, Large, Unstated
         There is no time to build it, it is too large to be solved, or rows do not state all that the plan does.
     """
+    if not menu.is_listed:
+        raise Unstated("a tensor has too many readers to state what its conversion takes")
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions)
     tables, shards = menu.tables, instance.plan.shards
     # with more tiles than these not every chip has rows of its own in each

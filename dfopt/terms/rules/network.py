@@ -9,6 +9,7 @@ Suffixes: k kernel, o option of a kernel (a sharding scheme).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -32,8 +33,13 @@ __all__ = [
     "OWN_COMMUNICATIONS",
     "REDUCED_EACH",
     "STARTS",
+    "has_many_readers",
     "inherent",
 ]
+
+
+MOST_LISTED = 1e6
+"""Amounts of the conversion of one tensor that are listed, at most: 8 MB."""
 
 
 def inherent(layer: Layer, kernel: int) -> list[Collective | None]:
@@ -119,6 +125,25 @@ def conversions(layer: Layer) -> Iterator[Charge]:
             yield from _by_readers(layer, one)
         else:
             yield _charge(layer, one, one.layouts_ko, layer.conversion_s(one), Has(one.fan.source))
+
+
+def has_many_readers(layer: Layer) -> bool:
+    """Whether some tensor has so many readers that the seconds of its conversion cannot be listed by their options.
+
+    Then :func:`conversions` must not be asked for: it would list more than :data:`MOST_LISTED` amounts.
+
+    Parameters
+    ----------
+    layer
+        What one chip does in one evaluation (one microbatch): kernels, tensors and plan.
+    """
+
+    def listed(one: Wanted) -> float:
+        sizes = {k: len(layer.schemes_k[k]) for k in {one.fan.source, *one.layouts_ko}}
+        in_blocks = [size + one.tolls for k, size in sizes.items() if k in one.layouts_ko]  # or in no block of a set
+        return math.prod(in_blocks) * float(sizes[one.fan.source] if one.fan.source not in one.layouts_ko else 1)
+
+    return any(listed(one) > MOST_LISTED for one in layer.wanted)
 
 
 def _by_readers(layer: Layer, one: Wanted) -> Iterator[Charge]:
