@@ -116,6 +116,18 @@ class Clock:
         """
         return self.allowance(min(part * self.work_left, most))
 
+    def sooner(self, part: float) -> Clock:
+        """A part of this clock that is also over after a share of the seconds until the deadline.
+
+        For what must leave time for others also where a machine is busy, and seconds come before the work.
+
+        Parameters
+        ----------
+        part
+            The share, from 0 to 1.
+        """
+        return Clock(time.perf_counter() + part * self.seconds_left, within=self)
+
     def end_earlier(self, seconds: float) -> None:
         """Move the deadline, for what comes behind the run."""
         self.deadline -= seconds

@@ -20,7 +20,7 @@ from dfopt.terms.sharded_graph import least_rows, tile_counts
 __all__ = ["FirstLevel"]
 
 _SHARE = 0.5
-"""Of the work that is left, at most, for one sharding: a hard one must leave some for the fusion."""
+"""Of the work and the seconds that are left, at most, for one sharding: a hard one must leave some for the fusion."""
 
 
 class FirstLevel(BranchingRule[Part]):
@@ -65,7 +65,7 @@ class FirstLevel(BranchingRule[Part]):
             menu.instance.setting,
             menu.tables,
             gap=0.0,  # a gap is left to the fusion: what is optimal for a level has to be this sharding
-            clock=asked.clock.share(_SHARE),
+            clock=asked.clock.share(_SHARE).sooner(_SHARE),
             solver=asked.request.solver,
             progress=reporter(asked, plan, "interchip"),
         )

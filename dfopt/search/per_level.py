@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dfopt.documents.plan_records import PlanRecord
+from dfopt.interrupts import LIMIT
 from dfopt.regions.sharded_first import ShardedFirst
 
 __all__ = ["per_level"]
@@ -24,13 +25,14 @@ def per_level(record: PlanRecord, least: float, beat: float, chosen: ShardedFirs
     """
     if chosen.alone and chosen.proven:
         return record
-    status, level = record.status, record.bound
+    status, level, note = record.status, record.bound, record.note
     if not chosen.proven:  # another sharding may be the best by itself
         status, level = "solved" if record.value == least else "limit", least
+        note = note or LIMIT * (status == "limit")  # nothing but time ends such a solve
     elif status == "infeasible":
         status = "infeasible_per_level"
     elif status == "pruned_by_bound" and least < beat:
         status = "pruned_per_level"
     gap = None if record.value is None or level is None else (record.value - level) / record.value
     least = least if record.value is None else min(least, record.value)
-    return record.model_copy(update={"status": status, "bound": least, "level_bound": level, "gap": gap})
+    return record.model_copy(update={"status": status, "bound": least, "level_bound": level, "gap": gap, "note": note})
