@@ -182,20 +182,18 @@ class Plans:
 
     def _claims(self, setting: Setting, ways: Mapping[Plan, Sequence[Plan]]) -> Claims:
         """What is said that no mapping of the plans of a graph is below, as far as that matters."""
-        claims: dict[Unit, float] = {}
+        lows, empty = dict[Unit, float](), set[Unit]()
         for every in ways.values():
             apart = self._apart(setting, every)
             for plan in every:
-                mine = self.left.get((plan if apart else every[0], setting.graph.variant), ())
-                claims.update({(plan, record.tile_count): self._claim(record) for _, record in mine})
-        return Claims(claims, self.value * (1 - PROOF))
-
-    def _claim(self, record: PlanRecord) -> float:
-        """The same of one record; infinite if it says that nothing fits."""
-        if record.status.startswith("infeasible"):
-            return np.inf
-        bound = self.kept.bound(record, "level_bound")
-        return min(self.value if bound is None else bound, self.cutoff) * (1 - PROOF)
+                for _, record in self.left.get((plan if apart else every[0], setting.graph.variant), ()):
+                    unit = plan, record.tile_count
+                    if record.status.startswith("infeasible"):
+                        empty.add(unit)
+                        continue
+                    bound = self.kept.bound(record, "level_bound")
+                    lows[unit] = min(self.value if bound is None else bound, self.cutoff) * (1 - PROOF)
+        return Claims(lows, empty, self.value * (1 - PROOF), self.joint)
 
     def _rejected(self, one: Rejected, key: _Key, elsewhere: bool) -> None:
         """Take the record of a plan that is none; one of the same look may be a plan for another microbatch."""

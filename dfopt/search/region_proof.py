@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, Outcome, OutOfTime, Parameters, Problem, View
+from dfopt.bnb import (
+    Bound,
+    BranchingRule,
+    Candidate,
+    Clock,
+    LeafAnswer,
+    LeafSolver,
+    Outcome,
+    OutOfTime,
+    Parameters,
+    Problem,
+    View,
+)
 from dfopt.documents.plan import Plan
 from dfopt.fusion.downsets import Lattice
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import ROUNDED, problem_in
-from dfopt.regions.region import Part, Region, Undivided, Unsharded
+from dfopt.regions.region import Part, Region, Unlisted, Unsharded
 from dfopt.regions.space import Space
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.options import Options
@@ -33,20 +44,27 @@ class Claims:
 
     Attributes
     ----------
-    of_units : dict
-        Seconds that no mapping of a plan and number of tiles (none: of any) is said to be below, infinite where none is
-        said to fit. Where the sharding comes first, of mappings with the one that is best by itself.
+    lows : dict
+        Seconds that no mapping of a plan and number of tiles (none: of any) is said to be below; infinite where there
+        is said to be none but those that are kept. Where the sharding comes first, of mappings with that which is best
+        by itself.
+    empty : set
+        Plans and numbers of tiles that are said to have no mapping.
     otherwise : float
-        The same of plans of which nothing is said.
+        Seconds that no mapping is below of plans of which nothing is said.
+    jointly : bool
+        Whether schemes and fusions are chosen together.
     """
 
-    of_units: Mapping[Unit, float]
+    lows: Mapping[Unit, float]
+    empty: Collection[Unit]
     otherwise: float
+    jointly: bool
     _of_plans: dict[Plan, list[float]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        for (plan, _), claimed in self.of_units.items():
-            self._of_plans.setdefault(plan, []).append(claimed)
+        for plan, tiles in (*self.lows, *self.empty):
+            self._of_plans.setdefault(plan, []).append(self.lows.get((plan, tiles), np.inf))
 
     def every(self, plan: Plan) -> list[float]:
         """All that is said of a plan."""
@@ -54,8 +72,13 @@ class Claims:
 
     def of(self, plan: Plan, tiles: int) -> float:
         """What is said of a plan and number of tiles."""
-        known = [self.of_units[unit] for unit in ((plan, tiles), (plan, None)) if unit in self.of_units]
-        return max(known or self.every(plan))
+        if self.is_empty(plan, tiles):
+            return np.inf
+        return max([self.lows[unit] for unit in ((plan, tiles), (plan, None)) if unit in self.lows] or self.every(plan))
+
+    def is_empty(self, plan: Plan, tiles: int | None) -> bool:
+        """Whether a plan and number of tiles is said to have no mapping."""
+        return (plan, tiles) in self.empty or (plan, None) in self.empty
 
 
 class Claimed(LeafSolver[Part, JudgedMapping]):
@@ -72,34 +95,46 @@ class Claimed(LeafSolver[Part, JudgedMapping]):
 
     def accepts(self, region: Part, bound: Bound) -> bool:
         """Whether nothing more is claimed of any plan that is left."""
-        if isinstance(region, Region | Undivided):
-            return bound.value >= max(self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans)
-        return isinstance(region, Unsharded) and bound.value >= max(
-            claimed for plan in region.plans.plans for claimed in self._claims.every(plan)
-        )
+        if isinstance(region, Unlisted):
+            return False
+        if isinstance(region, Unsharded):
+            claimed = [value for plan in region.plans.plans for value in self._claims.every(plan)]
+        else:
+            claimed = [self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans]
+        return bound.value >= max(claimed)
 
     def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """No solutions, and the bound."""
         return LeafAnswer([], bound.value)
 
 
-@dataclass(frozen=True, eq=False)
-class SomeUnits(Space):
-    """The mappings of some plans, in some numbers of tiles under each.
+class Wanted(BranchingRule[Part]):
+    """A rule whose parts hold some plans only, in some numbers of tiles.
 
-    Attributes
+    Parameters
     ----------
+    rule : BranchingRule
+        The rule.
     wanted : callable
         Whether a plan is searched in a number of tiles.
     """
 
-    wanted: Callable[[Plan, int], bool] = lambda plan, tiles: True
+    def __init__(self, rule: BranchingRule[Part], wanted: Callable[[Plan, int], bool]) -> None:
+        self._rule, self._wanted = rule, wanted
 
-    def regions_of(self, *args: Any, **more: Any) -> list[Region | Undivided]:
-        """A region for each of some numbers of tiles, with the plans that are searched in it."""
-        every = super().regions_of(*args, **more)
-        left = [(one, tuple(i for i in one.plans if self.wanted(one.of.plans[i], one.of.tiles))) for one in every]
-        return [replace(one, plans=plans) for one, plans in left if plans]
+    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+        """The parts with the plans that are wanted."""
+        parts = self._rule.children(region, bound, view)
+        if parts is None or isinstance(region, Region):
+            return parts
+        left = [(some, low) for part, low in parts if (some := self._some(part)) is not None]
+        return left or [(region, np.inf)]
+
+    def _some(self, part: Part) -> Part | None:
+        if isinstance(part, Unlisted | Unsharded):
+            return part
+        plans = tuple(i for i in part.plans if self._wanted(part.of.plans[i], part.of.tiles))
+        return part if plans == part.plans else replace(part, plans=plans) if plans else None
 
 
 class ClaimedPlans(GraphSearch):
@@ -135,11 +170,13 @@ class ClaimedPlans(GraphSearch):
         return iter(ways[:1] if self.bounds[plan] >= most else ways)
 
     def keep(self, solved: Solved) -> None:
-        """Count a mapping of a plan, unless it is one of several that are the best."""
-        known = self._kept.get(solved.different(self.state.request.distinct_in), np.inf)
-        if not self.state.several or solved.value < known * (1 - PROOF):
-            unit = self.units.setdefault(self.unit_of(solved.plan, solved.mapping.tile_count), UnitState())
-            unit.value = min(unit.value, solved.value)
+        """Count a mapping that refutes what is said; one of several that are kept does only where none is to fit."""
+        unit, known = self.unit_of(solved.plan, solved.mapping.tile_count), np.inf
+        if self.state.several and not self._claims.is_empty(*unit):
+            known = self._kept.get(solved.different(self.state.request.distinct_in), np.inf)
+        if solved.value < known * (1 - PROOF):
+            state = self.units.setdefault(unit, UnitState())
+            state.value = min(state.value, solved.value)
 
     def is_open(self, plan: Plan, tiles: int) -> bool:
         """Whether no mapping is known of a plan in a number of tiles."""
@@ -153,10 +190,10 @@ class ClaimedPlans(GraphSearch):
     def lows(self) -> dict[Plan, Low]:
         """What is shown of every plan and variant; one that is excluded with its plan has nothing of its own."""
         self.write_records(apart=True)
-        joint, found = self.setting.assumptions.sharding_objective == "joint", dict[Plan, Low]()
+        found: dict[Plan, Low] = {}
         for record in self.records:
             first = self.units[record.plan, record.tile_count].sharded_first
-            whole = joint if first is None else first.alone and first.proven
+            whole = self._claims.jointly if first is None else first.alone and first.proven
             low = found.get(record.plan, Low(None, None, record.note, whole=True))
             found[record.plan] = low.beside(record, whole=whole or record.status == "infeasible")
         return found
@@ -239,9 +276,9 @@ class RegionProof(WorkloadSearch):
         def wanted(plan: Plan, tiles: int) -> bool:
             return bool(which(self._claims.of(plan, tiles))) and self.plans.is_open(plan, tiles)
 
-        of = self.plans
-        space = SomeUnits(of.setting, self.state.request, lambda: plans, of.plan_bounds, wanted=wanted)
-        return problem_in([space], self.state.options)
+        space = Space(self.plans.setting, self.state.request, lambda: plans, self.plans.plan_bounds)
+        problem = problem_in([space], self.state.options)
+        return replace(problem, branching=[Wanted(rule, wanted) for rule in problem.branching])
 
     def _give_up(self, plans: Sequence[Plan], outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> None:
         """Leave plans with what a search shows of them."""
