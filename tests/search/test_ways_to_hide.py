@@ -13,7 +13,6 @@ from typing import Any
 
 import networkx as nx
 import pytest
-from dfopt.search.hiding import Hiding
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
