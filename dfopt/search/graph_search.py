@@ -281,7 +281,7 @@ class GraphSearch:
         """Why nothing fits under a plan: whatever the schemes are, or with those that are best by themselves."""
         if self.setting.assumptions.sharding_objective == "joint" and covers(self.setting.graph, plan):
             try:
-                self._relaxed.of_plan(plan)
+                next(self._relaxed.of_plan(plan))
             except Infeasible as error:
                 return str(error.report)
         return refusal(self.setting.under(plan), self.state.options, self._memo, tiles)

@@ -114,25 +114,26 @@ class RelaxedPlans:
         if refused is not None and not opened:
             raise refused
 
-    def of_plan(self, plan: Plan) -> list[Prepared]:
-        """A plan with every scheme: the stages for each tile count.
+    def of_plan(self, plan: Plan) -> Iterator[Prepared]:
+        """A plan with every scheme: the stages for each tile count, priced when they are asked for.
 
         Raises
         ------
         Infeasible
-            If nothing fits whatever the schemes.
+            If nothing fits whatever the schemes; by the first that is asked for.
         """
-        instance, found = self.setting.under(plan), list[Prepared]()
+        instance, opened = self.setting.under(plan), False
         refused: Infeasible | None = None
         for counts, allowed_o in self.domains_of(instance):
             self.options.clock.charge(work.OPENED)
             try:
-                found += self.priced(instance, allowed_o, counts)
+                for ready in self.priced(instance, allowed_o, counts):
+                    opened = True
+                    yield ready
             except Infeasible as error:
                 refused = refused or error  # of the first, which leaves most schemes
-        if not found:
+        if not opened:
             raise refused or Infeasible("the pinned schemes leave partial sums that nothing adds up")
-        return found
 
 
 def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> dict[int, Lattice | None]:
@@ -144,7 +145,7 @@ def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> 
             break
         if covers(graph, plan):
             with suppress(Infeasible):  # they are listed before memory is looked at
-                relaxed.of_plan(plan)
+                next(relaxed.of_plan(plan))
     return relaxed.lattices
 
 

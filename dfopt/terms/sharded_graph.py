@@ -217,5 +217,5 @@ def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[
     least = min(max(assumptions.tile_rows or 1, least), rows)
     if assumptions.tile_rows is not None or assumptions.compute_model != "cycle":
         return [-(-rows // least)]
-    sizes = np.arange(least, rows + 1)
-    return sorted({int(count) for count in -(-rows // sizes)}, reverse=True)
+    counts: Ints = np.unique(-(-rows // np.arange(least, rows + 1)))
+    return [int(count) for count in counts[::-1]]
