@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import resource
 import sys
 from pathlib import Path
@@ -28,8 +27,8 @@ import dfopt as df
 from dfopt.bnb import Clock
 from dfopt.documents.zoo import zoo
 from dfopt.errors import DfoptError
-from dfopt.search.matrices import by_matrices
 from dfopt.search.options import Options
+from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 
 SAME = 1e-6
@@ -61,12 +60,14 @@ def answer(model: str, phase: str, assumed: str, system: str, seconds: float) ->
     found: dict[str, Any] = {"plan": result.plan.label, "search": result.value, "search_gap": result.gap}
     found["search_s"], began = cpu() - began, cpu()
     asked = result.request.model_copy(update={"formulation": "assignment", "time_limit": seconds})
-    instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
     within = Options(asked, Clock.of_limit(seconds)).asking(formulation="assignment", gap=0.0, solver="highs", seed=0)
-    outcomes = [each for _, each in by_matrices(instance, within, {}, lambda: math.inf)]
-    records = [record for each in outcomes for record in each.records if record.formulation == "assignment"]
-    found["milp"] = min((each.value for each in outcomes if hasattr(each, "value")), default=None)
-    found["bound"] = min(each.bound for each in outcomes)
+    search = WorkloadSearch([Setting(result.graph, result.system, result.assumptions)], within)
+    [graph] = search.graphs
+    graph.legal = [result.plan]
+    search.run()
+    records = [one for plan in graph.records for one in plan.solves if one.formulation == "assignment"]
+    found["milp"] = min((each.value for each in search.state.found), default=None)
+    found["bound"] = min(one.bound for one in graph.records if one.bound is not None)
     found["milp_s"], found["rows"] = cpu() - began, max((record.rows or 0 for record in records), default=0)
     return found
 

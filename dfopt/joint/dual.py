@@ -16,17 +16,14 @@ Suffixes: k kernel, o option, s side, q sum, r resource, c charge.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
-from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.partitioning import IntraChipLimits
-from dfopt.joint.factors import Part, parts_of
-from dfopt.joint.menu import Menu
+from dfopt.arrays import Floats, Ints
+from dfopt.joint.factors import Part
 from dfopt.terms.elimination import Elimination, Factor, eliminated
 
 __all__ = ["Dual", "Resources", "between"]
@@ -35,12 +32,6 @@ ROUNDS: Final = 5
 """Most eliminations for one dual: later ones add little."""
 CLOSE: Final = 1e-4
 """Share of the dual's value that better weights could add at most where it ends: far below what bounds leave open."""
-PRICES: Final = 8
-"""Prices of a byte that are tried: lines meet at the best one after a few."""
-GROWTH: Final = 8.0
-"""How many times more a byte costs while what is held is still too much."""
-SAME: Final = 1e-12
-"""Share by which sums of the same bytes may differ."""
 HIDDEN: Final = 1e-3
 """Weight of what is hidden where options are taken: it decides between those that are as good otherwise."""
 
@@ -85,22 +76,6 @@ class Resources:
     _parts: tuple[Part, ...]
     _fixed: tuple[Factor, ...]  # infinite where options cannot be together
 
-    @classmethod
-    def of_stage(
-        cls,
-        menu: Menu,
-        allowed_o: Bools,
-        tables: StageTables,
-        limits: IntraChipLimits,
-        members: Ints,
-        holding_k: Bools | None = None,
-    ) -> Resources:
-        """Resources of a stage with the options of a menu that are left; arguments as of :func:`~.factors.parts_of`."""
-        parts, chip = parts_of(menu, allowed_o, tables, limits, members, holding_k), tables.chip
-        left_ko = tuple(of[allowed_o[of]] for of in menu.tables.of_kernel)
-        fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
-        return cls(left_ko, chip.resources, chip.rule.sums, tuple(part for part in parts if part.side >= 0), fixed)
-
     def dual(self, extra_o: Floats | None = None) -> Dual:
         """The dual of the stage.
 
@@ -127,48 +102,6 @@ class Resources:
         if len(self.sums) > 1 and np.isfinite(best.least):
             found = eliminated([*fixed, *_weighted(self._parts, (best_sq + HIDDEN) @ self._of_sums)], self._sizes)
         return Dual(best.least, self._options(found), best)
-
-    def dual_within(self, held_o: Floats, room: float) -> Dual:
-        """The dual where options together may hold so much at most.
-
-        A byte has a price, p. For any price, T >= least of (T(z) + p held(z)) - p room. That is concave in p, and
-        what is held at a price says how steep: the next price is where the lines of the two nearest ones meet.
-
-        Parameters
-        ----------
-        held_o : float array, shape (options of the menu,), B
-            What each option holds.
-        room : B
-            Most that the options of all kernels may hold together.
-
-        Returns
-        -------
-        Dual
-            Infinite seconds where no options hold so little. Its options keep the limit if some that were met do.
-        """
-        whole, least = self.dual(), sum(float(held_o[left].min()) for left in self.left_ko)
-        held = float(held_o[whole.option_k].sum())
-        if held <= room or not np.isfinite(whole.seconds):
-            return whole
-        if least > room * (1 + SAME):
-            return replace(whole, seconds=np.inf)
-        best, option_k, price = whole, whole.option_k, whole.seconds / (held - least)
-        below, above = (0.0, whole.seconds, held - room), None
-        for _ in range(PRICES):
-            found = self.dual(price * held_o)
-            line = price, found.seconds - price * room, float(held_o[found.option_k].sum()) - room
-            best = max(best, replace(found, seconds=line[1]), key=lambda one: one.seconds)
-            if line[2] > 0:
-                below = line
-            else:
-                above, option_k = line, found.option_k
-            if above is None:
-                price *= GROWTH
-                continue
-            price = _meeting(below, above)
-            if not below[0] * (1 + CLOSE) < price < above[0] * (1 - CLOSE):
-                break
-        return replace(best, option_k=option_k)
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -198,12 +131,6 @@ class Resources:
             amount = part.amount.min() if place_k is None else part.amount[tuple(place_k[list(part.scope)])]
             met_sr[part.side, part.resource] += amount
         return np.asarray(met_sr @ self._of_sums.T)
-
-
-def _meeting(below: tuple[float, float, float], above: tuple[float, float, float]) -> float:
-    """Price at which two lines have the same value: each as a price, the value there and its slope."""
-    (low, at_low, up), (high, at_high, down) = below, above
-    return (at_high - at_low + up * low - down * high) / (up - down)
 
 
 def _weighted(parts: Iterable[Part], weight_sr: Floats) -> Iterator[Factor]:

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.partitioning import IntraChipLimits, sides_among
-from dfopt.joint.menu import Menu
 from dfopt.terms.blocks import IN_PARTS, Blocks
 from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
@@ -29,7 +25,7 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain, Table, amounts_left
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["OF_SECONDS", "Part", "least_by_side", "least_of_sets", "parts_of", "parts_of_sides"]
+__all__ = ["OF_SECONDS", "Part", "least_by_side", "least_of_sets", "parts_of_sides"]
 
 OF_SECONDS: Final = ("compute_s", "dram_bytes", "network_s", "sram_traffic_bytes")
 """Resources of charges that a stage has seconds of."""
@@ -138,37 +134,6 @@ def least_of_sets(amount_of: Mapping[frozenset[int], Floats], kernels: Collectio
         return known[kernels]
 
     return least(tuple(sorted(kernels)))
-
-
-def parts_of(
-    menu: Menu,
-    allowed_o: Bools,
-    tables: StageTables,
-    limits: IntraChipLimits,
-    members: Ints,
-    holding_k: Bools | None = None,
-) -> list[Part]:
-    """All factors of a stage with the options of a menu that are left.
-
-    Parameters
-    ----------
-    menu : Menu
-        Figures of all options.
-    allowed_o : bool array
-        Options that are left, at least one of every kernel.
-    tables, limits : StageTables, IntraChipLimits
-        The stage, every figure at its least over those options.
-    members : int array
-        Kernels of the stage.
-    holding_k : bool array, shape (kernels of the layer,), optional
-        Count only blocks that hold one of these kernels, such as those of the forward pass.
-    """
-    tiles, chip = tables.sharded.tile_count, tables.chip
-    layer, table, domain = menu.figures.layer.at(tiles), menu.of_blocks(tiles), menu.domain_of(allowed_o)
-    side_k = sides_among(tables, limits.forward_backward, members, len(layer.kernels))
-    mine_k = (side_k >= 0) & (True if holding_k is None else holding_k)
-    counts = partial(least_by_side, side_k=side_k, holding_k=mine_k)
-    return parts_of_sides(layer, table, domain, side_k, mine_k, chip, counts)
 
 
 def parts_of_sides(

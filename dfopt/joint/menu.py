@@ -14,10 +14,8 @@ import numpy as np
 
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
-from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.instance import Instance
 from dfopt.sharding.tables import InterChipTables
-from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
@@ -134,16 +132,6 @@ class Menu:
         """Bytes of its weight that one chip has, of each option."""
         return np.asarray(self.figures.weight_o[self.tables.place_o])
 
-    @cached_property
-    def gradient_o(self) -> Floats:
-        """Bytes of its weight gradient as copies add it up, of each option."""
-        return np.asarray(self.figures.gradient_o[self.tables.place_o])
-
-    @cached_property
-    def accessed_o(self) -> Floats:
-        """Bytes of its own that it reads from SRAM and writes there, of each option."""
-        return np.asarray(self.figures.accessed_o[self.tables.place_o])
-
     def buffer_o(self, tiles: int) -> Floats:
         """Bytes in SRAM of inputs and outputs of the graph in so many tiles, of each option."""
         return np.asarray(self.figures.buffer_o(tiles)[self.tables.place_o])
@@ -152,14 +140,6 @@ class Menu:
     def network_o(self) -> Floats:
         """Seconds of communication of each option, without the conversions of its output."""
         return np.asarray(self.figures.network_o[self.tables.place_o])
-
-    def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
-        """The least of a figure over the options that are left, by kernel."""
-        return np.asarray(np.minimum.reduceat(np.where(allowed_o, figure_o, np.inf), self.first_k))
-
-    def beyond(self, figure_o: Floats, allowed_o: Bools) -> Floats:
-        """What each option has of a figure beside the least of its kernel."""
-        return figure_o - self.least(figure_o, allowed_o)[self.tables.kernel_o]
 
     def stage(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
         """The layer with the least of every figure over some of the options.
@@ -174,12 +154,6 @@ class Menu:
         every_o = np.zeros(len(self.figures.kernel_o), dtype=bool)
         every_o[self.tables.place_o[allowed_o]] = True
         return self.layer.least(every_o, tiles)
-
-    @cached_property
-    def slower(self) -> Chip | None:
-        """The chip as it is where its memory is slower when few bytes are moved, which bounds leave out."""
-        system, assumptions = self.instance.system, self.instance.assumptions
-        return chip_of(system, assumptions) if memory_rows(system.chip, assumptions) else None
 
     @cached_property
     def shares_tiles(self) -> Bools:

@@ -135,16 +135,6 @@ class Blocks:
         """
         return counts(self.table.incidences, self.member_bk)
 
-    @cached_property
-    def count_ki(self) -> Floats:
-        """Number of times that each kernel, alone in a block, pays the cost items of the table, by rule.
-
-        Float array, shape (kernels, incidences), at least 0. An *incidence* is a rule that says how often a block pays
-        a cost item, from the kernels that it holds (:class:`~dfopt.terms.incidence.Incidence`). The second axis is in
-        the order of :attr:`dfopt.terms.table.Table.incidences`.
-        """
-        return counts(self.table.incidences, np.eye(self.member_bk.shape[1], dtype=bool))
-
     def prices(self, amount_vc: Floats) -> BlockPrices:
         """Time, bytes and legality of every block, from the amounts of all charges.
 

@@ -51,11 +51,6 @@ class Rule(NamedTuple):
         return not self.added
 
     @property
-    def hides_nothing(self) -> bool:
-        """Whether no resources overlap, so that the time of a block is the sum of the seconds of all of them."""
-        return not self.hidden
-
-    @property
     def sums(self) -> tuple[tuple[int, ...], ...]:
         """The rule in another form: sets of resources, where time is the largest of the sums of seconds of each set.
 

@@ -1,4 +1,4 @@
-"""The dual of resources against the exact price of every fusion of every choice of options."""
+"""What the dual of resources is made of: what blocks pay at least by side, and weights. Regions test the dual."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_layer_search import Case, cases
 
-from dfopt.arrays import Bools
-from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import restrict, stage_tables
-from dfopt.joint.dual import Resources, between
+from dfopt.joint.dual import between
 from dfopt.joint.factors import least_by_side, least_of_sets
-from dfopt.terms.chip import chip_of
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside, counts
 
 KERNELS = st.integers(0, 3)
@@ -54,59 +49,6 @@ def test_no_cut_into_blocks_pays_less_by_what_they_hold(kernels: int, data: st.D
         paid.append(sum((amount_of.get(block, np.zeros(2)) for block in blocks), np.zeros(2)))
     least = least_of_sets(amount_of, some)
     assert np.min(paid, axis=0).tolist() == ([0.0, 0.0] if least is None else least.tolist())
-
-
-def resources_of(case: Case, allowed_o: Bools) -> Resources | None:
-    """What the resources of a case take at least; None if nothing fits whatever the options."""
-    menu, chip = case.menu, chip_of(case.menu.instance.system, case.menu.instance.assumptions, bounding=True)
-    try:
-        tables = stage_tables(restrict(menu.stage(allowed_o, case.tiles), case.members), chip)
-    except Infeasible:
-        return None
-    return Resources.of_stage(menu, allowed_o, tables, case.limits, case.members)
-
-
-@given(cases())
-def test_no_choice_takes_less_than_the_dual_or_its_marginals(case: Case) -> None:
-    menu = case.menu
-    allowed_o = menu.undominated(np.ones_like(menu.shares_tiles))
-    if (resources := resources_of(case, allowed_o)) is None:
-        return
-    dual = resources.dual()
-    domain = menu.domain_of(allowed_o)
-    marginals_ko = dual.elimination.marginals_ko
-    legal = [charge for charge in menu.priced(case.tiles)[1].charges if charge.resource == "legal"]
-    assert allowed_o[dual.option_k].all() and (menu.tables.kernel_o[dual.option_k] == np.arange(len(domain))).all()
-    for places in itertools.product(*domain):
-        if any(np.isinf(charge.amount[tuple(places[k] for k in charge.scope)]) for charge in legal):
-            continue  # layouts that other layers do not take up, or partial sums that nothing adds up
-        options = np.searchsorted(menu.tables.place_o, np.array(places) + menu.figures.first_k)
-        value = case.best_of(tuple(options.tolist()))
-        assert dual.seconds <= value * (1 + 1e-9)
-        for k, marginal_o in enumerate(marginals_ko):
-            assert marginal_o[domain[k].index(places[k])] <= value * (1 + 1e-9)
-
-
-@given(cases(), st.data())
-def test_no_choice_that_holds_so_little_takes_less(case: Case, data: st.DataObject) -> None:
-    menu = case.menu
-    allowed_o = menu.undominated(np.ones_like(menu.shares_tiles))
-    if (resources := resources_of(case, allowed_o)) is None:
-        return
-    held_o = np.array([data.draw(st.integers(0, 9)) for _ in allowed_o], dtype=float)
-    room = float(data.draw(st.integers(0, 12)))
-    legal = [charge for charge in menu.priced(case.tiles)[1].charges if charge.resource == "legal"]
-    dual = resources.dual_within(held_o, room)
-    some = False
-    for options in itertools.product(*(of[allowed_o[of]] for of in menu.tables.of_kernel)):
-        places = menu.tables.place_o[[*options]] - menu.figures.first_k
-        if any(np.isinf(charge.amount[tuple(places[k] for k in charge.scope)]) for charge in legal):
-            continue
-        if held_o[[*options]].sum() <= room:
-            some = True
-            assert dual.seconds <= case.best_of(tuple(map(int, options))) * (1 + 1e-9)
-    if not some:  # by what is held, or by layouts as well: then nothing is claimed
-        assert dual.seconds >= 0
 
 
 def test_two_vectors_have_the_same_weighted_sums_under_the_best_weights() -> None:

@@ -149,7 +149,7 @@ class PlanTable:
             the table is taken. If infinite, the result is infinite for plans with such layers.
         hop_i, end_i : float arrays, s, shape of `which`, or floats
             Least seconds in which a chunk of layers sends to other stages for one microbatch: `hop_i` if it has two
-            neighbours, `end_i` if it is the pipeline's first or last (:func:`dfopt.terms.step.hops.chunk_hops`).
+            neighbours, `end_i` if it is the pipeline's first or last, which sends one way.
         """
         if hides_any(self.assumptions, self.work.setting.graph):
             return self._overlapped(which, low_k, hop_i, end_i)

@@ -249,39 +249,6 @@ def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, f
     return max(found[True]), max(found[False])
 
 
-def chunk_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> tuple[float, float]:
-    """Least seconds in which one chunk of layers sends to other pipeline stages for one microbatch.
-
-    Messages to the next stage and to the one before are added up. In a *folded* graph the drawn layers stand for all
-    layers of the model, and a stage has ``interleave`` chunks of layers. Other graphs are allowed, too: each of their
-    stages counts as one chunk, and the result is that of the stage that sends longest.
-
-    Parameters
-    ----------
-    instance : Instance
-        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
-    sharded : ShardedGraph
-        Kernels of the graph on one chip. Shares may be the least of several schemes: the result is then a lower bound.
-    stage_k : int array, shape (kernels,)
-        Pipeline stage of each kernel. Not read for a folded graph.
-
-    Returns
-    -------
-    (float, float)
-        Seconds of a chunk that has neighbours on both sides, and of the first or the last chunk of the pipeline. The
-        second is lower only under ``point_to_point: per_neighbour``: a chunk at an end sends one way, and the faster
-        way counts. Both are 0 if the pipeline has one stage, and for a folded graph whose messages are charged once per
-        step (:func:`sent_once`). Under ``per_neighbour`` they are 0, too, for a graph that is not folded, as its layers
-        hand nothing on: a bound that says nothing.
-    """
-    if sent_once(instance) or both_ways_at_once(instance) or instance.plan.stages == 1:
-        chunks = instance.plan.interleave if instance.graph.folded else 1
-        once = float(hop_seconds(instance, sharded, stage_k).max()) / chunks
-        return once, once
-    on, back = both_ways(instance, sharded, lambda held, share: sent_s(instance, held / share, share, least=True))
-    return on + back, min(on, back)
-
-
 def per_step_hops(instance: Instance) -> float:
     """Seconds per step of messages between pipeline stages, where they are charged once (``point_to_point: per_step``).
 
