@@ -15,16 +15,22 @@ from strategies import ROWS, World, share, with_dram, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
-import dfopt.search.candidate as prepared
+from dfopt.bnb import UNITS_PER_S, Bound, Clock, Incumbents, Node
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.errors import Infeasible, NoSolution, PlanError
+from dfopt.errors import Infeasible, PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
+from dfopt.regions import lattices
+from dfopt.regions.problem import problem_in
+from dfopt.regions.space import Space
+from dfopt.regions.unrolled import OneLayer
+from dfopt.search.options import Options
+from dfopt.setting.instance import Setting
 
 
 def jointly(world: World) -> Assumptions:
@@ -128,26 +134,6 @@ def test_what_fits_is_what_fits_by_brute_force(world: World, data: st.DataObject
     assert named is None or named.others or named.bytes <= least * (1 + 1e-9)
 
 
-@share(0.6)
-@given(worlds(most=5, least=2, tile_rows=ROWS))
-def test_without_a_lattice_the_bound_holds_too(world: World) -> None:
-    """Each resource by itself, then blocks generated on demand: what is proven may stay below what is found."""
-    asked: dict[str, Any] = {"pp": 1} if world.graph.repeat == 1 else {}
-    if world.assumptions.empty_partitions == "forbid" and world.assumptions.execution != "kernel_by_kernel":
-        asked["p_max"] = 2
-    best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepared, "_DOWN_SETS", 1)
-        if best is None:
-            with pytest.raises((Infeasible, NoSolution)):
-                together(world, **asked)
-            return
-        result = together(world, **asked)
-    note(f"{result.bound} to {result.value} against {best}")
-    assert result.bound <= best.value * (1 + 1e-9)
-    assert result.value >= best.value * (1 - 1e-9)
-
-
 def _two_gemms(sram: float, m: int, k: int, n: int) -> tuple[Graph, System]:
     kernels = (Kernel(name="k0", op="gemm", m=m, k=k, n=n), Kernel(name="k1", op="gemm", m=k, k=m, n=n))
     chip = Chip(name="toy", execution="dataflow", tiles=2, peak=300, sram=Sram(capacity=sram), dram=Dram(bandwidth=100))
@@ -173,7 +159,8 @@ def test_without_a_lattice_schemes_are_told_apart_until_some_fit(
     tiling: str, sram: float, sizes: tuple[int, int, int], fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is best by each resource does not fit: that is no reason to end without an answer."""
-    monkeypatch.setattr(prepared, "_DOWN_SETS", 1)
+    for name in ("MOST_SETS", "MOST_OF_LIBRARY", "_SOME"):
+        monkeypatch.setattr(lattices, name, 1)
     graph, system = _two_gemms(sram, *sizes)
     chosen = Assumptions(compute_model="fixed", sharding_objective="joint", weight_tiling=tiling, tile_rows=1)
     best = joint_optimum(graph, system, chosen, Request(pp=1))
@@ -182,19 +169,21 @@ def test_without_a_lattice_schemes_are_told_apart_until_some_fit(
         with pytest.raises(Infeasible):
             df.optimize(graph, system, pp=1, assumptions=chosen)
     else:
-        assert df.optimize(graph, system, pp=1, assumptions=chosen).value >= best.value * (1 - 1e-9)
+        assert df.optimize(graph, system, pp=1, assumptions=chosen).value == pytest.approx(best.value, rel=2e-6)
 
 
-def test_drawn_layers_too_large_to_list_start_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawn_layers_too_large_to_list_start_from_one() -> None:
     """Equal layers, drawn one after another, are no slower than where one of them stands for all."""
-    chosen = Assumptions(sharding_objective="joint", sequence_parallelism="none")
-    asked: dict[str, Any] = {"tp": 8, "assumptions": chosen, "sensitivity": False}
+    chosen, request = Assumptions(sharding_objective="joint", sequence_parallelism="none"), Request(tp=8)
     once, twice = (df.load_graph("gpt3-175b", mode="training", drawn=drawn) for drawn in (1, 2))
-    apart = df.optimize(once, "sn10-8-ring", **asked)
-    found = df.optimize(twice, "sn10-8-ring", **asked)
-    assert found.bound <= found.value <= apart.value * (1 + 1e-9)
-    monkeypatch.setattr("dfopt.search.shown.schemes_of_one", lambda *_: None)
-    assert df.optimize(twice, "sn10-8-ring", **asked).value > apart.value  # what it takes without
+    apart = df.optimize(once, "sn10-8-ring", tp=8, assumptions=chosen, sensitivity=False)
+    space = Space(Setting.resolved(twice, df.load_system("sn10-8-ring"), chosen), request)
+    [root] = space.roots
+    assert not root.complete
+    problem = problem_in([space], Options(request, Clock(planned=10 * UNITS_PER_S)))
+    [one_layer] = [each for each in problem.heuristics if isinstance(each, OneLayer)]
+    [found] = one_layer.propose(Node(root, 0, Bound(0.0)), Incumbents(1, 0.0))
+    assert found.value <= apart.value * (1 + 1e-9)
 
 
 def test_a_large_graph_on_stages_says_that_its_sharding_came_first() -> None:
