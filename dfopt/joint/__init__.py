@@ -1,1 +1,1 @@
-"""Sharding and fusion decided together: bounds that hold for every sharding, and the search that closes them."""
+"""What single layers take by resource, with the options of their kernels open: the menu of options, and a dual bound."""
