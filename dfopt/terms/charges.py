@@ -107,15 +107,20 @@ class Term:
         Of a rule of single kernels: takes a :class:`~dfopt.terms.kernel.LayerKernel`, and yields pairs of the name of a
         resource and a float array, shape (options,): what the kernel adds to the resource under each of its options, in
         the unit of the resource. None for all other rules.
+    by_tiles : bool
+        Whether the number of tiles decides anything. The layer that other rules are given has none: 0.
     """
 
     name: str
     source: str
     charges: Callable[[Layer], Iterable[Charge]]
     amounts: Callable[[LayerKernel], Amounts] | None = None
+    by_tiles: bool = False
 
     @classmethod
-    def of_kernel(cls, name: str, source: str, amounts: Callable[[LayerKernel], Amounts]) -> Term:
+    def of_kernel(
+        cls, name: str, source: str, amounts: Callable[[LayerKernel], Amounts], *, by_tiles: bool = False
+    ) -> Term:
         """Make an accounting rule whose every amount depends on the option (sharding scheme) of one kernel only.
 
         The block of kernels that holds this kernel pays the amount, once.
@@ -131,6 +136,8 @@ class Term:
             array, shape (options,): what the kernel adds to the resource under each of its options, in the unit of the
             resource, on one chip in one evaluation. Its result may be used again for all kernels that look the same to
             it, so it must read nothing but the kernel.
+        by_tiles : bool
+            Whether the number of tiles decides an amount.
 
         Returns
         -------
@@ -144,13 +151,13 @@ class Term:
                 for resource, amount_o in kernel.answer(name, lambda of: tuple(amounts(of))):
                     yield Charge(resource, Has(k), (k,), amount_o)
 
-        return cls(name, source, charges, amounts)
+        return cls(name, source, charges, amounts, by_tiles)
 
     def of(self, layer: Layer) -> tuple[Charge, ...]:
         """All charges (cost items) of this rule for a layer, on one chip in one evaluation.
 
-        Results are cached: layers of one setting and number of tiles share them if their plans agree in all that the
-        rule reads of a plan.
+        Results are cached: layers of one setting share them if their plans agree in all that the rule reads of a plan,
+        and if they have as many tiles or these decide nothing (:attr:`by_tiles`).
 
         Parameters
         ----------
@@ -168,6 +175,7 @@ class Term:
         SystemSpecError, AssertionError
             If the rule raises it, as its own function says: for example if the chip lacks a rate for a data type.
         """
+        layer = layer if self.by_tiles else layer.at(0)
         question = layer.instance.setting.reads[self.name, layer.tiles]
         found: tuple[Charge, ...] = question.answer(
             layer.instance.plan, lambda plan: tuple(self.charges(under(layer, plan)))

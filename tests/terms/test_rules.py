@@ -68,6 +68,20 @@ def test_another_option_is_as_good_as_a_dominated_one_in_every_block(case: Case,
         assert (better.all(axis=1) & legal).any()
 
 
+@share(0.5)
+@given(case=st.one_of(cases(), zoo_cases()), tiles=st.integers(1, 64))
+def test_tiles_decide_nothing_but_what_rules_say(case: Case, tiles: int) -> None:
+    world, _, _, count = case
+    instance = instance_of(world)
+    for term in (*TERMS, rules.LEAST_CONVERSIONS):
+        if not term.by_tiles:
+            some, others, without = (tuple(term.charges(Layer(instance, each))) for each in (count, tiles, 0))
+            assert len(some) == len(others) == len(without)
+            for one, other, third in zip(some, others, without, strict=True):
+                assert one.incidence == other.incidence == third.incidence and one.scope == other.scope == third.scope
+                assert np.array_equal(one.amount, other.amount) and np.array_equal(one.amount, third.amount)
+
+
 def test_every_resource_of_a_rule_is_listed() -> None:
     named = [resource.name for resource in RESOURCES]
     assert len({*named}) == len(named) and len({term.name for term in TERMS}) == len(TERMS)

@@ -324,4 +324,4 @@ def tile_rows(layer: Layer) -> Iterator[Charge]:
         yield Charge("legal", Has(k), (k,), np.where(shares, np.inf, 0.0))
 
 
-TILE_ROWS = Term("rows of a tile", "a chip that works on a tile has a row of it", tile_rows)
+TILE_ROWS = Term("rows of a tile", "a chip that works on a tile has a row of it", tile_rows, by_tiles=True)

@@ -82,7 +82,7 @@ def tensors(layer: Layer) -> Iterator[Charge]:
         yield from _read_again(layer, fan, size)
 
 
-TENSORS = Term("tensors", "DFModel, section V.A and V.B: matrices B, D, L and H", tensors)
+TENSORS = Term("tensors", "DFModel, section V.A and V.B: matrices B, D, L and H", tensors, by_tiles=True)
 
 
 def _read_again(layer: Layer, fan: FanOut, size: Floats) -> Iterator[Charge]:
@@ -194,7 +194,7 @@ def carried(layer: Layer) -> Iterator[Charge]:
         yield from _read_again(layer, fan, size)
 
 
-CARRIED = Term("carried tensors", "DFModel, section V.A: a partition starts and ends in DRAM", carried)
+CARRIED = Term("carried tensors", "DFModel, section V.A: a partition starts and ends in DRAM", carried, by_tiles=True)
 
 
 def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
@@ -275,7 +275,9 @@ def end_tile(of: LayerKernel, operand: int) -> float:
     return ops.tile_share(of.kernel, of.tiles)
 
 
-END_BUFFERS = Term.of_kernel("buffers of ends", "DFModel, section V.B: tiles are buffered in pairs", end_buffers)
+END_BUFFERS = Term.of_kernel(
+    "buffers of ends", "DFModel, section V.B: tiles are buffered in pairs", end_buffers, by_tiles=True
+)
 
 
 def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:

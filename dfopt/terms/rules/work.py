@@ -214,7 +214,7 @@ def compute_tiles(layer: Layer) -> Iterator[Charge]:
         yield Charge("compute_tiles", Has(k), (k,), needed)
 
 
-COMPUTE_TILES = Term("compute tiles", "DFModel, section V.C: cycles of a systolic array", compute_tiles)
+COMPUTE_TILES = Term("compute tiles", "DFModel, section V.C: cycles of a systolic array", compute_tiles, by_tiles=True)
 COMPUTE = Term.of_kernel("compute", "DFModel, section IV.D: FLOP over the rate of a chip", compute)
 
 
