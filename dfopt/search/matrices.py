@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +26,6 @@ from dfopt.search.relaxed import covers
 from dfopt.search.sharing import Memo
 from dfopt.search.solved import Pruned, Solved, by_levels, scored
 from dfopt.setting.instance import Instance
-from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded_graph import tile_counts
 
@@ -41,55 +39,6 @@ def solved_together(graph: Graph, plan: Plan, request: Request) -> bool:
     """Whether the schemes of a plan are chosen with its fusion: with its stages too only as a MILP that is small."""
     small = len(graph.kernels) ** 2 * plan.stages <= _SMALL
     return covers(graph, plan) or small or request.formulation == "assignment"
-
-
-def proven_together(graph: Graph, plan: Plan, request: Request) -> bool:
-    """Whether what is shown of a plan holds for all of its schemes and stages: regions show it for any."""
-    return True
-
-
-def by_matrices(
-    instance: Instance,
-    options: Options,
-    memo: Memo,
-    incumbent: Callable[[], float],
-) -> Iterator[tuple[int | None, Solved | Pruned]]:
-    """Solve a plan for every tile count.
-
-    Parameters
-    ----------
-    instance, options : Instance, Options
-        The plan, and what is asked.
-    memo : dict
-        What is known of single levels, for the start.
-    incumbent : callable
-        Value that a mapping must beat to be of interest.
-
-    Yields
-    ------
-    (int or None, Solved or Pruned)
-        Tiles, if there is a choice, and the best mapping with a bound on all of them, or the bound alone. Where the
-        MILP finds none in time, the mapping is the best fusion for the sharding that is best by itself.
-
-    Raises
-    ------
-    Infeasible
-        No mapping keeps the limits, whatever the schemes.
-    """
-    menu = Menu(instance.shared, interchip.build(instance.shared, options.request.pin_sharding))
-    graph, assumptions = instance.graph, instance.assumptions
-    # also tiles in each of which every chip has rows of its own
-    least = {1, instance.plan.shards} if menu.shares_tiles.any() else {1}
-    refusals: list[Infeasible] = []
-    counts = sorted({count for rows in least for count in tile_counts(graph, assumptions, rows)}, reverse=True)
-    for tiles in counts:
-        try:
-            found = from_levels(instance, options, menu, memo, tiles, incumbent())
-            yield tiles if len(counts) > 1 else None, found
-        except Infeasible as error:
-            refusals.append(error)
-    if len(refusals) == len(counts):
-        raise refusals[0]
 
 
 def from_levels(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -26,7 +25,7 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.sharding import interchip
 from dfopt.terms.sharded_graph import Bools, tile_counts
 
-__all__ = ["RelaxedPlans", "all_down_sets", "covers", "open_record"]
+__all__ = ["RelaxedPlans", "covers", "open_record"]
 
 _NOTE = "found together with the fusion"
 
@@ -134,19 +133,6 @@ class RelaxedPlans:
                 refused = refused or error  # of the first, which leaves most schemes
         if not opened:
             raise refused or Infeasible("the pinned schemes leave partial sums that nothing adds up")
-
-
-def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> dict[int, Lattice | None]:
-    """The down-sets of every kind of layer, listed under the first of some plans under which each is priced."""
-    relaxed, graph = RelaxedPlans(setting, options), setting.graph
-    wanted = {graph.kind_of(kernel) for kernel in graph.kernels}
-    for plan in plans:
-        if wanted <= set(relaxed.lattices) or options.clock.over:
-            break
-        if covers(graph, plan):
-            with suppress(Infeasible):  # they are listed before memory is looked at
-                next(relaxed.of_plan(plan))
-    return relaxed.lattices
 
 
 def covers(graph: Graph, plan: Plan) -> bool:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.bnb import Clock
-from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
@@ -73,27 +72,6 @@ class ChipWork:
 
 Memo = dict[Instance, ChipWork | Infeasible]
 """What is known so far, by the part of a plan that it depends on (:attr:`Instance.shared`)."""
-
-
-def lattices_of(memo: Memo, graph: Graph) -> dict[int, Lattice | None]:
-    """The down-sets of every kind of layer: no price changes them, so those of any work with all its kernels will do.
-
-    Where a graph is drawn once, pipeline stages hold a part of its kernels each, and so do the down-sets of a stage.
-    """
-    lattices = dict[int, Lattice | None]()
-    sizes = [len(kernels) for kernels in graph.kernels_by_kind]
-    for work in memo.values():
-        for kind, lattice in work.lattices.items() if isinstance(work, ChipWork) else ():
-            if lattice is None or (kind < len(sizes) and lattice.member.shape[1] == sizes[kind]):
-                lattices.setdefault(kind, lattice)
-    return lattices
-
-
-def nothing_else_fits(memo: Memo, instance: Instance) -> bool:
-    """Whether what was refused under a plan is refused whatever the sharding."""
-    known = memo.get(instance.shared)
-    # without work on record the pins contradict each other; with the only sharding there is, nothing else fits
-    return known is None or isinstance(known, Infeasible) or known.only_sharding
 
 
 def given_record(note: str) -> SolveRecord:

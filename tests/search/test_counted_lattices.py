@@ -8,9 +8,9 @@ import dfopt as df
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.search.candidate import prepare
+from dfopt.search.graph_search import GraphSearch
 from dfopt.search.options import Options
-from dfopt.search.sharing import Memo, lattices_of
+from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 
@@ -27,9 +27,6 @@ def test_the_down_sets_of_a_stage_are_not_taken_for_those_of_all_kernels() -> No
     assert any(plan.stages == 2 for plan in plans)
     counted = set()
     for order in permutations(plans):
-        memo: Memo = {}
-        for plan in order:
-            list(prepare(setting.under(plan), Options(request), memo))
-        lattices = lattices_of(memo, _GRAPH)
+        lattices = GraphSearch(setting, SearchState(Options(request)), order).lattices()
         counted.add((*lattices, lattices[0] and lattices[0].member.shape))
-    assert counted == {(0, (4, 2))}  # nothing, one of two or both: whatever was priced first
+    assert counted == {(0, (4, 2))}  # nothing, one of two or both
