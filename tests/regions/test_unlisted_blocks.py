@@ -14,12 +14,16 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from strategies import World, share
 from test_bounds import SAME, check_bounds, drawn, problem
+from test_offload import cases as trained
 from test_several import Distinct, values_of
 
 import dfopt.search as optimizer
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
+from dfopt.regions.facts import Facts
+from dfopt.regions.passes import fields_of, least_passes
 from dfopt.regions.problem import best_mapping
+from dfopt.regions.region import Region
 from dfopt.search import solve
 from dfopt.search.verify import verify
 
@@ -96,3 +100,30 @@ def test_answers_are_verified(world: World, objective: str, data: st.DataObject)
         generated = verify(found)
     for shown in (verify(found), generated):
         assert not shown.problems, shown.problems
+
+
+HIDING: dict[str, Any] = FUSED | {"gradient_overlap": "backward", "gradients": "exact", "repeats": (4,), "trains": True}
+"""Worlds in which passes hide exchanges."""
+
+
+@share(2)
+@given(covered(most=4, **HIDING), st.data())
+def test_passes_take_no_less_than_kernels_say_whatever_their_blocks(world: World, data: st.DataObject) -> None:
+    check_passes(drawn(world, data)[1])
+
+
+@share(1)
+@given(trained(execution=["dataflow", "library"], gradient_overlap=None, token_blocks=None), st.data())
+def test_memories_take_no_less_beside_what_is_moved(case: tuple[World, dict[str, str]], data: st.DataObject) -> None:
+    world, place = case
+    check_passes(drawn(world, data, Request(place=place, zero=(0, 1), mp=1))[1])
+
+
+def check_passes(region: Region) -> None:
+    """What kernels say of the passes of a region is no more than the least over all of its paths."""
+    of, facts = region.of, Facts(region)
+    assume(of.by_pass is not None and region.complete and facts.arcs_k is not None)
+    for kind, (arcs, priced) in enumerate(zip(facts.some, facts._priced_k, strict=True)):
+        known, fields = least_passes(of.by_pass, [arcs], [priced]), fields_of(of.by_pass, arcs, priced)
+        for low, exact, of_blocks in zip(of._unlisted_passes(kind, region.domain), known, fields, strict=True):
+            assert of_blocks is None or (low <= exact * (1 + SAME)).all()  # others decide nothing
