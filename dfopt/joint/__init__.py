@@ -1,1 +1,1 @@
-"""What single layers take by resource, with the options of their kernels open: the menu of options, and a dual bound."""
+"""What single layers take by resource while options of kernels are open: their menu, and a dual bound."""
