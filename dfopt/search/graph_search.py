@@ -308,5 +308,6 @@ class GraphSearch:
 
     def counts(self) -> tuple[int, int]:
         """How many of its plans may still be better than what is known, and how many are listed."""
-        open_ = sum(low < self.state.incumbent for plan, low in self.bounds.items() if plan not in self._unfit)
+        cutoff = self.state.incumbent
+        open_ = sum(low < cutoff and plan not in self._unfit for plan, low in self.bounds.items())
         return open_, len(self.bounds)
