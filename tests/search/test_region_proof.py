@@ -23,12 +23,36 @@ def sealed(result: Result, **changes: Any) -> Result:
     return forged.model_copy(update={"seal": forged.unsealed_digest()})
 
 
-@pytest.mark.parametrize("asked", [{}, {"gap": 0.05}, {"microbatch": (4, 8)}, {"tp": 2}])
+SEVERAL: dict[str, Any] = {"distinct": "sharding", "tp": 4, "microbatch": (4,)}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"gap": 0.05},
+        {"microbatch": (4, 8)},
+        {"tp": 2},
+        {"top": 5, **SEVERAL},
+    ],
+)
 def test_honest_results_are_verified(asked: dict[str, Any]) -> None:
     result = honest(**asked)
     found = verify(result)
     assert not found.problems
     assert found.gap is not None and found.gap <= result.gap + 1e-6
+
+
+@pytest.mark.parametrize("top", [5, 5000])  # fewer and more than there are
+def test_several_shardings_with_pins_are_verified(top: int) -> None:
+    """What is kept is found again on the way, and does not refute that there is nothing else."""
+    asked = {**SEVERAL, "tp": 8, "microbatch": 1, "p_max": 3, "pin_partition": {"FFN1": 2}}
+    names = "Add_Prev_Layer", "LayerNorm_1", "DropOut_2", "Add_1", "LayerNorm_2", "GeLU", "DropOut_3", "Add_2"
+    pins = dict.fromkeys(names, "n")
+    result = df.optimize("gpt2-small", "sn10-8-ring", sensitivity=False, top=top, pin_sharding=pins, **asked)
+    assert 5 <= 1 + len(result.alternatives or ()) < 5000 and result.status == "optimal"
+    found = verify(result)
+    assert found.verdict == "verified optimal", found.problems
 
 
 def test_a_worse_mapping_cannot_claim_to_be_optimal() -> None:
