@@ -48,7 +48,7 @@ SPACE: dict[str, set[str]] = {
     "forward_backward": {
         "formulation/places", "fusion/assignment", "fusion/generation", "fusion/intrachip", "fusion/lattice",
         "fusion/moves", "fusion/one_block", "fusion/partitioning", "fusion/pieces", "fusion/shortfalls",
-        "heat/blocks", "joint/factors", "regions/lattices", "search/candidate",
+        "heat/blocks", "regions/lattices", "search/candidate",
         "search/dump", "search/fusing", "search/passes", "search/space", "search/verify",
     },
     "gradient_overlap": {"search/assembling"},

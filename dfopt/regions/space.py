@@ -21,7 +21,7 @@ from dfopt.regions.numbering import Numbering
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.region import Region, Undivided, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
-from dfopt.regions.variants import with_variants
+from dfopt.regions.variants import Variants
 from dfopt.search.sharing import Memo
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
@@ -71,7 +71,7 @@ class Space:
         legal, rejected = asked_plans(self.setting.graph, self.setting.system, self.request, self.setting.assumptions)
         if not legal:
             raise PlanError("; ".join(dict.fromkeys(one.reason for one in rejected)))
-        return list(chain(*(with_variants(self.setting, self.request, plan) for plan in legal)))
+        return list(chain.from_iterable(map(Variants(self.setting, self.request).of, legal)))
 
     @property
     def listable(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 from dfopt.documents.placement import Placement
@@ -13,39 +14,58 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.offloads import looked_at_later, offloads
 from dfopt.terms.step.overlap import in_the_way
 
-__all__ = ["other_ways", "placements_left", "with_variants"]
+__all__ = ["Variants"]
 
 _BESIDE_RINGS: Final[tuple[Literal["pipe_twice", "none"], ...]] = ("pipe_twice", "none")
 
 
-def placements_left(setting: Setting, request: Request) -> tuple[Placement | None, ...]:
-    """Placements that each plan of :func:`dfopt.setting.plans.asked_plans` may have, its own first.
+@dataclass(frozen=True)
+class Variants:
+    """Placements, and ways to hide collectives, that are left open for the plans of a setting.
 
-    Empty where the plans that are listed have all of them already, or there is no choice.
+    Attributes
+    ----------
+    setting : Setting
+        Graph, system and resolved assumptions.
+    request : Request
+        What is asked for.
     """
-    if request.offload is None or not looked_at_later(setting.graph, setting.assumptions):
-        return ()
-    found = tuple(offloads(setting.graph, setting.system, setting.assumptions, request))
-    return found if len(found) > 1 else ()
 
+    setting: Setting
+    request: Request
 
-def other_ways(setting: Setting, request: Request, plan: Plan) -> list[Plan]:
-    """Plans that hide collectives in another way than in rings, and may be faster for it.
+    @cached_property
+    def placements(self) -> tuple[Placement | None, ...]:
+        """Placements that each plan of :func:`dfopt.setting.plans.asked_plans` may have, its own first.
 
-    Rings never cost more of any mapping, and a step is non-decreasing in the time of a layer, but for one thing: where
-    exchanges hide as Calculon counts it, a longer backward pass may have fewer messages to other stages in their way
-    (:mod:`dfopt.physics.window`).
-    """
-    some = request.tensor_overlap == "any" and by_window(setting.assumptions, setting.graph)
-    alone = plan.shards == 1 or plan.copies == 1 or plan.interleave == 1
-    if not some or plan.tensor_overlap is not None or alone or not in_the_way(plan):
-        return []
-    return [plan.model_copy(update={"tensor_overlap": way}) for way in _BESIDE_RINGS]
+        Empty where the plans that are listed have all of them already, or there is no choice.
+        """
+        setting, request = self.setting, self.request
+        if request.offload is None or not looked_at_later(setting.graph, setting.assumptions):
+            return ()
+        found = tuple(offloads(setting.graph, setting.system, setting.assumptions, request))
+        return found if len(found) > 1 else ()
 
+    @cached_property
+    def _some_ways(self) -> bool:
+        return self.request.tensor_overlap == "any" and by_window(self.setting.assumptions, self.setting.graph)
 
-def with_variants(setting: Setting, request: Request, plan: Plan) -> Iterator[Plan]:
-    """A plan with each placement that is left, and with every way to hide collectives that may be the best."""
-    for placement in placements_left(setting, request) or (plan.placement,):
-        placed = plan if plan.placement == placement else plan.model_copy(update={"placement": placement})
-        yield placed
-        yield from other_ways(setting, request, placed)
+    def other_ways(self, plan: Plan) -> list[Plan]:
+        """Plans that hide collectives in another way than in rings, and may be faster for it.
+
+        Rings never cost more of any mapping, and a step is non-decreasing in the time of a layer, but for one thing:
+        where exchanges hide as Calculon counts it, a longer backward pass may have fewer messages to other stages in
+        their way (:mod:`dfopt.physics.window`).
+        """
+        alone = plan.shards == 1 or plan.copies == 1 or plan.interleave == 1
+        if not self._some_ways or plan.tensor_overlap is not None or alone or not in_the_way(plan):
+            return []
+        return [plan.model_copy(update={"tensor_overlap": way}) for way in _BESIDE_RINGS]
+
+    def of(self, plan: Plan) -> list[Plan]:
+        """A plan with each placement that is left, and with every way to hide collectives that may be the best."""
+        found = list[Plan]()
+        for placement in self.placements or (plan.placement,):
+            placed = plan if plan.placement == placement else plan.model_copy(update={"placement": placement})
+            found += [placed, *self.other_ways(placed)]
+        return found

@@ -18,7 +18,7 @@ from dfopt.documents.plan_records import OPEN, PlanRecord
 from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
-from dfopt.regions.variants import placements_left, with_variants
+from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
 from dfopt.search.options import Options
 from dfopt.search.proving import PROOF, Low, least_of
@@ -106,7 +106,8 @@ class Plans:
                 self._rejected(one, key, key in known)
         for graph, legal, _ in asked:
             setting = Setting(graph, result.system, result.assumptions)
-            ways = {plan: [*with_variants(setting, result.request, plan)] for plan in legal}
+            variants = Variants(setting, result.request)
+            ways = {plan: variants.of(plan) for plan in legal}
             if self.late and spaces:  # of the first graph something is shown in any time
                 self._unshown(setting, [*itertools.chain.from_iterable(ways.values())])
                 continue
@@ -115,7 +116,7 @@ class Plans:
             for every in ways.values():
                 self._with_variants(setting, every, lows)
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
-            placements = len(placements_left(setting, result.request)) or 1
+            placements = len(variants.placements) or 1
             counted = partial(search_space, setting, listed, placements=placements, asked=result.request)
             exact = result.space is None or result.space.exact
             spaces.append([counted(lattices=proof.lattices())] if exact else ways_to_count(counted, proof.lattices()))

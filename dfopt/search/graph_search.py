@@ -18,7 +18,7 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.space import Space
-from dfopt.regions.variants import with_variants
+from dfopt.regions.variants import Variants
 from dfopt.search import work
 from dfopt.search.per_level import per_level
 from dfopt.search.relaxed import RelaxedPlans, covers
@@ -78,6 +78,7 @@ class GraphSearch:
         self.bounds: dict[Plan, float] = {}
         self._used: dict[Plan, float] = {}
         self._unfit = set[Plan]()
+        self._ways: dict[Plan, list[Plan]] = {}  # what a legal plan stands for
         self._memo: Memo = {}
         self._given = legal
 
@@ -92,6 +93,11 @@ class GraphSearch:
     def plan_bounds(self) -> PlanBounds:
         """Bounds of its plans."""
         return PlanBounds(self.setting)
+
+    @cached_property
+    def variants(self) -> Variants:
+        """Placements, and ways to hide collectives, that a legal plan stands for."""
+        return Variants(self.setting, self.state.request)
 
     @property
     def known_plans(self) -> dict[Plan, float]:
@@ -141,14 +147,15 @@ class GraphSearch:
             self._bound(every)
             return [plan for plan in every if self._fits(plan) and not self._is_known(plan)]
 
-    def _choices(self, plan: Plan) -> Iterator[Plan]:
+    def _choices(self, plan: Plan) -> list[Plan]:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
 
         No figure is lower at its least than where all lies in the fastest memory and collectives hide in rings, so a
         plan that is excluded so stands for all.
         """
         known = max(self.bounds[plan], self.known_plans.get(plan, 0.0))
-        return iter([plan]) if known >= self.state.incumbent else self.variants(plan)
+        self._ways[plan] = [plan] if known >= self.state.incumbent else self.variants.of(plan)
+        return self._ways[plan]
 
     def _is_known(self, plan: Plan) -> bool:
         """Whether the caller knows that a plan is no better than what is kept; then that is on record."""
@@ -157,10 +164,6 @@ class GraphSearch:
             return False
         self.give_up_unit((plan, None), known, late=False)
         return True
-
-    def variants(self, plan: Plan) -> Iterator[Plan]:
-        """A legal plan with each placement, and way to hide collectives, that it stands for."""
-        return with_variants(self.setting, self.state.request, plan)
 
     def _bound(self, plans: Sequence[Plan]) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
@@ -251,7 +254,7 @@ class GraphSearch:
         for unit in self.units:
             of_plan.setdefault(unit[0], []).append(unit)
         for plan in self.legal:
-            ways = [way for way in self.variants(plan) if way in of_plan]
+            ways = [way for way in self._ways.get(plan, ()) if way in of_plan]
             units = list(chain.from_iterable(of_plan.pop(way) for way in ways))
             states = [self.units[unit] for unit in units]
             if len(ways) > 1 and all(state.says_status for state in states):
@@ -295,7 +298,7 @@ class GraphSearch:
         """Raise what is known of plans that the caller searches only to what is shown."""
         if self.apart is not None:
             shown = dict.fromkeys(self.known_plans, self.apart.bound or 0.0)
-        elif any(len([*self.variants(plan)]) > 1 for plan in self.known_plans):  # a plan may stand for others
+        elif any(len(self.variants.of(plan)) > 1 for plan in self.known_plans):  # a plan may stand for others
             return
         else:
             shown = {}

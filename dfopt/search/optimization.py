@@ -19,7 +19,6 @@ from dfopt.interrupts import FIRST_AFTER, LIMIT, SIGNALS, cause, interruptible, 
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.questions import Resolved
-from dfopt.regions.variants import placements_left
 from dfopt.search.assembling import assemble, left_open
 from dfopt.search.kept import Kept
 from dfopt.search.options import Only, Options, Progress
@@ -91,9 +90,7 @@ def search(
         start_s = state.began - began if plain else 0.0
         raise _with_time_for_first(workload.failure(), start_s, request.time_limit)
     spaces = [
-        search_space(
-            each.setting, each.legal, each.lattices(), len(placements_left(each.setting, request)) or 1, request
-        )
+        search_space(each.setting, each.legal, each.lattices(), len(each.variants.placements) or 1, request)
         for each in searches
         if each.apart is None
     ]

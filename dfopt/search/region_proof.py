@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -145,7 +145,7 @@ class ClaimedPlans(GraphSearch):
     setting, state : Setting, SearchState
         See :class:`GraphSearch`.
     ways : dict
-        The plans that are listed, each with all of its variants (:func:`dfopt.regions.variants.with_variants`).
+        The plans that are listed, each with all of its variants (:class:`dfopt.regions.variants.Variants`).
     claims : Claims
         What is claimed of plans and variants.
     kept : dict
@@ -161,13 +161,13 @@ class ClaimedPlans(GraphSearch):
         kept: Mapping[Hashable, float],
     ) -> None:
         super().__init__(setting, state, [*ways])
-        self._ways, self._claims, self._kept = ways, claims, kept
+        self._listed, self._claims, self._kept = ways, claims, kept
 
-    def _choices(self, plan: Plan) -> Iterator[Plan]:
+    def _choices(self, plan: Plan) -> list[Plan]:
         """A plan with its variants, but where its own bound shows what is claimed of each."""
-        ways = self._ways[plan]
+        ways = [*self._listed[plan]]
         most = max(claimed for way in ways for claimed in self._claims.every(way))
-        return iter(ways[:1] if self.bounds[plan] >= most else ways)
+        return ways[:1] if self.bounds[plan] >= most else ways
 
     def keep(self, solved: Solved) -> None:
         """Count a mapping that refutes what is said; one of several that are kept does only where none is to fit."""
@@ -207,7 +207,7 @@ class RegionProof(WorkloadSearch):
     setting, options : Setting, Options
         The problem.
     ways : dict
-        The plans that are listed, each with all of its variants (:func:`dfopt.regions.variants.with_variants`).
+        The plans that are listed, each with all of its variants (:class:`dfopt.regions.variants.Variants`).
     claims : Claims
         What is claimed of plans and variants.
     kept : dict

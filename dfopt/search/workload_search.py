@@ -184,7 +184,7 @@ class WorkloadSearch:
         text = reasons[0] if len(reasons) == 1 else "no plan fits:\n  " + "\n  ".join(reasons)
         if graph.apart or any(record.bound is not None for record in graph.records):
             return Infeasible(text)
-        held = ([*graph.variants(plan)][-1] for plan in graph.legal)  # with most in slower memories
+        held = (graph.variants.of(plan)[-1] for plan in graph.legal)  # with most in slower memories
         return Infeasible(text, least_held(graph.setting, [*held], self.state.options))
 
 

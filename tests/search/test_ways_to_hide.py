@@ -27,7 +27,7 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.frontends.calculon.execution import shardings as as_there
 from dfopt.frontends.calculon.files import Execution
-from dfopt.regions.variants import other_ways
+from dfopt.regions.variants import Variants
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
@@ -97,7 +97,7 @@ def test_what_is_proven_in_rings_holds_in_every_way(world: World, usage: float, 
         assert other.feasible <= ring.feasible
         for one, two in zip(ring.partitions, other.partitions, strict=True):
             assert one.network_s <= two.network_s * (1 + 1e-12) and one.memory_s <= two.memory_s * (1 + 1e-12)
-    dominated = not other_ways(setting, Request(tensor_overlap="any"), world.plan)
+    dominated = not Variants(setting, Request(tensor_overlap="any")).other_ways(world.plan)
     if dominated:
         assert ring.step_time_s <= min(one.step_time_s for one in scores.values()) * (1 + 1e-12)
     try:
