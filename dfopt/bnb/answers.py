@@ -47,11 +47,14 @@ class LeafAnswer(NamedTuple):
     bound
         None of these solutions can be had at a lower value, where a value is that of the best way known to have it.
         None: their values are exact.
+    interrupted
+        Whether an interrupt cut the solver short: then the search ends with what it has.
     """
 
     candidates: Sequence[Candidate]
     others: float = math.inf
     bound: float | None = None
+    interrupted: bool = False
 
 
 NOTHING_SHOWN = Bound(-math.inf)

@@ -236,6 +236,8 @@ class _Search(Generic[Region, Solution]):
                 with interruptible():
                     answer = leaf.solve(node.region, node.bound, self.incumbents, self.clock)
                 self._decide(node, answer)
+                if answer.interrupted:
+                    raise KeyboardInterrupt
                 return
         if not self._reduce(node):
             self._divide(node)
@@ -329,16 +331,18 @@ class _Search(Generic[Region, Solution]):
     def _word(self, bound: float) -> Ending:
         """What a search that ended by itself shows."""
         last = min(self.incumbents.last, self.incumbents.limit)
-        if not self.incumbents.kept:
-            return "empty"
         if not any(
             self._is_below(leaf.others, last)
             or self._is_below(leaf.bound, last if leaf.value is None else min(last, leaf.value))
             for leaf in self.log.leaves
         ):
-            return "optimal"
-        more = math.isfinite(last) and bound < self.incumbents.cutoff * (1 - self.parameters.reached)
-        return "exhausted" if more else "gap_reached"
+            return "optimal" if self.incumbents.kept else "empty"
+        more = bound < self.incumbents.cutoff * (1 - self.parameters.reached)
+        if more and self.clock.over:  # what a leaf solver left open it had no time for
+            return "time_limit"
+        if not self.incumbents.kept:
+            return "empty"
+        return "exhausted" if more and math.isfinite(last) else "gap_reached"
 
     def _is_below(self, bound: float, value: float) -> bool:
         """Whether a bound is below a value by more than the rounding of the sums that both are."""

@@ -47,6 +47,10 @@ class Matrices(LeafSolver[Part, JudgedMapping]):
             if first is None:
                 raise OutOfTime from error
             found = first
+        except KeyboardInterrupt:
+            if first is None:
+                raise
+            found = replace(first, bound=0.0, interrupted=True)
         except (Large, Unstated):  # nobody solves it: what is shown without it stays
             found = Pruned(0.0, ())
         low = max(bound.value, found.bound)
@@ -55,7 +59,8 @@ class Matrices(LeafSolver[Part, JudgedMapping]):
                 return LeafAnswer([], low)
             low = min(low, first.value)
             found = replace(first, bound=low, records=(*first.records, *found.records), limited=True)
-        return LeafAnswer([Candidate(found.value, JudgedMapping.of(found, self._options.request))], low)
+        candidate = Candidate(found.value, JudgedMapping.of(found, self._options.request))
+        return LeafAnswer([candidate], low, interrupted=found.interrupted)
 
     def _first(self, region: Region, cutoff: float) -> Solved | None:
         """A mapping to start from, of which nothing is shown."""

@@ -57,7 +57,8 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
         low = max(bound.value, found.bound)
         if isinstance(found, Pruned):
             return LeafAnswer([], low)
-        return LeafAnswer([Candidate(found.value, JudgedMapping.of(found, self._options.request))], low)
+        candidate = Candidate(found.value, JudgedMapping.of(found, self._options.request))
+        return LeafAnswer([candidate], low, interrupted=found.interrupted)
 
     def _by_level(self, region: Undivided, cutoff: float) -> Solved | Pruned:
         """The best partitions with the sharding and the stages that were chosen."""

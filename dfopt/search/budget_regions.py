@@ -81,7 +81,9 @@ class WithinBudgets(Limited[Solved]):
         except NoSolution:
             return LeafAnswer([], low)
         low = max(low, found.bound)
-        return LeafAnswer([], low) if isinstance(found, Pruned) else LeafAnswer([Candidate(found.value, found)], low)
+        if isinstance(found, Pruned):
+            return LeafAnswer([], low)
+        return LeafAnswer([Candidate(found.value, found)], low, interrupted=found.interrupted)
 
 
 def best_within(fitter: Fitter, plan: Plan, own: Solved | None) -> tuple[Solved | None, list[float]]:

@@ -211,6 +211,8 @@ def _round(
     if solution.x is not None:
         ready, partition_k = _mapped(instance, options, form, solution.x, tiles)
         if form.relaxed and not _fits(ready, partition_k):
+            if solution.interrupted:
+                raise KeyboardInterrupt
             return None
         # of a solve that was stopped the columns of the times tell nothing: they may be larger than needed
         expected = solution.objective if solution.termination is Termination.OPTIMAL and not form.bounding else None
