@@ -12,7 +12,7 @@ from dfopt.bnb import Candidate, View
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
 from dfopt.fusion.partitioning import objective
-from dfopt.milp import closed_form
+from dfopt.milp import Termination, closed_form
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.pricing import Priced
@@ -25,6 +25,7 @@ __all__ = ["JudgedMapping", "cutoffs_of", "judged", "prepared"]
 
 
 _NOTE = "a shortest path over all blocks of kernels, found for plans of a class together"
+_OF_SOME = "of more blocks of kernels than are listed; what is proven is on record of the plan"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     record = given_record("found among regions")
     ready = prepared(of, priced.plan, priced.option_k, options, record, priced.stage_k)
     partition_k = np.array(priced.partition_k, dtype=np.int64)
-    solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(ready, partition_k))
+    solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(of, ready, partition_k))
     most = max(numbering.limits.p_max for numbering in of.numbering_k)
     expected = priced.step_s if of.is_exact else None
     solved = scored(ready, partition_k, expected, priced.step_s, solves, most)
@@ -108,7 +109,7 @@ def prepared(
     return ready
 
 
-def _fusions(ready: Prepared, partition_k: Ints) -> Iterator[SolveRecord]:
+def _fusions(of: PlanClass, ready: Prepared, partition_k: Ints) -> Iterator[SolveRecord]:
     """What is on record of the second level: the fusion of every kind of layer.
 
     Nothing where passes decide what a step takes, or microbatches take turns: no fusion is solved by itself there.
@@ -118,4 +119,7 @@ def _fusions(ready: Prepared, partition_k: Ints) -> Iterator[SolveRecord]:
     for number, stage in enumerate(ready.stages):
         if stage.tables is not None and stage.tables.chip.fused:
             seconds = objective(stage.tables, partition_k[stage.members])
-            yield record_of("intrachip", number, "columns", closed_form(seconds, 0.0, _NOTE), seconds, seconds, _NOTE)
+            found, low, note = closed_form(seconds, 0.0, _NOTE), seconds, _NOTE
+            if not all(arcs.complete for arcs in of.arcs_k):
+                found, low, note = replace(found, termination=Termination.LIMIT_WITH_SOLUTION, gap=1.0), 0.0, _OF_SOME
+            yield record_of("intrachip", number, "columns", found, seconds, low, note)

@@ -34,6 +34,8 @@ MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
 MOST_OF_LIBRARY = 60_000
 """The same where a library says which kernels share a block: then few arcs leave a down-set."""
+MOST_ARCS = 8_000_000
+"""Arcs between down-sets, at most, each as often as there are numbers that count for its partition."""
 _SOME = 400
 """Of more down-sets, those near topological orders that are listed: enough for good orders of partitions."""
 _WORK = 4_000_000.0
@@ -62,8 +64,8 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
     Raises
     ------
     OutOfTime
-        If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, and no order of
-        partitions with numbers as asked for was found, nor shown not to exist.
+        If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, or more than
+        :data:`MOST_ARCS` arcs, and no order of partitions with numbers as asked for was found, nor shown not to exist.
     """
     return arcs_among(instance, _of_kind(instance, kind), kind, asked)
 
@@ -75,13 +77,28 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
     # under halves one block at most mixes the passes: before it there is only forward work, behind it none
     passes = "shared" if rule == "shared" else "separate"
     lattice, apart_k = _down_sets(tables, passes), None
+    free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
+    numbering = Numbering(limits_of(instance, tables, number, free), forward_k)
+    if lattice is not None and tables.chip.fused:
+        before, after = _joins(lattice, tables, rule)
+        lattice = None if len(before) * numbering.most(len(members)) > MOST_ARCS else lattice
     if lattice is None:
         lattice = near_orders(tables, passes, topological_orders(tables), _SOME)
         apart_k = sides_among(tables, rule, members, count).astype(np.int64)
+        before, after = _joins(lattice, tables, rule)
     if not tables.chip.fused:  # one order, and no other partition for any kernel
         before = np.arange(len(members))
         arcs = _arcs(count, lattice, members, before, before + 1)
         return arcs, Numbering(IntraChipLimits(len(members), forward_backward="shared"), forward_k)
+    arcs = _arcs(count, lattice, members, before, after)
+    if apart_k is None:
+        return numbering.kept(arcs), numbering
+    some = replace(arcs, apart_k=apart_k)
+    return numbering.kept(some) or _one_order(some, tables, numbering.limits), numbering
+
+
+def _joins(lattice: Lattice, tables: StageTables, rule: str) -> tuple[Ints, Ints]:
+    """Pairs of down-sets of which a block leads from the first to the second."""
     if tables.chip.library:
         steps = lattice.steps(tables)
         before, after = steps.before, steps.after
@@ -89,16 +106,10 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
         before, after = _pairs(lattice, tables.chip.tiles)
     keep = lattice.size[after] - lattice.size[before] <= tables.chip.tiles
     if rule == "separate":
-        ahead = (lattice.member & forward_k).sum(axis=1)
+        ahead = (lattice.member & tables.sharded.forward_k).sum(axis=1)
         behind = lattice.size - ahead
         keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
-    free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
-    numbering = Numbering(limits_of(instance, tables, number, free), forward_k)
-    arcs = _arcs(count, lattice, members, before[keep], after[keep])
-    if apart_k is None:
-        return numbering.kept(arcs), numbering
-    some = replace(arcs, apart_k=apart_k)
-    return numbering.kept(some) or _one_order(some, tables, numbering.limits), numbering
+    return before[keep], after[keep]
 
 
 def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs | None:

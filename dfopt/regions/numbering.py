@@ -58,6 +58,11 @@ class Numbering:
             following = numbers[-1] + 1
         return numbers
 
+    def most(self, kernels: int) -> int:
+        """How often a down-set is there at most, so that numbers of partitions are told apart."""
+        counts = self.limits.exactly or self.limits.p_max < kernels or self.limits.pins
+        return min(self.limits.p_max, kernels) if counts else 1
+
     def kept(self, arcs: Arcs) -> Arcs | None:
         """The arcs of paths that keep the limits, between down-sets each as often as numbers make a difference.
 
