@@ -18,7 +18,7 @@ from itertools import product
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.bnb import UNLIMITED
+from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion.turns import Pieces, pieces, together, ways
 from dfopt.physics.pipeline import with_point_to_point
 from dfopt.regions.arcs import Arcs
@@ -53,12 +53,15 @@ class Composed:
         Of these blocks, under the vector.
     beside : Beside
         Seconds beside the layers under the vector, without those of passes.
+    clock : Clock
+        Says when to list no more paths: then there are too many.
     """
 
     of: PlanClass
     arcs_k: Sequence[Arcs]
     priced_k: Sequence[BlockPrices]
     beside: Beside
+    clock: Clock = UNLIMITED
 
     @property
     def _turns(self) -> bool:
@@ -146,7 +149,10 @@ class Composed:
             return [arcs.path(arcs.distances(price_b[None])[0], price_b)]
         sent_a = (arcs.member_bk @ self._sent_k)[arcs.block_a]
         ends = arcs.before_a, arcs.after_a, price_b[arcs.block_a], sent_a
-        found = ways(*ends, len(arcs.set_jk), most, UNLIMITED)
+        try:
+            found = ways(*ends, len(arcs.set_jk), most, self.clock)
+        except OutOfTime:
+            return None
         return None if found is None else [np.array(way.blocks, dtype=np.int64) for way in found]
 
     def _by_sums(self, kind: int, arcs: Arcs, blocks: Ints, most: float) -> list[Ints] | None:
@@ -159,7 +165,7 @@ class Composed:
             # what a pass waits grows with the time of memory beyond its work, which is less than none
             ahead_memory, back_memory = ahead_memory - ahead, back_memory - back
         used = [each for each in (ahead, back, ahead_memory, back_memory, *others) if each is not None]
-        return unbeaten_paths(arcs, self._price_kb[kind][blocks], np.stack(used, axis=1), most)
+        return unbeaten_paths(arcs, self._price_kb[kind][blocks], np.stack(used, axis=1), most, self.clock)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -208,7 +214,9 @@ class Composed:
         return pieces(self._price_kb[kind][blocks].tolist(), (arcs.member_bk[blocks] @ self._sent_k).tolist())
 
 
-def unbeaten_paths(arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float) -> list[Ints] | None:
+def unbeaten_paths(
+    arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float, clock: Clock = UNLIMITED
+) -> list[Ints] | None:
     """Paths of at most some length of which no other path is below in every sum: one of those that are alike.
 
     Parameters
@@ -221,11 +229,13 @@ def unbeaten_paths(arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float) ->
         What every block adds to each sum; it may be negative.
     most : float
         Length above which a path is of no interest.
+    clock : Clock
+        Charged a unit for every path to a down-set that is looked at.
 
     Returns
     -------
     list of int array, or None
-        Arcs of each path. None: there are too many.
+        Arcs of each path. None: there are too many, or the time for them is over.
 
     Examples
     --------
@@ -249,7 +259,8 @@ def unbeaten_paths(arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float) ->
             sum_jnz[after] = np.concatenate([sum_jnz[after], sum_jnz[before][near] + sum_bz[block]])
             from_jn[after] = np.concatenate([from_jn[after], came])
         if arc + 1 == len(arcs.after_a) or arcs.after_a[arc + 1] != after:
-            if len(sum_jnz[after]) > _MOST:
+            clock.charge(len(sum_jnz[after]))
+            if len(sum_jnz[after]) > _MOST or clock.over:
                 return None
             kept = _unbeaten(sum_jnz[after])
             length_jn[after], sum_jnz[after] = length_jn[after][kept], sum_jnz[after][kept]

@@ -123,5 +123,5 @@ def best_fusions(
             chain_k.append(chain_of(of.arcs_k[kind], partition_k))
         low_i[i] = of.steps.of(low_k[:, None], beside)[plan_i[i], 0]
         if len(chain_k) == of.kinds:
-            found += best_of(of, plan_i[[i]], chain_k, lot.option_vk, cutoff_i[[i]]).kept
+            found += best_of(of, plan_i[[i]], chain_k, lot.option_vk, cutoff_i[[i]], clock=clock).kept
     return sorted(found, key=lambda one: one.step_s), low_i

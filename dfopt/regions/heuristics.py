@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.bnb import BRANCHING, Candidate, Heuristic, Node, View
+from dfopt.bnb import BRANCHING, Candidate, Clock, Heuristic, Node, View
 from dfopt.joint.dual import Resources
 from dfopt.joint.factors import parts_of_sides
 from dfopt.regions.arcs import Arcs, chain_of
@@ -61,7 +61,7 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         if asked.top > 1:
             vector_vk = np.array([best.option_k, *changes_of(best, facts.region.domain)], dtype=np.int64)
             within = region.of, facts.plan_i, facts.some, vector_vk, cutoff_i[facts.plan_i]
-            several = best_of(*within, asked.top, asked.distinct_in).kept
+            several = best_of(*within, asked.top, asked.distinct_in, self._clock).kept
         for one in several:
             yield judged(region.of, one, self._options)
         if region.vectors > 1 and not region.complete and (region.is_whole or best.step_s < view.last):
@@ -81,8 +81,13 @@ class Rounding(Heuristic[Part, JudgedMapping]):
 
     def _fused(self, facts: Facts, best: Priced, cutoff_i: Floats) -> list[Priced]:
         """The same options with blocks that are not listed."""
-        plan_i, clock = np.array([best.plan]), self._options.clock.share(_SHARE)
-        return best_fusions(facts.region.of, plan_i, best.option_k, cutoff_i[plan_i], clock)[0]
+        plan_i = np.array([best.plan])
+        return best_fusions(facts.region.of, plan_i, best.option_k, cutoff_i[plan_i], self._clock)[0]
+
+    @property
+    def _clock(self) -> Clock:
+        """A share of the work that is left."""
+        return self._options.clock.share(_SHARE)
 
     def _improved(self, facts: Facts, best: Priced | None, cutoff: float) -> Priced | None:
         """Blocks for options, options for blocks, and options of single kernels changed, as long as that is better."""
@@ -101,7 +106,7 @@ class Rounding(Heuristic[Part, JudgedMapping]):
         return best
 
     def _best(self, facts: Facts, option_vk: Ints, cutoff: float) -> Priced | None:
-        return _best_of(facts.region.of, facts.plan_i, facts.some, option_vk, cutoff)
+        return _best_of(facts.region.of, facts.plan_i, facts.some, option_vk, cutoff, self._clock)
 
     def _changed(self, facts: Facts, best: Priced) -> Priced:
         """The mapping with options of single kernels changed, as long as that is better."""
@@ -111,15 +116,19 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             if not vectors:
                 return best
             arcs_k = [_near(of, arcs, best) for arcs in facts.some]
-            other = _best_of(of, facts.plan_i, arcs_k, np.array(vectors, dtype=np.int64), best.step_s * _SAME)
+            vector_vk, limit = np.array(vectors, dtype=np.int64), best.step_s * _SAME
+            other = _best_of(of, facts.plan_i, arcs_k, vector_vk, limit, self._clock)
             if other is None:
                 return best
             best = other
 
 
-def _best_of(of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints, cutoff: float) -> Priced | None:
+def _best_of(
+    of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints, cutoff: float, clock: Clock
+) -> Priced | None:
     """The best mapping below one cutoff."""
-    return next(iter(best_of(of, plan_i, arcs_k, option_vk, np.full(len(plan_i), cutoff)).kept), None)
+    found = best_of(of, plan_i, arcs_k, option_vk, np.full(len(plan_i), cutoff), clock=clock)
+    return next(iter(found.kept), None)
 
 
 def changes_of(mapping: Priced, domain: Domain) -> list[tuple[int, ...]]:

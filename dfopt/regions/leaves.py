@@ -43,9 +43,9 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
         [region] = listed([region])
         clock.charge(region.vectors)
         cutoff_i, asked = cutoffs_of(view, region.of), self._options.request
-        few = below(self._memory.of(region), cutoff_i)
+        few, several = below(self._memory.of(region), cutoff_i), (asked.top, asked.distinct_in)
         vector_vk = few.of.table.vectors(few.domain)
-        best = best_of(few.of, few.plan_i, few.arcs_k, vector_vk, cutoff_i[few.plan_i], asked.top, asked.distinct_in)
+        best = best_of(few.of, few.plan_i, few.arcs_k, vector_vk, cutoff_i[few.plan_i], *several, clock)
         found = [judged(region.of, one, self._options) for one in best.kept]
         lows = [one.value for one in found] if region.of.is_exact else [one.step_s for one in best.kept]
         last = lows[-1] if len(found) == asked.top else view.cutoff
@@ -95,7 +95,7 @@ class Limited(LeafSolver[Part, Solution]):
         """What :meth:`limited` says; without limits none may be below the cutoff, if all blocks are listed."""
         [region] = listed([region])
         of, cutoff_i = region.of, np.full(len(region.plans), view.cutoff)
-        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
+        free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i, clock=clock)
         if free.kept:
             return self.limited(judged(of, free.kept[0], self._options).solution.solved, bound.value, view.cutoff)
         return LeafAnswer([], max(bound.value, min(view.cutoff, free.others)) if region.complete else bound.value)

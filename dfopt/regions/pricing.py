@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
+from dfopt.bnb import UNLIMITED, Clock
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.chains import Pipelines
 from dfopt.regions.classes import PlanClass
@@ -82,6 +83,7 @@ def best_of(
     cutoff_i: Floats,
     top: int = 1,
     distinct: Distinct = "plan",
+    clock: Clock = UNLIMITED,
 ) -> Best:
     """The best mappings with one of some vectors of options, under one of some plans, with blocks of some arcs.
 
@@ -101,6 +103,8 @@ def best_of(
         How many are looked for.
     distinct : str
         What no two of them share: their plan, or it and the vector.
+    clock : Clock
+        Says when to list no more paths where several of a layer matter.
 
     Returns
     -------
@@ -109,7 +113,8 @@ def best_of(
     """
     found, lot = Best([], np.inf), max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
     for first in range(0, len(option_vk), lot):
-        found = Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot]).best(found, cutoff_i, top, distinct)
+        some = Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot], clock)
+        found = some.best(found, cutoff_i, top, distinct)
     return found
 
 
@@ -121,6 +126,7 @@ class Lot:
     plan_i: Ints
     arcs_k: tuple[Arcs, ...]
     option_vk: Ints
+    clock: Clock = UNLIMITED
 
     def best(self, found: Best, cutoff_i: Floats, top: int, distinct: Distinct) -> Best:
         """The best of some mappings and of those below their cutoffs, no two of which are alike."""
@@ -191,7 +197,7 @@ class Lot:
             some_k.append(few)
         priced_k = [of_block(priced, v, blocks) for priced, (_, blocks, _) in zip(self.priced_k, some_k, strict=True)]
         beside = of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
-        value, paths, low = Composed(of, [few[0] for few in some_k], priced_k, beside).best(cutoff)
+        value, paths, low = Composed(of, [few[0] for few in some_k], priced_k, beside, self.clock).best(cutoff)
         if paths is None:
             return None, low
         of_all = [arc_a[path] for path, (_, _, arc_a) in zip(paths, some_k, strict=True)]
