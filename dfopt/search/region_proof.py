@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -252,12 +253,19 @@ class RegionProof(WorkloadSearch):
         return self.plans.lows()
 
     def _show_bounds(self, plans: Sequence[Plan]) -> None:
-        """Look for mappings below what is claimed of plans, where one may fit."""
+        """Look for mappings below what is claimed of plans, where one may fit.
+
+        One that is found, as under plans that were left open, excludes none of the others: then all is shown again.
+        """
         claimed = [value for plan in plans for value in self._claims.every(plan) if np.isfinite(value)]
         problem = self._problem(plans, np.isfinite)
         problem = replace(problem, heuristics=[], leaves=[Claimed(self._claims), *problem.leaves])
         parameters = Parameters(gap=ROUNDED, top=max(len(self._kept), 1), limit=max(claimed, default=0.0))
-        self._give_up(plans, self.outcome(problem, parameters, self._kept), parameters)
+        outcome = self.outcome(problem, parameters, self._kept)
+        if not is_late(outcome) and any(each not in self._kept for each in outcome.kept):
+            parameters = replace(parameters, top=sys.maxsize)
+            outcome = self.outcome(problem, parameters, self._kept)
+        self._give_up(plans, outcome, parameters)
 
     def _look_for_mappings(self, plans: Sequence[Plan]) -> None:
         """Look for mappings of plans that are said to have none, or none but the best: again without what has one."""
