@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import pytest
-from dfopt.search.jointly import JointSearch
 
 import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective
 from dfopt.documents.result import Result
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.physics.pipeline import resolve
-from dfopt.search import branching, jointly
+from dfopt.regions.relaxations import LeastOfGraph
+from dfopt.search import state
+from dfopt.search.graph_search import GraphSearch
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.terms.step.roofline import least_step
@@ -48,6 +50,11 @@ def found() -> Result:
     return df.optimize(first, "h100-8", variants=others, sensitivity=False)
 
 
+def list_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No graph is excluded before its plans are listed."""
+    monkeypatch.setattr(LeastOfGraph, "answers", lambda own, regions, *_: [0.0] * len(regions))
+
+
 def test_small_microbatches_are_given_up_together_and_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     result = found()
     given_up = {one.microbatch: one for one in result.apart or ()}
@@ -56,7 +63,7 @@ def test_small_microbatches_are_given_up_together_and_lose_nothing(monkeypatch: 
     listed = {graph.microbatch for graph in drawn()} - set(given_up)
     assert result.graph.microbatch in listed
     assert f"and all of {len(given_up)} other graphs excluded unlisted" in result.proof
-    monkeypatch.setattr(JointSearch, "as_whole", False)
+    list_all(monkeypatch)
     first, *others = drawn()
     each = df.optimize(first, "h100-8", variants=others, sensitivity=False)
     assert (each.apart, each.status, result.status) == (None, "optimal", "optimal")
@@ -126,7 +133,7 @@ def test_a_limit_that_all_chips_together_break_lists_no_plan() -> None:
 
 
 def test_without_time_the_bound_of_all_plans_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branching, "_GRACE_S", 0.0)
+    monkeypatch.setattr(state, "_GRACE_S", 0.0)
     with pytest.raises(NoSolution) as stopped:
         df.optimize(drawn()[0], "h100-8", time_limit=0.0)
     assert stopped.value.bound == pytest.approx(least_of(drawn()[0]), rel=1e-12)
@@ -135,21 +142,19 @@ def test_without_time_the_bound_of_all_plans_is_told(monkeypatch: pytest.MonkeyP
 def test_an_interrupt_before_all_plans_have_a_bound_leaves_no_record_of_a_graph_that_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Plans of two levels were searched after their graph was given up, and `check` refused their records."""
-    together, steps = jointly.solved_together, JointSearch._steps
-    monkeypatch.setattr(jointly, "solved_together", lambda graph, plan, asked: plan.pp == 1)
+    """Whatever of its plans was bounded until then: `check` refuses records of single plans beside that of all."""
+    real = GraphSearch._bound
 
-    def interrupted(search: JointSearch, *given: Any) -> Iterator[Any]:
-        if search.setting.graph.microbatch < BATCH:
-            while not search.found:
-                yield True, float("inf")
+    def interrupted(graph: GraphSearch, plans: Sequence[Plan]) -> None:
+        real(graph, plans)
+        if graph.setting.graph.microbatch < BATCH:
             raise KeyboardInterrupt
-        yield from steps(search, *given)
 
-    monkeypatch.setattr(JointSearch, "_steps", interrupted)
-    monkeypatch.setattr(JointSearch, "as_whole", False)
-    first, *others = drawn()[-2:]
-    result = df.optimize(first, "h100-8", variants=others, sensitivity=False)
+    list_all(monkeypatch)
+    monkeypatch.setattr(GraphSearch, "_bound", interrupted)
+    other, first = drawn()[-2:]
+    result = df.optimize(first, "h100-8", variants=[other], sensitivity=False)
+    monkeypatch.undo()
+    assert result.status == "interrupted_with_solution"
     assert [one.microbatch for one in result.apart or ()] == [BATCH // 2]
-    monkeypatch.setattr(jointly, "solved_together", together)
-    assert not [problem for problem in verify(result).problems if "none of the plans" in problem]
+    assert verify(result).ok, verify(result)

@@ -105,7 +105,7 @@ def test_the_best_is_that_of_brute_force(world: World) -> None:
         else:
             found = (one.score.step_time_s for one in fusions(hidden, sharding, stage_of(world), len(graph.kernels)))
             least = min(least, *found, np.inf)
-    with mock.patch("dfopt.search.branching.asked_plans", return_value=([world.plan], [])):
+    with mock.patch("dfopt.search.graph_search.asked_plans", return_value=([world.plan], [])):
         try:
             result = df.optimize(graph, world.system, assumptions=hidden.assumptions)
         except Infeasible:

@@ -30,7 +30,7 @@ def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
         fixed = {f"{kind}_dims": getattr(plan, f"{kind}_dims") for kind in ("tp", "pp", "dp")}
         fixed["interleave"] = plan.interleave
         if len(world.graph.layers.kinds) > 1 and plan.pp > 1:  # how many layers its stages have cannot be asked for
-            with mock.patch("dfopt.search.branching.asked_plans", return_value=([plan], [])):
+            with mock.patch("dfopt.search.graph_search.asked_plans", return_value=([plan], [])):
                 return solved(world, **more)
     if world.assumptions.execution == "kernel_by_kernel":
         more.pop("p_max", None)  # refused there: every kernel has a partition of its own

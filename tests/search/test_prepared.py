@@ -15,6 +15,7 @@ import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import Infeasible, PlanError
 from dfopt.milp import Solution, Termination, TracePoint
+from dfopt.regions import levels
 from dfopt.search import candidate as prepared
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.options import record_of
@@ -65,14 +66,14 @@ def test_a_solve_without_any_bound_is_recorded() -> None:
 
 def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A solver that is stopped early may have a solution and nothing proven of it."""
-    solve = prepared.interchip.optimize_interchip
+    solve = levels.optimize_interchip
 
     def boundless(*given: Any, **more: Any) -> Any:
         found = solve(*given, **more)
         stopped = {"termination": Termination.LIMIT_WITH_SOLUTION, "bound": -math.inf, "gap": math.inf}
         return replace(found, solution=replace(found.solution, **stopped))
 
-    monkeypatch.setattr(prepared.interchip, "optimize_interchip", boundless)
+    monkeypatch.setattr(levels, "optimize_interchip", boundless)
     result = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", tp=8, sensitivity=False, assumptions=LEVELS)
     record = result.plans[0].solves[0]
     assert record.problem == "interchip" and record.bound == 0.0 and record.gap is None

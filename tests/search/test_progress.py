@@ -13,7 +13,7 @@ from strategies import World, worlds
 
 import dfopt as df
 from dfopt.errors import Infeasible
-from dfopt.search import branching, matrices
+from dfopt.search import matrices, workload_search
 from dfopt.search.options import Progress
 from dfopt.show.progress import ProgressLine
 
@@ -32,7 +32,7 @@ def test_reports_never_claim_more_than_the_result_proves(world: World, by_levels
     """Also where stages are chosen with the sharding, whose plans have their turn after all others."""
     reports = list[Progress]()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(branching, "_REPORT_S", -math.inf)  # whenever the clock is asked
+        patched.setattr(workload_search, "_REPORT_S", -math.inf)  # whenever the clock is asked
         patched.setattr(matrices, "_SMALL", 0 if by_levels else matrices._SMALL)
         try:
             result = df.optimize(world.graph, world.system, assumptions=world.assumptions, progress=reports.append)
@@ -52,7 +52,7 @@ def test_reports_never_claim_more_than_the_result_proves(world: World, by_levels
 
 
 def test_plans_are_closed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branching, "_REPORT_S", -math.inf)
+    monkeypatch.setattr(workload_search, "_REPORT_S", -math.inf)
     reports = list[Progress]()
     result = df.optimize("gpt2-small", "sn10-8-ring", microbatch=1, sensitivity=False, progress=reports.append)
     known = [(*counts(report), report) for report in reports if not report.part]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dfopt.search.families import Families
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, shardings, share, worlds
@@ -20,7 +19,6 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import DocumentError, GraphError, Infeasible, PlanError
 from dfopt.judge import evaluate
-from dfopt.search import families
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -163,17 +161,3 @@ def test_no_mapping_beats_the_bound(drawn: tuple[World, list[Plan]], data: st.Da
     bounds = PlanBounds(Setting(world.graph, world.system, world.assumptions)).of_all(plans)
     score = evaluate(mapping, world.graph, world.system, world.assumptions)
     assert bounds[plan] <= score.step_time_s * (1 + 1e-9)
-
-
-def test_what_families_of_two_kinds_of_layers_show_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, system = model("full/none", layers=4), machine(None)
-    found, shown = [], []
-    really = Families.raised
-    monkeypatch.setattr(Families, "raised", lambda own, plan, *known: shown.append(own.of(plan)) or really(own, plan))
-    for many in (0, 10**9):
-        monkeypatch.setattr(families, "_MANY", many)
-        shown.clear()
-        found.append(df.optimize(graph, system, assumptions=BY_KERNEL, zero=(0, 1), sensitivity=False))
-        assert any(one is not None and len(one.low_k) > 1 for one in shown) == (many == 0)
-    assert found[0].step_time_s == found[1].step_time_s
-    assert found[0].gap == found[1].gap == 0.0

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import pickle
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from dfopt.search.nodes import Nodes
-from strategies import layered, options_of
+from strategies import layered
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Communication, Graph, Kernel
-from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.machines.compose import compose
-from dfopt.physics.pipeline import resolve
 from dfopt.search import solve
 from dfopt.search.shortage import LeastHeld
-from dfopt.setting.instance import Setting
-from dfopt.setting.plans import asked_plans
-from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.sharded import shard
-from dfopt.terms.step.ledger import sharded_states
 from dfopt.workloads import load_graph
 
 JOINT = Assumptions(
@@ -152,21 +143,6 @@ def refused_least(graph: Graph, *others: Graph) -> LeastHeld:
     shorts = [float(short) for short in re.findall(r"short by ([\d.]+) GB", str(refusal.value.report))]
     assert (least.bytes - least.capacity) / 1e9 <= min(shorts) * 1.01
     return least
-
-
-@pytest.mark.parametrize(("name", "more"), [("gpt3-175b", {}), ("llama-3.2-1b", {"ends": False})])
-def test_the_leanest_schemes_hold_what_every_sharding_holds_at_least(name: str, more: dict[str, bool]) -> None:
-    """Where DRAM is short the search starts from them."""
-    graph, system = load_graph(name, mode="training", **more), h100s(1)
-    setting = Setting(graph, system, resolve(JOINT, "kernel_by_kernel", 0.8))
-    (plan,), _ = asked_plans(graph, system, Request(tp=8), setting.assumptions)
-    nodes = Nodes(replace(setting, system=h100s(1, 1e6)), options_of())
-    node = nodes.open(plan)[0]
-    options = nodes.menu(node.ready.instance).tables.scheme_o
-    schemes = {kernel.name: options[o] for kernel, o in zip(graph.kernels, nodes.lean(node), strict=True)}
-    lean = sharded_states(setting, shard(node.ready.instance, schemes))
-    least = PlanBounds(setting).least_states(node.ready.instance)[0]
-    assert [(one.name, one.bytes) for one in lean] == [(one.name, one.bytes) for one in least]
 
 
 @pytest.mark.parametrize(

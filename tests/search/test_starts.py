@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dfopt.search.jointly import JointSearch
-from dfopt.search.node import Entry
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import World, worlds
 
 import dfopt as df
-from dfopt.bnb import OutOfTime
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.system import System
@@ -28,29 +25,32 @@ from dfopt.search.sharing import fuse
 from dfopt.search.solved import Solved, finish
 from dfopt.search.starts import begin, layer, proposing
 from dfopt.search.starts.textbook import VARIATIONS, shardings, textbook_plans
+from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 
 
 def started(
     graph: Graph, system: System, request: Request | None = None, assumptions: df.Assumptions | None = None
-) -> tuple[list[Solved], JointSearch, list[Progress]]:
+) -> tuple[list[Solved], WorkloadSearch, list[Progress]]:
     """The starts of a graph whatever the size of its space, their search, and what was reported of it."""
     request, reports = request or Request(), list[Progress]()
     chosen = request.assuming(assumptions or df.Assumptions())
     setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
-    searches: list[JointSearch] = []
-    searches.append(JointSearch(setting, Options(request, progress=reports.append), peers=searches))
-    begin(searches, anyway=True)
-    return searches[0].found, searches[0], [report for report in reports if not report.part]
+    workload = WorkloadSearch([setting], Options(request, progress=reports.append))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(proposing, "_LARGE", -1)
+        begin(workload.state, [graph.plan_bounds for graph in workload.graphs])
+    return workload.state.found, workload, [report for report in reports if not report.part]
 
 
 @given(worlds(sharding_objective=["joint"], empty_partitions=["allow"]), st.sampled_from([1, 2]))
 def test_a_start_is_legal_and_changes_no_optimum(world: World, top: int) -> None:
-    mappings, search, _ = started(world.graph, world.system, Request(top=top), world.assumptions)
-    plans = asked_plans(world.graph, world.system, Request(top=top), search.setting.assumptions)[0] if mappings else []
+    mappings, workload, _ = started(world.graph, world.system, Request(top=top), world.assumptions)
+    chosen = workload.graphs[0].setting.assumptions
+    plans = asked_plans(world.graph, world.system, Request(top=top), chosen)[0] if mappings else []
     for solved in mappings:
-        score = evaluate(solved.mapping, world.graph, world.system, search.setting.assumptions)
+        score = evaluate(solved.mapping, world.graph, world.system, chosen)
         assert not score.violations and score.step_time_s == pytest.approx(solved.value, rel=1e-12)
         assert solved.plan in plans
     values = []
@@ -94,10 +94,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("asked", REQUESTS.values(), ids=REQUESTS)
 def test_what_is_asked_for_is_kept(asked: dict[str, Any]) -> None:
     request, system, graph = Request(**asked), df.load_system("h100-8"), dense(recompute="full")
-    mappings, search, _ = started(graph, system, request)
+    mappings, workload, _ = started(graph, system, request)
     assert len(mappings) == 1
     plan, mapping = mappings[0].plan, mappings[0].mapping
-    assert plan in asked_plans(graph, system, request, search.setting.assumptions)[0]
+    assert plan in asked_plans(graph, system, request, workload.graphs[0].setting.assumptions)[0]
     schemes = {kernel.name: kernel.sharding for kernel in mapping.kernels}
     assert schemes.items() >= request.pin_sharding.items()
     if asked.get("sequence_parallelism") == "none":
@@ -120,11 +120,11 @@ def test_pins_that_no_chip_can_take_are_no_start() -> None:
 
 def test_what_fits_nowhere_has_no_start_and_says_so_soon() -> None:
     graph = df.load_graph("gpt3-1t", mode="training", batch=8)
-    mappings, search, reports = started(graph, df.load_system("h100-8"))
+    mappings, workload, reports = started(graph, df.load_system("h100-8"))
     assert not mappings and {report.incumbent for report in reports} == {math.inf}
     with pytest.raises(DfoptError, match="needs at least"):
         df.optimize(graph, "h100-8", variants=(), time_limit=20.0, assumptions="default")
-    assert search.refused is None
+    assert workload.graphs[0].refused is None
 
 
 CASES = {
@@ -178,33 +178,18 @@ def test_ctrl_c_in_a_fusion_ends_the_starts(monkeypatch: pytest.MonkeyPatch, whe
         return replace(finish(*given), interrupted=True)
 
     monkeypatch.setattr(layer, *(("fuse", cut_short) if where == "fastest" else ("finish", finished)))
-    mappings, search, _ = started(decoding(), df.load_system("h100-8"), Request(pp=1))
-    assert calls == [where] and len(mappings) == (where == "mappings") and search.stopped
-
-
-def test_a_search_without_a_mapping_comes_back_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it does by itself: after some steps there is one, and it goes on from there."""
-    steps = iter(range(1000))
-
-    def gave_up(search: JointSearch, entry: Entry) -> None:
-        if next(steps) > 60:
-            raise OutOfTime
-        search._push(entry.bound, entry.what)
-
-    monkeypatch.setattr(JointSearch, "_step", gave_up)
-    result = df.optimize(decoding(), "h100-8", pp=1)
-    assert result.status == "limit_with_solution" and not result.score.violations
+    mappings, workload, _ = started(decoding(), df.load_system("h100-8"), Request(pp=1))
+    assert calls == [where] and len(mappings) == (where == "mappings") and workload.state.stopped
 
 
 def test_small_spaces_have_none() -> None:
-    small = df.load_graph("gpt2-small"), df.load_system("sn10-8-ring")
-    search = JointSearch(Setting(*small, df.Assumptions()), Options(Request(tp=8)))
-    begin([search])
-    assert not search.found and not proposing.is_large([search])
+    small = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions())
+    workload = WorkloadSearch([small], Options(Request(tp=8)))
+    begin(workload.state, [graph.plan_bounds for graph in workload.graphs])
+    assert not workload.state.found and not proposing.is_large([small], Request(tp=8))
     sizes = (dense(microbatch=size, batch=512) for size in (1, 2, 4, 8))
     system = df.load_system("h100-256")
-    many = [JointSearch(Setting(graph, system, df.Assumptions()), Options(Request())) for graph in sizes]
-    assert proposing.is_large(many)
+    assert proposing.is_large([Setting.resolved(graph, system, df.Assumptions()) for graph in sizes], Request())
 
 
 def test_axes_lie_inside_out() -> None:
