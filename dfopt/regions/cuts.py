@@ -232,7 +232,8 @@ def _parts(whole: Arcs, numbering: Numbering, set_uk: Bools) -> list[_Tree]:
 
 
 def _apart(instance: Instance, set_uk: Bools, asked: Request) -> Iterator[_Tree]:
-    """The lattice of every stage by itself, if its partitions can be as asked for."""
+    """The lattice of every stage by itself, if its partitions can be as asked for; very many are not gone through."""
+    count = 0
     for u, first_k in enumerate(set_uk):
         for v, last_k in enumerate(set_uk):
             if u != v and not (first_k & ~last_k).any():
@@ -240,6 +241,9 @@ def _apart(instance: Instance, set_uk: Bools, asked: Request) -> Iterator[_Tree]
                 if arcs is not None and not arcs.complete:
                     raise TooMany
                 if arcs is not None:
+                    count += len(arcs.before_a)
+                    if count > _MOST_ARCS:
+                        raise TooMany
                     yield _Tree(arcs, u, {v: len(arcs.set_jk) - 1}, numbering)
 
 

@@ -15,14 +15,24 @@ from hypothesis import strategies as st
 from members import Members, drawn_root, places
 from strategies import World, share
 
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.fusion.blocks import restrict
 from dfopt.judge import ledger
 from dfopt.physics.fill import chains
+from dfopt.regions import cuts
 from dfopt.regions.chains import Pipelines
+from dfopt.regions.cuts import TooMany, cuts_of
+from dfopt.regions.lattices import arcs_of
 from dfopt.regions.region import Region
+from dfopt.setting.instance import Setting
 from dfopt.terms.sharded import shard
 from dfopt.terms.step.hops import gradient_seconds, hop_seconds
 from dfopt.terms.step.ledger import held, sharded_states
+from dfopt.workloads.backward import backward_of
 
 
 def members_of(world: World, data: st.DataObject) -> tuple[Members, Region]:
@@ -167,3 +177,19 @@ def test_what_waits_in_a_stage_is_what_the_judge_says(world: World, data: st.Dat
     looked = problem.case(schemes, stage_k.tolist(), partition_k.tolist(), of.tiles)
     for stage, bytes_ in waits.items():
         assert bytes_ == pytest.approx(ledger._waiting(looked, stage)[0], rel=1e-9, abs=1e-9)
+
+
+def test_stages_with_too_many_arcs_are_given_up_before_they_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To join them takes the more time the more there are."""
+    kernels = tuple(Kernel(name=f"k{i}", op="gemm", m=8, k=8, n=8) for i in range(4))
+    graph = backward_of(Graph(name="g", batch=4, kernels=kernels))
+    chip = Chip(name="c", tiles=8, peak=300, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100))
+    pair = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20)
+    setting = Setting.resolved(graph, System(name="s", chip=chip, network=(pair,)), Assumptions(tile_rows=1))
+    instance = setting.under(Plan(pp=2, pp_dims=("x",)))
+    arcs, numbering = arcs_of(instance, 0, Request())
+    assert cuts_of(instance, arcs, numbering, Request()) is not None
+    monkeypatch.setattr(cuts, "_MOST_ARCS", 10)
+    monkeypatch.delattr(cuts, "_joined")
+    with pytest.raises(TooMany):
+        cuts_of(instance, arcs, numbering, Request())
