@@ -11,6 +11,6 @@ of a layer is worked out for all of them at once (:mod:`dfopt.terms.bounds.steps
 - ``reductions``, ``branching``, ``levels``, ``sharded_first``: what of it cannot matter, and how it is divided;
 - ``pricing``, ``composed``, ``chains``, ``leaves``, ``matrices``, ``fusing``: exact prices, and what decides a region;
 - ``plan_programs``: what decides a plan whose pipeline stages are open, where they are not listed as cuts;
-- ``heuristics``, ``starts``, ``judged``: mappings that the judge has valued;
+- ``heuristics``, ``judged``: mappings that the judge has valued;
 - ``problem``: all of these as a problem for the engine.
 """

@@ -20,7 +20,6 @@ from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unlisted
 from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
 from dfopt.regions.space import Space
-from dfopt.regions.starts import textbook_starts
 from dfopt.regions.unrolled import OneLayer
 from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
@@ -161,6 +160,6 @@ def best_mapping(
     ('optimal', 0.066438)
     """
     clock, space = Clock.of_limit(request.time_limit), Space(setting, request)
-    problem, kept = problem_in([space], Options(request, clock)), textbook_starts(space, clock)
+    problem = problem_in([space], Options(request, clock))
     order = ClassesFirst(len(problem.relaxations))
-    return branch_and_bound(problem, parameters_of(request), clock=clock, selection=order, kept=kept, progress=progress)
+    return branch_and_bound(problem, parameters_of(request), clock=clock, selection=order, progress=progress)

@@ -13,16 +13,11 @@ from hypothesis import strategies as st
 from members import Members
 from strategies import World, share
 
-import dfopt as df
-from dfopt.bnb import Clock, Parameters, branch_and_bound, replay
-from dfopt.documents.request import Request
+from dfopt.bnb import Parameters, branch_and_bound, replay
 from dfopt.errors import PlanError
-from dfopt.regions.problem import ROUNDED, ClassesFirst, best_mapping, problem_in
+from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in
 from dfopt.regions.region import Part, Unlisted, listed
-from dfopt.regions.space import Space
-from dfopt.regions.starts import textbook_starts
 from dfopt.search.options import Options
-from dfopt.setting.instance import Setting
 
 MANY = 400
 
@@ -58,15 +53,3 @@ def test_a_log_shows_the_bound_and_each_of_its_bounds_holds(world: World, data: 
 
     least = replay(found.log, problem.roots, covers, shows)
     assert math.isinf(found.best) if math.isinf(least) else least == pytest.approx(found.best, rel=1e-9)
-
-
-def test_textbook_mappings_are_first_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where spaces are large; the best mapping is the same."""
-    setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions())
-    alone, space = best_mapping(setting, Request()), Space(setting, Request())
-    assert textbook_starts(space, Clock()) == []
-    monkeypatch.setattr("dfopt.search.starts.proposing._LARGE", 0)
-    [start] = textbook_starts(space, Clock())
-    assert start.value >= alone.best * (1 - 1e-12)
-    assert start.value == start.solution.solved.score.step_time_s and start.solution.solved.plan in space.plans
-    assert best_mapping(setting, Request()).best == pytest.approx(alone.best, rel=1e-12)
