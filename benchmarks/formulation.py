@@ -27,9 +27,9 @@ import dfopt as df
 from dfopt.bnb import Clock
 from dfopt.documents.zoo import zoo
 from dfopt.errors import DfoptError
-from dfopt.search.options import Options
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
 
 SAME = 1e-6
 PHASES: dict[str, dict[str, Any]] = {

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from dfopt.documents.plan import Plan
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.options import Options
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
 
 
 def searched(setting: Setting, plans: Sequence[Plan], options: Options) -> GraphSearch:

@@ -28,9 +28,9 @@ from dfopt.documents.system import Chip, CollectiveFactor, Dram, EfficiencyRow, 
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.search.options import Options
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.options import Options
 
 T = TypeVar("T")
 

@@ -44,12 +44,12 @@ SPACE: dict[str, set[str]] = {
     "stage_time": {"sharding/interchip"},
     "sequence_parallelism": {"calibration/steps", "search/starts/textbook", "setting/plans"},
     "splits_tokens": {"setting/orders", "sharding/tables"},
-    "empty_partitions": {"search/assembling", "search/fusing", "search/space", "setting/turns"},
+    "empty_partitions": {"search/assembling", "solving/fusing", "search/space", "setting/turns"},
     "forward_backward": {
         "formulation/places", "fusion/assignment", "fusion/generation", "fusion/intrachip", "fusion/lattice",
         "fusion/moves", "fusion/one_block", "fusion/partitioning", "fusion/pieces", "fusion/shortfalls",
-        "heat/blocks", "regions/lattices", "search/candidate",
-        "search/dump", "search/fusing", "search/passes", "search/space", "search/verify",
+        "heat/blocks", "regions/lattices", "solving/candidate",
+        "search/dump", "solving/fusing", "solving/passes", "search/space", "search/verify",
     },
     "gradient_overlap": {"search/assembling"},
     "parameter_overlap": set(),
@@ -107,4 +107,4 @@ def test_space_rules_are_read_where_the_space_is_listed(field: str) -> None:
 
 
 def test_a_read_is_seen() -> None:
-    assert "search/fusing" in read()["empty_partitions"] and "terms/chip" in read()["weight_tiling"]
+    assert "solving/fusing" in read()["empty_partitions"] and "terms/chip" in read()["weight_tiling"]

@@ -34,7 +34,9 @@ FLOORS = [
     ("formulation",),
     ("joint",),
     ("heat",),
-    ("search", "regions"),
+    ("solving",),
+    ("regions",),
+    ("search",),
     ("calibration",),
     ("processes",),
     ("exploring",),
@@ -183,12 +185,16 @@ def test_the_judge_is_asked_and_nothing_else_of_it() -> None:
 
 
 def inner_imports(eager: bool, types: bool) -> nx.DiGraph:
-    """Which module of dfopt imports which; a package's ``__init__`` is a module of its own."""
+    """Which module of dfopt imports which; a package's ``__init__`` is one of its own, run before its modules."""
     graph = nx.DiGraph()
     for module in MODULES:
         for name, _ in imports(module, eager, types):
             if name.split(".")[0] == "dfopt":
                 graph.add_edge(module, name.removeprefix("dfopt").removeprefix("."))
+                parts = name.split(".")[1:]
+                for package in (".".join(parts[:depth]) for depth in range(1, len(parts))):
+                    if not f"{module}.".startswith(f"{package}."):  # else its __init__ runs already
+                        graph.add_edge(module, package)
     return graph
 
 

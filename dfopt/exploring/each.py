@@ -16,7 +16,7 @@ from dfopt.exploring.batches import Batches, batches_of
 from dfopt.exploring.explore import asked_workload, explored
 from dfopt.exploring.layer_space import space_of
 from dfopt.library import as_design
-from dfopt.search import options
+from dfopt.solving import options
 
 __all__ = ["explore_each"]
 

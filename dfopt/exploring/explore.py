@@ -58,8 +58,8 @@ from dfopt.machines.technologies import technology_in
 from dfopt.physics.merits import MERITS
 from dfopt.processes.executors import executor_of
 from dfopt.questions import Resolver, listed_batches, question_of
-from dfopt.search import options
 from dfopt.search.assembling import fixed_of
+from dfopt.solving import options
 
 __all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 

@@ -30,7 +30,7 @@ from dfopt.exploring.least_plans import PlanLows
 from dfopt.processes.executor import INTERRUPTED, Executor
 from dfopt.processes.packing import pack
 from dfopt.processes.worker import Bounded, bounded
-from dfopt.search.options import Only
+from dfopt.solving.options import Only
 
 __all__ = ["Run", "Solved", "Solves"]
 

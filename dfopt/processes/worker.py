@@ -30,7 +30,7 @@ from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError
 from dfopt.processes.packing import unpack
 
 if TYPE_CHECKING:
-    from dfopt.search.options import Only
+    from dfopt.solving.options import Only
 
 __all__ = ["Bounded", "asked_of", "bounded", "judged_figures", "main", "solve"]
 

@@ -23,7 +23,7 @@ from dfopt.regions.cuts import Cuts
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import least_passes, seconds_of
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.search import passes
+from dfopt.solving import passes
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, OptionFigures

@@ -18,7 +18,7 @@ from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import Priced, best_of
 from dfopt.regions.reductions import options_below
 from dfopt.regions.region import Part, Region, listed
-from dfopt.search.options import Options
+from dfopt.solving.options import Options
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Domain
 

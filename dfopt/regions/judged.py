@@ -16,10 +16,10 @@ from dfopt.milp import Termination, closed_form
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.pricing import Priced
-from dfopt.search.candidate import Prepared, given_work, prepare
-from dfopt.search.options import Options, record_of
-from dfopt.search.sharing import given_record
-from dfopt.search.solved import Solved, scored
+from dfopt.solving.candidate import Prepared, given_work, prepare
+from dfopt.solving.options import Options, record_of
+from dfopt.solving.sharing import given_record
+from dfopt.solving.solved import Solved, scored
 
 __all__ = ["JudgedMapping", "cutoffs_of", "judged", "prepared"]
 

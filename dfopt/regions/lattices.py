@@ -23,8 +23,8 @@ from dfopt.fusion.partitioning import IntraChipLimits, sides_among
 from dfopt.fusion.segments import topological_orders
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.numbering import Numbering
-from dfopt.search.fusing import limits_of
 from dfopt.setting.instance import Instance, Setting
+from dfopt.solving.fusing import limits_of
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
 

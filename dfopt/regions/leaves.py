@@ -13,8 +13,8 @@ from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import best_of
 from dfopt.regions.reductions import below
 from dfopt.regions.region import Part, Region, listed
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved
 
 __all__ = ["VECTORS", "Enumeration", "Fusion", "Limited", "Solution"]
 

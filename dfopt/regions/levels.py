@@ -13,8 +13,8 @@ from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
 from dfopt.regions.region import Part, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
-from dfopt.search.options import Options, record_of, reporter
 from dfopt.sharding.interchip import InterChipMapping, optimize_interchip
+from dfopt.solving.options import Options, record_of, reporter
 from dfopt.terms.sharded_graph import least_rows, tile_counts
 
 __all__ = ["FirstLevel"]

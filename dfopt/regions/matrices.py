@@ -11,10 +11,10 @@ from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping, prepared
 from dfopt.regions.region import Part, Region, listed
-from dfopt.search.candidate import with_starts
-from dfopt.search.matrices import in_tiles
-from dfopt.search.options import Options
-from dfopt.search.solved import Pruned, Solved, finish
+from dfopt.solving.candidate import with_starts
+from dfopt.solving.matrices import in_tiles
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Pruned, Solved, finish
 
 __all__ = ["Matrices"]
 

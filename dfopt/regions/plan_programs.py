@@ -8,10 +8,10 @@ from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, prepared
 from dfopt.regions.region import Part, Undivided
-from dfopt.search.candidate import with_starts
-from dfopt.search.matrices import from_levels, solved_together
-from dfopt.search.options import Options
-from dfopt.search.solved import Pruned, Solved, by_levels, finish
+from dfopt.solving.candidate import with_starts
+from dfopt.solving.matrices import from_levels, solved_together
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Pruned, Solved, by_levels, finish
 
 __all__ = ["PlanPrograms"]
 

@@ -21,8 +21,8 @@ from dfopt.regions.region import Part, Region, Unlisted
 from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
 from dfopt.regions.space import Space
 from dfopt.regions.unrolled import OneLayer
-from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
 from dfopt.terms.step.ledger import usable_bytes
 
 __all__ = ["ClassesFirst", "best_mapping", "one_by_one", "parameters_of", "problem_in", "relaxations_of"]

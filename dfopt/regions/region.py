@@ -16,8 +16,8 @@ from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.sharded_first import ShardedFirst
-from dfopt.search.sharing import Memo
 from dfopt.setting.instance import Setting
+from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 

@@ -22,10 +22,10 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.region import Region, Undivided, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.regions.variants import Variants
-from dfopt.search.sharing import Memo
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
+from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.ledger import offloaded

@@ -13,9 +13,9 @@ from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.region import Part, Region, listed
 from dfopt.regions.space import Space
-from dfopt.search.options import Options
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.unrolled import unrolled
+from dfopt.solving.options import Options
 
 __all__ = ["OneLayer"]
 

@@ -2,6 +2,6 @@
 
 from dfopt.search.answering import Answer, answer, solve
 from dfopt.search.dump import dump_models
-from dfopt.search.options import Progress
+from dfopt.solving.options import Progress
 
 __all__ = ["Answer", "Progress", "answer", "dump_models", "solve"]

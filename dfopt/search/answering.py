@@ -23,7 +23,7 @@ from dfopt.interrupts import cause, interruptible, now, wall_limit
 from dfopt.questions import Resolved, Resolver, microbatches_of, question_of
 from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
-from dfopt.search.options import Only, Progress
+from dfopt.solving.options import Only, Progress
 
 if TYPE_CHECKING:
     from dfopt.keywords import Asked

@@ -21,10 +21,10 @@ from dfopt.interrupts import SIGNALS
 from dfopt.milp import solver_version
 from dfopt.physics.window import by_window
 from dfopt.search.kept import Kept, proven_gap
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved
 from dfopt.setting.offloads import looked_at_later
 from dfopt.setting.plans import not_asked_for, placed_dims
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved
 
 Excluded = TypeVar("Excluded", PlanRecord, GraphRecord)
 _ROUNDED = 1e-9  # relative: a gap that was asked for is reached to its last digits

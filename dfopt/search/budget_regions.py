@@ -25,8 +25,8 @@ from dfopt.regions.problem import one_by_one
 from dfopt.regions.region import Part, Region, listed
 from dfopt.regions.space import Space
 from dfopt.search.fitting import Fitter
-from dfopt.search.relaxed import RelaxedPlans
-from dfopt.search.solved import Pruned, Solved
+from dfopt.solving.relaxed import RelaxedPlans
+from dfopt.solving.solved import Pruned, Solved
 
 __all__ = ["best_within"]
 

@@ -23,8 +23,8 @@ from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import numbered
 from dfopt.milp import Termination, solve, unanswered
-from dfopt.search.candidate import Stage
-from dfopt.search.options import Options
+from dfopt.solving.candidate import Stage
+from dfopt.solving.options import Options
 from dfopt.terms.chip import RESOURCES
 from dfopt.terms.sharded_graph import Floats, Ints
 

@@ -20,7 +20,6 @@ from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
-from dfopt.search.options import Options
 from dfopt.search.proving import PROOF, Low, least_of
 from dfopt.search.region_proof import Claims, RegionProof
 from dfopt.search.space import search_space, together, ways_to_count
@@ -28,6 +27,7 @@ from dfopt.search.unit_state import Unit
 from dfopt.search.unlisted import expanded
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import Rejected, asked_plans
+from dfopt.solving.options import Options
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
 

@@ -11,10 +11,10 @@ from dfopt.documents.mapping import Mapping
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.partitioning import objective
 from dfopt.search.budgets import Budget, Fitted, fit
-from dfopt.search.candidate import Prepared, Stage, prepare_mapping
-from dfopt.search.options import Options
-from dfopt.search.solved import Pruned, Solved, scored
 from dfopt.setting.instance import Setting
+from dfopt.solving.candidate import Prepared, Stage, prepare_mapping
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Pruned, Solved, scored
 from dfopt.terms.sharded_graph import Ints
 
 __all__ = ["Fitter"]

@@ -19,16 +19,16 @@ from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.space import Space
 from dfopt.regions.variants import Variants
-from dfopt.search import work
 from dfopt.search.per_level import per_level
-from dfopt.search.relaxed import RelaxedPlans, covers
-from dfopt.search.sharing import Memo
-from dfopt.search.solved import Solved, refusal
 from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.plans import Rejected, asked_plans
+from dfopt.solving import work
+from dfopt.solving.relaxed import RelaxedPlans, covers
+from dfopt.solving.sharing import Memo
+from dfopt.solving.solved import Solved, refusal
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step

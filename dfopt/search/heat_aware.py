@@ -20,12 +20,12 @@ from dfopt.heat.settle import physical
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
-from dfopt.search.candidate import prepare_mapping
 from dfopt.search.heat_regions import least_with_heat
-from dfopt.search.options import Options
-from dfopt.search.relaxed import covers
-from dfopt.search.solved import Solved
 from dfopt.setting.instance import Setting
+from dfopt.solving.candidate import prepare_mapping
+from dfopt.solving.options import Options
+from dfopt.solving.relaxed import covers
+from dfopt.solving.solved import Solved
 
 HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
 

@@ -18,9 +18,9 @@ from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Limited
 from dfopt.regions.problem import one_by_one
 from dfopt.regions.space import Space
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved
 
 __all__ = ["least_with_heat"]
 

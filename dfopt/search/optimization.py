@@ -21,13 +21,13 @@ from dfopt.milp import check_solver
 from dfopt.questions import Resolved
 from dfopt.search.assembling import assemble, left_open
 from dfopt.search.kept import Kept
-from dfopt.search.options import Only, Options, Progress
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.space import search_space, together
 from dfopt.search.starts import begin
 from dfopt.search.unlisted import in_few_words
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Only, Options, Progress
 from dfopt.technology.stack_models import power_of
 from dfopt.terms.refusals import check, check_names, check_variants
 

@@ -28,13 +28,13 @@ from dfopt.regions.problem import ROUNDED, problem_in
 from dfopt.regions.region import Part, Region, Unlisted, Unsharded
 from dfopt.regions.space import Space
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.options import Options
 from dfopt.search.proving import PROOF, Low
-from dfopt.search.solved import Solved
 from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved
 
 __all__ = ["Claims", "RegionProof"]
 

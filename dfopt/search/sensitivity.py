@@ -12,10 +12,10 @@ from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.judge import evaluate
-from dfopt.search.candidate import prepare, with_starts
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved, finish, judged
 from dfopt.setting.instance import Instance, Setting
+from dfopt.solving.candidate import prepare, with_starts
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved, finish, judged
 
 RESOURCES: Final = "compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"
 MOST_S: Final = 2.0  # for one of them

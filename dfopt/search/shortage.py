@@ -24,11 +24,11 @@ from dfopt.bnb import (
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.physics.states import LABELS
-from dfopt.search.options import Options
-from dfopt.search.relaxed import RelaxedPlans, covers
-from dfopt.search.waiting import least_waiting
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
+from dfopt.solving.options import Options
+from dfopt.solving.relaxed import RelaxedPlans, covers
+from dfopt.solving.waiting import least_waiting
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import State, kept, usable_bytes, usable_words

@@ -14,9 +14,9 @@ from dfopt.bnb import ENDED, Clock, OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.interrupts import cause, wall_limit
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved
 
 __all__ = ["SearchState"]
 

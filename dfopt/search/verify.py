@@ -21,16 +21,16 @@ from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
 from dfopt.search.assembling import fixed_of, matrices, proof_of, standing
-from dfopt.search.candidate import prepare_mapping
 from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.kept import Kept
 from dfopt.search.naming import names_of
-from dfopt.search.options import Options
 from dfopt.search.proving import PROOF
 from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
-from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import COMMON
+from dfopt.solving.candidate import prepare_mapping
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved, judged
 
 NOT_CHECKED = (
     "$.seconds, $.trace, $.plans[*].solves: how the search went, from which nothing follows",

@@ -23,10 +23,10 @@ from dfopt.search.budget_regions import best_within
 from dfopt.search.budgets import Budget, totals_of
 from dfopt.search.fitting import Fitter
 from dfopt.search.kept import proven_gap
-from dfopt.search.options import Options
-from dfopt.search.relaxed import covers
-from dfopt.search.solved import Solved
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
+from dfopt.solving.relaxed import covers
+from dfopt.solving.solved import Solved
 
 __all__ = ["Within", "optimize_within"]
 

@@ -18,10 +18,10 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
 from dfopt.regions.region import Part, Region, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.options import Options, Progress
 from dfopt.search.shortage import least_held
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options, Progress
 
 __all__ = ["WorkloadSearch", "is_late", "lows"]
 

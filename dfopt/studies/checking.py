@@ -24,9 +24,9 @@ from dfopt.search.assembling import status_of
 from dfopt.search.claims import differences
 from dfopt.search.kept import proven_gap
 from dfopt.search.proving import PROOF
-from dfopt.search.solved import judged
 from dfopt.search.verify import judged_again, rounded, seconds_for, words_of
 from dfopt.setting.instance import Setting
+from dfopt.solving.solved import judged
 from dfopt.studies.cells import key_of
 from dfopt.studies.frame import SOLVED
 

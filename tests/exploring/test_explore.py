@@ -27,7 +27,7 @@ from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
 from dfopt.exploring.solves import Solves
 from dfopt.exploring.space import Box
-from dfopt.search.options import Progress
+from dfopt.solving.options import Progress
 
 
 @cache

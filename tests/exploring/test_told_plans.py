@@ -13,7 +13,7 @@ from dfopt.documents.request import Limit, Objective, Request
 from dfopt.exploring.explore import asked_workload, workload_of
 from dfopt.exploring.workload import Workload
 from dfopt.processes.worker import bounded
-from dfopt.search.options import Only
+from dfopt.solving.options import Only
 
 Best = dict[tuple[int, str | None], dict[Plan, float]]
 

@@ -29,13 +29,13 @@ from dfopt.joint.menu import Menu
 from dfopt.milp import Solution, Termination, solve
 from dfopt.physics.pipeline import resolve
 from dfopt.search.dump import models
-from dfopt.search.matrices import in_tiles
-from dfopt.search.options import Options
-from dfopt.search.solved import Pruned, Solved
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding import interchip
+from dfopt.solving.matrices import in_tiles
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Pruned, Solved
 from dfopt.terms.sharded_graph import tile_counts
 
 WHOLE = profile("default").with_(sharding_objective="joint", sequence_parallelism="none")
@@ -388,7 +388,7 @@ def test_where_a_program_finds_nothing_in_time_its_start_is_the_answer(monkeypat
     late = Solution(Termination.LIMIT_NO_SOLUTION, math.inf, 0.0, math.inf, 0.0, 0, 1, 1, 1, (), None, "")
     asked = {"tp": 8, "time_limit": 20, "sensitivity": False}
     best = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", assumptions=WHOLE, **asked)
-    monkeypatch.setattr("dfopt.search.matrices.solve", lambda model, **asked: late)
+    monkeypatch.setattr("dfopt.solving.matrices.solve", lambda model, **asked: late)
     found = df.optimize(
         df.load_graph("gpt2-small"), "sn10-8-ring", assumptions=WHOLE, formulation="assignment", **asked
     )

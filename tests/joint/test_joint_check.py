@@ -21,10 +21,10 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError
 from dfopt.judge import evaluate
-from dfopt.search import candidate
 from dfopt.search.assembling import matrices, proof_of, proven, status_of
 from dfopt.search.kept import proven_gap
 from dfopt.search.verify import Verification, seconds_for, verdict, verify
+from dfopt.solving import candidate
 
 Data = dict[str, Any]
 PLAIN = {"sharding_objective": "joint", "sequence_parallelism": "none"}

@@ -29,8 +29,8 @@ from dfopt.regions import lattices
 from dfopt.regions.problem import problem_in
 from dfopt.regions.space import Space
 from dfopt.regions.unrolled import OneLayer
-from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
 
 
 def jointly(world: World) -> Assumptions:

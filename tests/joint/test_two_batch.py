@@ -26,9 +26,9 @@ from dfopt.errors import GraphError, PlanError
 from dfopt.fusion.turns import at_least, pieces, together, ways
 from dfopt.judge import case, network
 from dfopt.physics.pipeline import partition_time, resolve
-from dfopt.search import turning
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.stages import in_order, pipeline_stages
+from dfopt.solving import turning
 
 SECONDS = st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.0, 0.5, 7.0])
 PARTS = st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=4)

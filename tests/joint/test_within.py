@@ -25,10 +25,10 @@ from dfopt.regions.space import Space
 from dfopt.search.budget_regions import Rows
 from dfopt.search.budgets import Block, Budget
 from dfopt.search.fitting import Fitter
-from dfopt.search.options import Options
-from dfopt.search.relaxed import covers
 from dfopt.search.within import optimize_within
 from dfopt.setting.instance import Setting
+from dfopt.solving.options import Options
+from dfopt.solving.relaxed import covers
 
 
 def drawn_value(seed: int, seen: tuple[str, ...]) -> float:

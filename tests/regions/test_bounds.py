@@ -34,7 +34,7 @@ from dfopt.regions.problem import problem_in
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unlisted
 from dfopt.regions.relaxations import GeneratedBlocks
-from dfopt.search.options import Options
+from dfopt.solving.options import Options
 
 MANY = 300
 """Members that brute force values in one example."""

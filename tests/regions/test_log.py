@@ -17,7 +17,7 @@ from dfopt.bnb import Parameters, branch_and_bound, replay
 from dfopt.errors import PlanError
 from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in
 from dfopt.regions.region import Part, Unlisted, listed
-from dfopt.search.options import Options
+from dfopt.solving.options import Options
 
 MANY = 400
 

@@ -17,12 +17,12 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.search import solve
-from dfopt.search.candidate import prepare, with_starts
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved, finish
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.candidate import prepare, with_starts
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved, finish
 
 CUT: dict[str, Any] = {"repeats": (1,), "most": 4, "token_blocks": None, "gradient_overlap": None}
 """Kernels drawn once, so that several pipeline stages leave their places open."""

@@ -24,9 +24,9 @@ from dfopt.regions.leaves import Enumeration
 from dfopt.regions.problem import best_mapping
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Region
-from dfopt.search.options import Options
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.options import Options
 
 Distinct = Literal["plan", "sharding"]
 NOTHING = Bound(-np.inf)

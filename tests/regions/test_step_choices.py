@@ -35,10 +35,10 @@ from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.search import solve
-from dfopt.search.options import Options
 from dfopt.search.verify import verify
 from dfopt.setting.offloads import offloads
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.options import Options
 from dfopt.workloads.recompute import recomputed, some_recomputed
 
 PLAIN: dict[str, Any] = {

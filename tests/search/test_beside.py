@@ -23,7 +23,7 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion.partitioning import objective
 from dfopt.physics.beside import optimizer_s
-from dfopt.search.candidate import prepare_mapping
+from dfopt.solving.candidate import prepare_mapping
 from dfopt.terms.bounds import PlanBounds
 
 sys.path.append(str(Path(__file__).parents[1] / "joint"))

@@ -22,8 +22,8 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion.partitioning import objective
 from dfopt.physics.window import Shown, Window, least_lines
-from dfopt.search.candidate import prepare_mapping
 from dfopt.search.verify import verify
+from dfopt.solving.candidate import prepare_mapping
 from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads.recompute import recomputed
 

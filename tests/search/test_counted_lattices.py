@@ -9,10 +9,10 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.options import Options
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.options import Options
 
 _KERNELS = tuple(Kernel(name=name, op="elementwise", m=4, n=8, flop_per_element=50) for name in ("a", "b"))
 _GRAPH = Graph(name="two", kernels=_KERNELS, tensors=(), batch=4)

@@ -21,9 +21,9 @@ from dfopt.cli import app
 from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion.partitioning import objective
 from dfopt.physics import ops
-from dfopt.search.candidate import prepare_mapping
 from dfopt.search.verify import verify
 from dfopt.show.omissions import left_out
+from dfopt.solving.candidate import prepare_mapping
 from dfopt.terms.bounds import PlanBounds
 
 BEHIND = df.Assumptions(gradient_overlap="backward")

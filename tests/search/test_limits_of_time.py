@@ -25,13 +25,13 @@ from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
 from dfopt.regions import branching, composed, heuristics, lattices, leaves, relaxations
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.options import Options
 from dfopt.search.space import together
 from dfopt.search.starts import proposing
 from dfopt.search.verify import verify
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.sharding import interchip
+from dfopt.solving.options import Options
 
 LEVELS = Assumptions(sharding_objective="seconds", overlap="none")
 

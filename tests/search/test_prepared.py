@@ -16,10 +16,10 @@ from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import Infeasible, PlanError
 from dfopt.milp import Solution, Termination, TracePoint
 from dfopt.regions import levels
-from dfopt.search import candidate as prepared
-from dfopt.search.candidate import prepare_mapping
-from dfopt.search.options import record_of
 from dfopt.setting.stages import mapped_stages
+from dfopt.solving import candidate as prepared
+from dfopt.solving.candidate import prepare_mapping
+from dfopt.solving.options import record_of
 
 
 @st.composite

@@ -13,9 +13,10 @@ from strategies import World, worlds
 
 import dfopt as df
 from dfopt.errors import Infeasible
-from dfopt.search import matrices, workload_search
-from dfopt.search.options import Progress
+from dfopt.search import workload_search
 from dfopt.show.progress import ProgressLine
+from dfopt.solving import matrices
+from dfopt.solving.options import Progress
 
 
 def counts(report: Progress) -> tuple[int, int]:

@@ -20,14 +20,14 @@ from dfopt.errors import DfoptError, Infeasible
 from dfopt.judge import evaluate
 from dfopt.milp import Termination
 from dfopt.physics.pipeline import resolve
-from dfopt.search.options import Options, Progress
-from dfopt.search.sharing import fuse
-from dfopt.search.solved import Solved, finish
 from dfopt.search.starts import begin, layer, proposing
 from dfopt.search.starts.textbook import VARIATIONS, shardings, textbook_plans
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.options import Options, Progress
+from dfopt.solving.sharing import fuse
+from dfopt.solving.solved import Solved, finish
 
 
 def started(

@@ -8,9 +8,9 @@ import pytest
 from counted_clock import over_when
 
 import dfopt as df
-from dfopt.search.solved import Solved
 from dfopt.search.state import SearchState
 from dfopt.search.verify import verify
+from dfopt.solving.solved import Solved
 
 CASES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "seconds": ({"top": 3, "set": {"sharding_objective": "seconds"}}, (0, 8, 24)),

@@ -28,9 +28,9 @@ from dfopt.errors import Infeasible, PlanError
 from dfopt.frontends.calculon.execution import shardings as as_there
 from dfopt.frontends.calculon.files import Execution
 from dfopt.regions.variants import Variants
-from dfopt.search.candidate import prepare_mapping
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.candidate import prepare_mapping
 from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import expand
 

@@ -15,11 +15,11 @@ from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff
 from dfopt.fusion.partitioning import lower_bound
-from dfopt.search.candidate import Prepared, given_work, prepare
-from dfopt.search.options import Options
-from dfopt.search.sharing import ChipWork, fuse, given_record
-from dfopt.search.solved import Solved, finish
 from dfopt.setting.instance import Instance, Setting
+from dfopt.solving.candidate import Prepared, given_work, prepare
+from dfopt.solving.options import Options
+from dfopt.solving.sharing import ChipWork, fuse, given_record
+from dfopt.solving.solved import Solved, finish
 from dfopt.terms.bounds.table import PlanTable
 from dfopt.terms.bounds.work import LeastWork
 from dfopt.terms.sharded_graph import Floats, Ints

@@ -18,15 +18,15 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff
 from dfopt.interrupts import interruptible
-from dfopt.search import work
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved
 from dfopt.search.starts.estimates import estimated
 from dfopt.search.starts.layer import ShardedLayer
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.solving import work
+from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.step.roofline import least_step
 

@@ -21,8 +21,8 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import blocks_of
 from dfopt.fusion.turns import Pieces, at_least, pieces, together, ways
 from dfopt.physics.pipeline import with_point_to_point
-from dfopt.search.candidate import Prepared
 from dfopt.setting.stages import in_order
+from dfopt.solving.candidate import Prepared
 from dfopt.terms.sharded_graph import Floats, Ints
 
 _Menu = list[tuple[Pieces, Ints | None]]

@@ -15,14 +15,14 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
 from dfopt.physics.efficiency import memory_rows
-from dfopt.search import work
-from dfopt.search.candidate import Prepared, prepare
-from dfopt.search.options import Options
-from dfopt.search.sharing import ChipWork
-from dfopt.search.sums import handed_on, meeting
-from dfopt.search.waiting import Chains, too_much
 from dfopt.setting.instance import Instance, Setting
 from dfopt.sharding import interchip
+from dfopt.solving import work
+from dfopt.solving.candidate import Prepared, prepare
+from dfopt.solving.options import Options
+from dfopt.solving.sharing import ChipWork
+from dfopt.solving.sums import handed_on, meeting
+from dfopt.solving.waiting import Chains, too_much
 from dfopt.terms.sharded_graph import Bools, tile_counts
 
 __all__ = ["RelaxedPlans", "covers", "open_record"]

@@ -19,12 +19,12 @@ from dfopt.fusion import intrachip
 from dfopt.fusion.partitioning import numbered
 from dfopt.judge import evaluate
 from dfopt.milp import Termination
-from dfopt.search.candidate import Prepared, prepare, with_starts
-from dfopt.search.options import Options, record_of, reporter
-from dfopt.search.sharing import Memo, fuse
-from dfopt.search.turning import turned
-from dfopt.search.work import JUDGED
 from dfopt.setting.instance import Instance
+from dfopt.solving.candidate import Prepared, prepare, with_starts
+from dfopt.solving.options import Options, record_of, reporter
+from dfopt.solving.sharing import Memo, fuse
+from dfopt.solving.turning import turned
+from dfopt.solving.work import JUDGED
 
 Ints = NDArray[np.int64]
 _AGREE = 1e-6

@@ -11,8 +11,8 @@ from dfopt.fusion.lattice import LeastWaiting
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import topological_orders
 from dfopt.fusion.shortfalls import dram_report
-from dfopt.search.candidate import Prepared, Stage
-from dfopt.search.options import Options
+from dfopt.solving.candidate import Prepared, Stage
+from dfopt.solving.options import Options
 
 _PART, _MOST = 0.1, 4e6  # of the work that is left, and units at most, to find out what waits
 Chains = dict[int, Lattice]  # by stage: the down-sets of the only order there is, where kernels run one by one

@@ -23,13 +23,13 @@ from dfopt.physics.metrics import METRICS, Constants, Metric
 from dfopt.physics.overlap import Reduced
 from dfopt.physics.pipeline import with_point_to_point
 from dfopt.physics.window import Shown
-from dfopt.search.fusing import limits_of
-from dfopt.search.options import Options, record_of, reporter
-from dfopt.search.passes import Known, least_memory, least_passes, memory_of, passes_for, passes_of
-from dfopt.search.sharing import ChipWork, Memo, StageWork, given_record, remember_start
-from dfopt.search.work import PREPARED
 from dfopt.setting.instance import Instance, Setting
 from dfopt.sharding import interchip
+from dfopt.solving.fusing import limits_of
+from dfopt.solving.options import Options, record_of, reporter
+from dfopt.solving.passes import Known, least_memory, least_passes, memory_of, passes_for, passes_of
+from dfopt.solving.sharing import ChipWork, Memo, StageWork, given_record, remember_start
+from dfopt.solving.work import PREPARED
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.sharded_graph import ShardedGraph, least_rows, tile_counts

@@ -19,8 +19,8 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, objective
 from dfopt.milp import Termination, TracePoint, closed_form
-from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
+from dfopt.solving.options import Options
 from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.terms.step.ledger import State
 

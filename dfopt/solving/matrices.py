@@ -19,13 +19,13 @@ from dfopt.fusion.partitioning import IntraChipLimits, most_alive, numbered
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
-from dfopt.search.candidate import Prepared, prepare_mapping
-from dfopt.search.fusing import limits_of
-from dfopt.search.options import Options, record_of, reporter
-from dfopt.search.relaxed import covers
-from dfopt.search.sharing import Memo
-from dfopt.search.solved import Pruned, Solved, by_levels, scored
 from dfopt.setting.instance import Instance
+from dfopt.solving.candidate import Prepared, prepare_mapping
+from dfopt.solving.fusing import limits_of
+from dfopt.solving.options import Options, record_of, reporter
+from dfopt.solving.relaxed import covers
+from dfopt.solving.sharing import Memo
+from dfopt.solving.solved import Pruned, Solved, by_levels, scored
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded_graph import tile_counts
 
