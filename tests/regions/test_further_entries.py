@@ -137,10 +137,12 @@ def test_entries_of_ones_own_leave_the_answer_as_it_is(world: World, data: st.Da
 
 
 def test_each_of_them_has_its_say() -> None:
-    setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions())
-    options = Options(Request(tp=8))
+    """Without most of the others, which leave little to decide."""
+    setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("h100-8"), df.Assumptions())
+    options = Options(Request(tp=4))
     problem = with_further(problem_in([Space(setting, options.request)], options), options)
-    found = branch_and_bound(replace(problem, heuristics=problem.heuristics[:1]))  # which leaves something to decide
+    problem = replace(problem, heuristics=problem.heuristics[:1], relaxations=problem.relaxations[:2])
+    found = branch_and_bound(problem)
     first, vector = problem.heuristics[0], problem.leaves[0]
     assert isinstance(first, FirstOptions) and isinstance(vector, OneVector)
     assert found.ending == "optimal" and found.bounded[ComputeAlone.name] and first.proposed and vector.solved
