@@ -142,7 +142,7 @@ class Facts:
     def tighten(self, cutoff: float) -> None:
         """Raise the plan with the least step by cuts, and then others, while their capacity binds below a cutoff."""
         of = self.region.of
-        if self.arcs_k is None or not of.holding.limited:
+        if self.arcs_k is None or not of.holding.limited or self.region.is_path:
             return
         for _ in range(_PLANS):
             step_i = self.steps(self.layer_k)
@@ -217,12 +217,16 @@ class Facts:
 
     @property
     def by_dual_k(self) -> Floats:
-        """Seconds of a layer of every kind, by the dual."""
+        """Seconds of a layer of every kind, by the dual; of one vector 0, as its path shows more."""
+        if self.region.is_path:
+            return np.zeros(self.region.of.kinds)
         return np.array([dual.seconds for dual in self.dual_k])
 
     @cached_property
     def marginal_ko(self) -> tuple[Floats, ...]:
         """Seconds of its kind of layer at least with each option that is left, by kernel."""
+        if self.region.is_path:
+            return tuple(np.zeros(1) for _ in self.region.domain)
         return self._marginals(self.dual_k)
 
     def _marginals(self, dual_k: Sequence[Dual]) -> tuple[Floats, ...]:
@@ -254,6 +258,8 @@ class Facts:
     @cached_property
     def rounded_vk(self) -> Ints:
         """Options of all kernels that attain the duals, with prices and without, as places among their schemes."""
+        if self.region.is_path:
+            return self.region.of.table.vectors(self.region.domain)
         duals = [self.dual_k, *(cut.dual_k for cut in self.cuts.values())]
         return np.array([self._rounded(each) for each in duals])
 

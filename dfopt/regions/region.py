@@ -148,6 +148,11 @@ class Region:
         return all(arcs.complete for arcs in self.arcs_k)
 
     @property
+    def is_path(self) -> bool:
+        """Whether only its blocks are left to choose: one option of every kernel is left, and all blocks are listed."""
+        return self.vectors == 1 and self.complete
+
+    @property
     def vectors(self) -> int:
         """Number of vectors of options."""
         return math.prod(map(len, self.domain))

@@ -55,6 +55,10 @@ class LeastWork(OfClass):
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
+    def applies(self, region: Part) -> bool:
+        """Whether there are options, or blocks that are not listed: else a path shows all that is shown here."""
+        return isinstance(region, Region) and not region.is_path
+
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
         """One unit of work for each region."""
         clock.charge(len(regions))
@@ -103,8 +107,8 @@ class CapacityBound(OfClass):
         self._memory = memory
 
     def applies(self, region: Part) -> bool:
-        """Whether a memory has a limit."""
-        return isinstance(region, Region) and region.of.holding.limited
+        """Whether a memory has a limit, and there are options: one vector fits a plan or does not."""
+        return isinstance(region, Region) and region.of.holding.limited and not region.is_path
 
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
         """One unit of work for each region."""
