@@ -53,6 +53,8 @@ def options(arrays: ModelArrays, settings: Settings) -> dict[str, Any]:
         # Preprocessing has been seen to spoil answers ("possible tolerance issue - try without"),
         # and CBC without it to crash.
         words.append("preprocess off")
+    # With its heuristics CBC has been seen to prove 16.16 where there are solutions of 16.0, whatever else was off.
+    words.append("heuristics off")
     if settings.seed:  # 0 would mean the time of day
         words += [f"randomSeed {settings.seed}", f"randomCbcSeed {settings.seed}"]
     # No thread count: even one thread means another, more fragile search.
