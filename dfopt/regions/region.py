@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 
 from dfopt.arrays import Ints
+from dfopt.documents.plan import Plan
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
@@ -21,7 +23,7 @@ from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
-__all__ = ["Classes", "Part", "Region", "Undivided", "Unlisted", "Unsharded", "listed"]
+__all__ = ["Classes", "Part", "Region", "Unclassed", "Undivided", "Unlisted", "Unsharded", "listed"]
 
 
 class Classes(Protocol):
@@ -36,8 +38,11 @@ class Classes(Protocol):
         """Whether its plans may be listed."""
 
     @property
-    def roots(self) -> Sequence[Region | Undivided | Unsharded]:
-        """Regions that hold all of its mappings, each in one."""
+    def unclassed(self) -> Unclassed | None:
+        """All plans that may fit the memories; none if there are none."""
+
+    def in_classes(self, plans: Collection[Plan]) -> Sequence[Region | Undivided | Unsharded]:
+        """Regions that hold all mappings under some plans, each in one."""
 
     def of_plan(self, plan: PlanTable) -> Sequence[Region | Undivided | Unsharded]:
         """Regions that hold all mappings of a plan with open pipeline stages, each in one."""
@@ -66,6 +71,36 @@ class Unlisted:
 
 
 @dataclass(frozen=True, eq=False)
+class Unclassed:
+    """Mappings under some plans, of which it is not known yet what a chip does.
+
+    Attributes
+    ----------
+    space : Space
+        All mappings of the graph.
+    groups : tuple
+        Plans under which a chip has the same layers: seconds of a step at least under each of them. The group with the
+        least seconds comes first.
+    most : int
+        Groups that are put in classes next, together.
+    """
+
+    space: Classes
+    groups: tuple[Mapping[Plan, float], ...]
+    most: int
+
+    @property
+    def least(self) -> float:
+        """Seconds of a step at least under any of the plans."""
+        return min(self.groups[0].values())
+
+    @property
+    def lows(self) -> Iterator[tuple[Plan, float]]:
+        """Every plan with seconds of a step at least under it."""
+        return chain.from_iterable(group.items() for group in self.groups)
+
+
+@dataclass(frozen=True, eq=False)
 class Unsharded:
     """Mappings under some plans whose sharding is chosen first, or with open pipeline stages, and is not chosen yet.
 
@@ -88,6 +123,11 @@ class Unsharded:
     def least(self) -> float:
         """Seconds of a step at least under any of the plans, whatever the sharding is."""
         return float(self.plans.seconds().min())
+
+    @property
+    def lows(self) -> Iterator[tuple[Plan, float]]:
+        """Every plan with seconds of a step at least under it."""
+        return zip(self.plans.plans, self.plans.seconds().tolist(), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +203,7 @@ class Region:
         return np.array(self.plans, dtype=np.int64)
 
 
-Part = Unlisted | Unsharded | Undivided | Region
+Part = Unlisted | Unclassed | Unsharded | Undivided | Region
 """What the mapping problem is divided into: graphs, plans, and classes of plans with what is left of options."""
 
 

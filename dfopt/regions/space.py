@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -19,7 +19,7 @@ from dfopt.regions.cuts import Cuts, TooMany, cuts_of, is_cut
 from dfopt.regions.lattices import arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.regions.region import Region, Undivided, Unsharded
+from dfopt.regions.region import Region, Unclassed, Undivided, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Instance, Setting
@@ -32,6 +32,9 @@ from dfopt.terms.step.ledger import offloaded
 from dfopt.terms.table import Domain
 
 __all__ = ["Space"]
+
+_FIRST = 16
+"""Groups of plans under which a chip has the same layers that are put in classes first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,16 +135,29 @@ class Space:
         return isinstance(self._cuts(instance), TooMany)
 
     @cached_property
+    def unclassed(self) -> Unclassed | None:
+        """All plans that may fit the memories; none if there are none."""
+        of_chip: dict[Instance, dict[Plan, float]] = {}
+        for plan, least in self.least.items():
+            of_chip.setdefault(self.setting.under(plan).on_chip, {})[plan] = least
+        groups = sorted(of_chip.values(), key=lambda group: min(group.values()))
+        return Unclassed(self, tuple(groups), _FIRST) if groups else None
+
+    @cached_property
     def roots(self) -> list[Region | Undivided | Unsharded]:
-        """A region for every class of plans and number of tiles: together they hold every mapping, each in one.
+        """All regions to start from: together they hold every mapping, each in one."""
+        return self.in_classes(self.least)
+
+    def in_classes(self, plans: Collection[Plan]) -> list[Region | Undivided | Unsharded]:
+        """A region for every class of some plans and number of tiles: they hold every mapping under these, each in one.
 
         Where the sharding comes first, one for every class until that is chosen.
         """
-        is_whole = {plan: self._is_whole(plan) for plan in self.least}
+        is_whole = {plan: self._is_whole(plan) for plan in plans}
         tables = self.bounds.tables(plan for plan, whole in is_whole.items() if whole)
         found: list[Region | Undivided | Unsharded] = [Unsharded(self, table) for table in tables]
-        for menu, plans in self._menus(plan for plan, whole in is_whole.items() if not whole):
-            [table] = self.bounds.tables(plans)
+        for menu, alike in self._menus(plan for plan, whole in is_whole.items() if not whole):
+            [table] = self.bounds.tables(alike)
             found += self.regions_of(table, menu, _domains(menu)) if self._jointly else [Unsharded(self, table, menu)]
         return found
 

@@ -25,7 +25,7 @@ from dfopt.documents.plan import Plan
 from dfopt.fusion.downsets import Lattice
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import ROUNDED, problem_in
-from dfopt.regions.region import Part, Region, Unlisted, Unsharded
+from dfopt.regions.region import Part, Region, Unclassed, Unlisted, Unsharded
 from dfopt.regions.space import Space
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.proving import PROOF, Low
@@ -98,11 +98,10 @@ class Claimed(LeafSolver[Part, JudgedMapping]):
         """Whether nothing more is claimed of any plan that is left."""
         if isinstance(region, Unlisted):
             return False
-        if isinstance(region, Unsharded):
-            claimed = [value for plan in region.plans.plans for value in self._claims.every(plan)]
-        else:
-            claimed = [self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans]
-        return bound.value >= max(claimed)
+        if isinstance(region, Unclassed | Unsharded):
+            pairs = ((max(bound.value, low), self._claims.every(plan)) for plan, low in region.lows)
+            return all(low >= max(claimed) for low, claimed in pairs)
+        return bound.value >= max(self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans)
 
     def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """No solutions, and the bound."""
@@ -132,7 +131,7 @@ class Wanted(BranchingRule[Part]):
         return left or [(region, np.inf)]
 
     def _some(self, part: Part) -> Part | None:
-        if isinstance(part, Unlisted | Unsharded):
+        if isinstance(part, Unlisted | Unclassed | Unsharded):
             return part
         plans = tuple(i for i in part.plans if self._wanted(part.of.plans[i], part.of.tiles))
         return part if plans == part.plans else replace(part, plans=plans) if plans else None

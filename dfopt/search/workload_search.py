@@ -16,7 +16,7 @@ from dfopt.interrupts import LIMIT, SIGNALS, now
 from dfopt.regions.judged import JudgedMapping, cutoffs_of
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
-from dfopt.regions.region import Part, Region, Undivided, Unlisted, Unsharded
+from dfopt.regions.region import Part, Region, Unclassed, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.shortage import least_held
 from dfopt.search.state import SearchState
@@ -126,11 +126,10 @@ class WorkloadSearch:
         for leaf in outcome.leaves:
             if isinstance(leaf.region, Unlisted) and leaf.bound < np.inf:  # else it was listed, and has no plan
                 unlisted[self._of_model[id(leaf.region.space.setting.model)]] = leaf.bound
-            if isinstance(leaf.region, Unsharded):
-                plans = leaf.region.plans
-                for plan, low in zip(plans.plans, np.maximum(leaf.bound, plans.seconds()).tolist(), strict=True):
-                    graph = self._of_model[id(leaf.region.space.setting.model)]
-                    graph.give_up_unit((plan, None), low, late=late)
+            if isinstance(leaf.region, Unclassed | Unsharded):
+                graph = self._of_model[id(leaf.region.space.setting.model)]
+                for plan, low in leaf.region.lows:
+                    graph.give_up_unit((plan, None), max(leaf.bound, low), late=late)
         low_of = lows(outcome, parameters, several=self.state.several)
         searched: dict[PlanGroup, set[int]] = {}
         for part in outcome.log.regions:
