@@ -17,7 +17,7 @@ from dfopt.regions.levels import FirstLevel
 from dfopt.regions.matrices import Matrices
 from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
-from dfopt.regions.region import Part, Region, Unlisted
+from dfopt.regions.region import Part, Region, Unlisted, rounded
 from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
 from dfopt.regions.space import Space
 from dfopt.regions.unrolled import OneLayer
@@ -39,7 +39,7 @@ class ClassesFirst:
     """Best first, but every class of plans that may be below the cutoff has all its bounds before any is divided.
 
     So each class gives a mapping before much is shown of any. A graph whose plans are not listed waits until nothing
-    has a lower bound.
+    has a lower bound. Of bounds that differ by rounding only, that of the earlier class comes first: the simpler plan.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ClassesFirst:
         """Whether it is bounded already, its bound, and relaxations that have answered."""
         whole = isinstance(node.region, Region) and node.region.is_whole
         later = not whole or node.answered >= self._relaxations
-        return node.deferrals, float(later), node.bound.value, -node.answered
+        return node.deferrals, float(later), rounded(node.bound.value), -node.answered
 
 
 def parameters_of(request: Request) -> Parameters:

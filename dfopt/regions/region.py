@@ -23,7 +23,7 @@ from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
-__all__ = ["Classes", "Part", "Region", "Unclassed", "Undivided", "Unlisted", "Unsharded", "listed"]
+__all__ = ["Classes", "Part", "Region", "Unclassed", "Undivided", "Unlisted", "Unsharded", "listed", "rounded"]
 
 
 class Classes(Protocol):
@@ -221,3 +221,14 @@ def listed(parts: Iterable[Part]) -> list[Region]:
             raise TypeError("the plans of a graph are not listed yet, or their sharding is not chosen")
         regions.append(part)
     return regions
+
+
+def rounded(seconds: float) -> float:
+    """Seconds to twelve digits: sums of the same figures in another order are equal then.
+
+    Examples
+    --------
+    >>> rounded(0.1 + 0.2) == rounded(0.3)
+    True
+    """
+    return float(f"{seconds:.12g}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -19,7 +19,7 @@ from dfopt.regions.cuts import Cuts, TooMany, cuts_of, is_cut
 from dfopt.regions.lattices import arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.regions.region import Region, Unclassed, Undivided, Unsharded
+from dfopt.regions.region import Region, Unclassed, Undivided, Unsharded, rounded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Instance, Setting
@@ -140,7 +140,7 @@ class Space:
         of_chip: dict[Instance, dict[Plan, float]] = {}
         for plan, least in self.least.items():
             of_chip.setdefault(self.setting.under(plan).on_chip, {})[plan] = least
-        groups = sorted(of_chip.values(), key=lambda group: min(group.values()))
+        groups = sorted(of_chip.values(), key=_simplest)
         return Unclassed(self, tuple(groups), _FIRST) if groups else None
 
     @cached_property
@@ -219,6 +219,12 @@ class Space:
             key = shared.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
             alike.setdefault(key, (menu, []))[1].append(plan)
         return list(alike.values())
+
+
+def _simplest(group: Mapping[Plan, float]) -> tuple[float, int, int]:
+    """What orders groups of plans: seconds at least; of those that are as fast, the fewest chips that share kernels."""
+    plan = min(group, key=group.__getitem__)
+    return rounded(group[plan]), plan.shards * plan.members, plan.stages
 
 
 def _domains(menu: Menu) -> Sequence[tuple[int, Domain]]:
