@@ -6,7 +6,7 @@ the number of compute tiles. What fits SRAM, and what blocks cost, depends on pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +28,10 @@ from dfopt.solving.fusing import limits_of
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = ["MOST_SETS", "arcs_among", "arcs_of", "down_sets_by_kind", "kinds_of"]
+__all__ = ["MOST_SETS", "KnownArcs", "arcs_among", "arcs_of", "down_sets_by_kind", "kinds_of"]
+
+KnownArcs = dict[Hashable, tuple[Arcs | None, Numbering]]
+"""Arcs by the structure that they follow from: graphs of one workload share them, and what is counted along them."""
 
 MOST_SETS = 5_000
 """Down-sets of a layer, at most: the arcs between so many take a few seconds and about a gigabyte."""
@@ -44,7 +47,9 @@ _ROWS = 2_000_000
 """Pairs of down-sets that are compared at a time, 16 MB for each word of their kernels."""
 
 
-def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None, Numbering]:
+def arcs_of(
+    instance: Instance, kind: int, asked: Request, known: KnownArcs | None = None
+) -> tuple[Arcs | None, Numbering]:
     """All arcs of the layers of one kind, and the numbers of their partitions.
 
     Parameters
@@ -55,6 +60,8 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
         Number of the kind of layer; 0 for a graph that is not folded.
     asked : Request
         What is asked of partitions.
+    known : dict, optional
+        All arcs of other layers; those of this one are added.
 
     Returns
     -------
@@ -67,18 +74,38 @@ def arcs_of(instance: Instance, kind: int, asked: Request) -> tuple[Arcs | None,
         If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, or more than
         :data:`MOST_ARCS` arcs, and no order of partitions with numbers as asked for was found, nor shown not to exist.
     """
-    return arcs_among(instance, _of_kind(instance, kind), kind, asked)
+    return arcs_among(instance, _of_kind(instance, kind), kind, asked, known)
 
 
-def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request) -> tuple[Arcs | None, Numbering]:
+def arcs_among(
+    instance: Instance, member_k: Bools, number: int, asked: Request, known: KnownArcs | None = None
+) -> tuple[Arcs | None, Numbering]:
     """The same of some kernels, which are a layer or a pipeline stage of this number."""
     tables, members = _structure(instance, member_k)
-    rule, forward_k, count = _rule(instance), tables.sharded.forward_k, len(instance.graph.kernels)
+    rule, chip, sharded = _rule(instance), tables.chip, tables.sharded
+    free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
+    limits = IntraChipLimits(len(members), forward_backward="shared")  # of one order, with no other partitions
+    if chip.fused:
+        limits = limits_of(instance, tables, number, free)
+    arrays = member_k, sharded.forward_k, sharded.sets_k, sharded.src_t, sharded.dst_t
+    key = rule, limits, chip.fused, chip.library, chip.tiles, *(part.tobytes() for part in arrays)
+    known = {} if known is None else known
+    if key in known:
+        return known[key]
+    found = _listed(tables, members, len(member_k), rule, limits)
+    if found[0] is None or found[0].complete:  # which kernels run alone, where others are not listed, takes sizes
+        known[key] = found
+    return found
+
+
+def _listed(
+    tables: StageTables, members: Ints, count: int, rule: str, limits: IntraChipLimits
+) -> tuple[Arcs | None, Numbering]:
+    """All arcs between down-sets of some kernels; only some where there are too many."""
     # under halves one block at most mixes the passes: before it there is only forward work, behind it none
     passes = "shared" if rule == "shared" else "separate"
     lattice, apart_k = _down_sets(tables, passes), None
-    free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
-    numbering = Numbering(limits_of(instance, tables, number, free), forward_k)
+    numbering = Numbering(limits, tables.sharded.forward_k)
     if lattice is not None and tables.chip.fused:
         before, after = _joins(lattice, tables, rule)
         lattice = None if len(before) * numbering.most(len(members)) > MOST_ARCS else lattice
@@ -88,13 +115,12 @@ def arcs_among(instance: Instance, member_k: Bools, number: int, asked: Request)
         before, after = _joins(lattice, tables, rule)
     if not tables.chip.fused:  # one order, and no other partition for any kernel
         before = np.arange(len(members))
-        arcs = _arcs(count, lattice, members, before, before + 1)
-        return arcs, Numbering(IntraChipLimits(len(members), forward_backward="shared"), forward_k)
+        return _arcs(count, lattice, members, before, before + 1), numbering
     arcs = _arcs(count, lattice, members, before, after)
     if apart_k is None:
         return numbering.kept(arcs), numbering
     some = replace(arcs, apart_k=apart_k)
-    return numbering.kept(some) or _one_order(some, tables, numbering.limits), numbering
+    return numbering.kept(some) or _one_order(some, tables, limits), numbering
 
 
 def _joins(lattice: Lattice, tables: StageTables, rule: str) -> tuple[Ints, Ints]:

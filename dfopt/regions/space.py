@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
@@ -16,7 +16,7 @@ from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts, TooMany, cuts_of, is_cut
-from dfopt.regions.lattices import arcs_of, kinds_of
+from dfopt.regions.lattices import KnownArcs, arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.region import Region, Unclassed, Undivided, Unsharded, rounded
@@ -53,6 +53,8 @@ class Space:
         Bounds of plans that others have worked out.
     may_list : callable, optional
         Whether there is room for the plans; left out, there is.
+    known_arcs : dict
+        Arcs of layers, which spaces of one question share.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class Space:
     given: Callable[[], Sequence[Plan]] | None = None
     shared: PlanBounds | None = None
     may_list: Callable[[], bool] | None = None
+    known_arcs: KnownArcs = field(default_factory=dict, repr=False)
 
     @cached_property
     def plans(self) -> Sequence[Plan]:
@@ -104,7 +107,8 @@ class Space:
         """By kind of layer, as a chip sees it: with a second axis it has a part of the graph."""
         setting = instance.setting
         if setting not in self._known:
-            self._known[setting] = [arcs_of(instance, kind, self.request) for kind in kinds_of(instance)]
+            kinds = kinds_of(instance)
+            self._known[setting] = [arcs_of(instance, kind, self.request, self.known_arcs) for kind in kinds]
         return self._known[setting]
 
     @cached_property

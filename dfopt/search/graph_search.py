@@ -136,7 +136,9 @@ class GraphSearch:
     @cached_property
     def space(self) -> Space:
         """Its mappings under plans that may fit the memories."""
-        return Space(self.setting, self.state.request, self._fitting, self.plan_bounds, lambda: self.listable)
+        state = self.state
+        given = self._fitting, self.plan_bounds, lambda: self.listable, state.known_arcs
+        return Space(self.setting, state.request, *given)
 
     def _fitting(self) -> list[Plan]:
         """Plans that may fit the memories, bounded; of others there are records."""

@@ -14,6 +14,7 @@ from dfopt.bnb import ENDED, Clock, OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.interrupts import cause, wall_limit
+from dfopt.regions.lattices import KnownArcs
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
@@ -41,6 +42,8 @@ class SearchState:
         What ended the search: Ctrl-C, SIGTERM, or a limit that a step did not keep by itself; empty until then.
     listed : list of int
         How many plans each graph has, of those whose plans are listed.
+    known_arcs : dict
+        Arcs of layers that are listed, see :data:`dfopt.regions.lattices.KnownArcs`.
     report : callable
         Called when there is a better mapping.
     """
@@ -50,6 +53,7 @@ class SearchState:
         self.found: list[Solved] = []
         self.stopped = ""
         self.listed: list[int] = []
+        self.known_arcs: KnownArcs = {}
         self.report: Callable[[], None] = lambda: None
         self.began = time.perf_counter()
 
