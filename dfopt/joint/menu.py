@@ -6,7 +6,7 @@ RS).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.rules import LEAST_TERMS, OF_BLOCKS, TERMS
 from dfopt.terms.rules.network import has_many_readers
 from dfopt.terms.sharded import LayerOptions
-from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
+from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph, least_rows, tile_counts
 from dfopt.terms.table import Domain, Table
 
 __all__ = ["Menu"]
@@ -167,6 +167,15 @@ class Menu:
         pairs = zip(self.instance.graph.kernels, self.tables.of_kernel, strict=True)
         picked = [next(o for o in of if self.tables.scheme_o[o] == schemes[kernel.name]) for kernel, of in pairs]
         return np.array(picked, dtype=np.int64)
+
+    def tiled(self, schemes: Mapping[str, Sharding]) -> Iterator[tuple[int, Domain]]:
+        """Numbers of tiles that go with a sharding, as schemes by name of kernels; each with these options alone."""
+        graph = self.instance.graph
+        allowed_o = np.zeros(len(self.tables.kernel_o), dtype=bool)
+        allowed_o[self.options_of(schemes)] = True
+        rows = least_rows(self.instance, [schemes[kernel.name] for kernel in graph.kernels])
+        for tiles in tile_counts(graph, self.instance.assumptions, rows):
+            yield tiles, self.domain_of(allowed_o)
 
     def undominated(self, among_o: Bools) -> Bools:
         """Of some options those that no other one of them, of the same kernel, replaces at no cost whatever else is.

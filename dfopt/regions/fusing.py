@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +17,14 @@ from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.intrachip import CutOff, greedy, optimize_intrachip
-from dfopt.fusion.partitioning import numbered
-from dfopt.regions.arcs import Arcs, chain_of
+from dfopt.fusion.partitioning import most_alive, numbered
+from dfopt.regions.arcs import chain_of
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.pricing import Lot, Priced, best_of
+from dfopt.regions.region import Region
 from dfopt.terms.table import Domain
 
-__all__ = ["Fused", "best_fusions", "fused"]
+__all__ = ["Fused", "best_fused", "best_fusions", "fused"]
 
 
 class Fused(NamedTuple):
@@ -80,9 +82,9 @@ def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock,
 
 
 def best_fusions(
-    of: PlanClass, plan_i: Ints, option_k: Sequence[int], cutoff_i: Floats, clock: Clock
+    of: PlanClass, plan_i: Ints, option_k: Sequence[int], cutoff_i: Floats, clock: Clock, top: int = 1
 ) -> tuple[list[Priced], Floats]:
-    """Mappings with given options under each of some plans, with the best partitions that are found.
+    """Mappings with given options under some plans, with the best partitions that are found.
 
     Parameters
     ----------
@@ -96,12 +98,14 @@ def best_fusions(
         Only mappings below these are looked for.
     clock : Clock
         Of all solves.
+    top : int
+        How many mappings, of different plans, are looked for.
 
     Returns
     -------
     (list of Priced, float array, shape (plans,))
-        A mapping for each plan with one below its cutoff, the best first; and by plan the seconds that none with these
-        options is below. They end at the largest cutoff.
+        The best mappings, the best first; and by plan the seconds that none with these options is below. They end at
+        the largest cutoff.
     """
     lot = Lot(of, plan_i, of.arcs_k, np.array([option_k], dtype=np.int64))
     room_ki, domain = lot.room_kiv[:, :, 0], tuple((option,) for option in option_k)
@@ -110,18 +114,75 @@ def best_fusions(
         beside = beside._replace(passes=of.least_passes(of.arcs_k, lot.priced_k, domain))
     if not of.holding.counts_waiting:
         room_ki = np.full_like(room_ki, np.inf)
-    known, found, low_i = dict[tuple[int, float], Fused](), list[Priced](), np.full(len(plan_i), np.inf)
+    fused_k = [_Fusions(of, kind, domain, clock) for kind in range(of.kinds)]
+    low_i, alike = np.full(len(plan_i), np.inf), dict[tuple[bytes, ...], tuple[list[Ints], list[int]]]()
     for i in np.flatnonzero(lot.may[:, 0]).tolist():
-        low_k, chain_k = np.zeros(of.kinds), list[Arcs]()
+        low_k, partitions = np.zeros(of.kinds), list[Ints]()
         for kind, room in enumerate(room_ki[:, i].tolist()):
-            if (kind, room) not in known:
-                most = float(of.steps.most(float(cutoff_i.max()), low_k, kind, beside).max())
-                known[kind, room] = fused(of, kind, domain, most, clock, room)
-            low_k[kind], partition_k = known[kind, room]
+            most = float(of.steps.most(float(cutoff_i.max()), low_k, kind, beside).max())
+            low_k[kind], partition_k = fused_k[kind].within(room, most)
             if partition_k is None:
                 break
-            chain_k.append(chain_of(of.arcs_k[kind], partition_k))
+            partitions.append(partition_k)
         low_i[i] = of.steps.of(low_k[:, None], beside)[plan_i[i], 0]
-        if len(chain_k) == of.kinds:
-            found += best_of(of, plan_i[[i]], chain_k, lot.option_vk, cutoff_i[[i]], clock=clock).kept
-    return sorted(found, key=lambda one: one.step_s), low_i
+        if len(partitions) == of.kinds:
+            key = tuple(partition_k.tobytes() for partition_k in partitions)
+            alike.setdefault(key, (partitions, []))[1].append(i)
+    found = list[Priced]()
+    for partitions, places in alike.values():
+        chain_k = list(map(chain_of, of.arcs_k, partitions))
+        found += best_of(of, plan_i[places], chain_k, lot.option_vk, cutoff_i[places], top, clock=clock).kept
+    return sorted(found, key=lambda one: one.step_s)[:top], low_i
+
+
+def best_fused(region: Region, cutoff: float, top: int, clock: Clock) -> list[Priced]:
+    """The best mappings of a region with one vector of options, of different plans, below a cutoff.
+
+    Parameters
+    ----------
+    region : Region
+        With one option of every kernel.
+    cutoff : float, s
+        Only mappings below it are looked for.
+    top : int
+        How many, at most.
+    clock : Clock
+        Of solves, where not all blocks are listed.
+    """
+    of, plan_i, vector_vk = region.of, region.plan_i, region.of.table.vectors(region.domain)
+    cutoff_i = np.full(len(plan_i), cutoff)
+    if region.complete:
+        return best_of(of, plan_i, region.arcs_k, vector_vk, cutoff_i, top, clock=clock).kept
+    return best_fusions(of, plan_i, vector_vk[0].tolist(), cutoff_i, clock, top)[0]
+
+
+class _Fusions:
+    """The best partitions of a kind of layer with some bytes for what waits between them.
+
+    Those that are best with more room, and do with less, are best with less. So room is left out at first.
+    """
+
+    def __init__(self, of: PlanClass, kind: int, domain: Domain, clock: Clock) -> None:
+        self._ask = partial(fused, of, kind, domain, clock=clock)
+        self._of, self._kind, self._domain = of, kind, domain
+        self._known = dict[float, tuple[Fused, float]]()  # by room: what was found, and the room that it needs
+
+    def within(self, room: float, cutoff: float) -> Fused:
+        """What is shown of partitions below a cutoff with so much room."""
+        for most in sorted({np.inf, room, *(each for each in self._known if each > room)}, reverse=True):
+            found, needed = self._with(most, cutoff)
+            if needed <= room:
+                break
+        return found
+
+    def _with(self, room: float, cutoff: float) -> tuple[Fused, float]:
+        """The same whatever does with less, and the room that it needs; no more than there is if nothing was found."""
+        known = self._known.get(room)
+        if known is not None and (known[0].partition_k is not None or known[0].low >= cutoff):
+            return known
+        found, needed = self._ask(cutoff=cutoff, room=room), 0.0
+        if found.partition_k is not None:
+            stage, limits = self._of.stage(self._kind, self._domain), self._of.numbering_k[self._kind].limits
+            needed = most_alive(stage, limits, found.partition_k)
+        self._known[room] = found, needed
+        return found, needed

@@ -68,8 +68,7 @@ class Fusion(LeafSolver[Part, JudgedMapping]):
         of, cutoff_i = region.of, cutoffs_of(view, region.of)
         plan_i = self._memory.of(region).plan_i
         [option_k] = of.table.vectors(region.domain).tolist()
-        found, low_i = best_fusions(of, plan_i, option_k, cutoff_i[plan_i], clock)
-        kept = found[: self._options.request.top]
+        kept, low_i = best_fusions(of, plan_i, option_k, cutoff_i[plan_i], clock, self._options.request.top)
         is_kept_i = np.isin(plan_i, [one.plan for one in kept])
         others, low = (float(low_i[mine_i].min(initial=np.inf)) for mine_i in (~is_kept_i, is_kept_i))
         return LeafAnswer([judged(of, one, self._options) for one in kept], others, low if kept else None)

@@ -15,7 +15,6 @@ from dfopt.regions.region import Part, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.sharding.interchip import InterChipMapping, optimize_interchip
 from dfopt.solving.options import Options, record_of, reporter
-from dfopt.terms.sharded_graph import least_rows, tile_counts
 
 __all__ = ["FirstLevel"]
 
@@ -41,7 +40,7 @@ class FirstLevel(BranchingRule[Part]):
         """
         if not isinstance(region, Unsharded) or region.menu is None:
             return None
-        menu, instance = region.menu, region.menu.instance
+        menu = region.menu
         try:
             found = self._solved(menu, region.plans.plans[0])
         except Infeasible:  # schemes that are pinned contradict each other
@@ -50,12 +49,7 @@ class FirstLevel(BranchingRule[Part]):
             raise OutOfTime from error
         if found.interrupted:
             raise KeyboardInterrupt
-        allowed_o = np.zeros(len(menu.tables.kernel_o), dtype=bool)
-        allowed_o[menu.options_of(found.sharding)] = True
-        schemes = [found.sharding[kernel.name] for kernel in instance.graph.kernels]
-        counts = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))
-        domain, chosen = menu.domain_of(allowed_o), _as_chosen(found, menu)
-        regions = region.space.regions_of(region.plans, menu, [(tiles, domain) for tiles in counts], chosen)
+        regions = region.space.regions_of(region.plans, menu, menu.tiled(found.sharding), _as_chosen(found, menu))
         return [(one, bound.value) for one in regions] or [(region, np.inf)]  # partitions cannot be as asked for
 
     def _solved(self, menu: Menu, plan: Plan) -> InterChipMapping:

@@ -207,20 +207,27 @@ class Space:
         ]
         return [Region(of, of.domain, every, arcs_k) for of in classes]
 
+    @cached_property
+    def _menu_of(self) -> dict[Instance, Menu]:
+        return {}
+
+    def menu(self, instance: Instance) -> Menu:
+        """Options and figures of a layer, whatever stages its kernels are in."""
+        shared = instance.on_chip
+        if shared not in self._menu_of:
+            self._menu_of[shared] = Menu(shared, build(shared, self.request.pin_sharding))
+        return self._menu_of[shared]
+
     def _menus(self, plans: Iterable[Plan]) -> list[tuple[Menu, list[Plan]]]:
         """Some plans, with the menu that they share.
 
         A sharding that comes first is chosen by other figures than those of the menu's look.
         """
-        menus: dict[Instance, Menu] = {}
         alike: dict[tuple[object, ...], tuple[Menu, list[Plan]]] = {}
         for plan in plans:
-            shared = self.setting.under(plan).on_chip
-            if shared not in menus:
-                menus[shared] = Menu(shared, build(shared, self.request.pin_sharding))
-            menu = menus[shared]
-            look = menu.look if self._jointly else (shared,)
-            key = shared.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
+            menu = self.menu(self.setting.under(plan))
+            look = menu.look if self._jointly else (menu.instance,)
+            key = menu.instance.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
             alike.setdefault(key, (menu, []))[1].append(plan)
         return list(alike.values())
 

@@ -76,8 +76,8 @@ def search(
     state, found = workload.state, workload.state.found
     jointly = setting.assumptions.sharding_objective == "joint"
     with wall_limit(options.clock.last - began, began):
-        if jointly and (only is None or not request.objective.limits):
-            begin(state, [graph.plan_bounds for graph in workload.graphs])
+        if only is None or not request.objective.limits:
+            begin(state, [graph.space for graph in workload.graphs])
         workload.run()
     searches = [each for each in workload.graphs if each.refused is None]
     if only is not None:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dfopt.bnb import UNITS_PER_S, OutOfTime
 from dfopt.documents.axes import AXES
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.intrachip import CutOff
+from dfopt.errors import PlanError
 from dfopt.interrupts import interruptible
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.fusing import best_fused
+from dfopt.regions.judged import judged
+from dfopt.regions.region import Region
+from dfopt.regions.space import Space
 from dfopt.search.starts.estimates import estimated
-from dfopt.search.starts.layer import ShardedLayer
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.solving import work
-from dfopt.solving.options import Options
-from dfopt.solving.solved import Solved
-from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.bounds import PlanTable
 from dfopt.terms.step.roofline import least_step
 
 __all__ = ["begin", "is_large"]
@@ -39,25 +37,28 @@ _NEAR: Final = 1.05  # estimates up to so much above the best are valued before 
 _FAR: Final = 1.2  # and up to so much after that
 _LAYERS: Final = 60  # that are valued, at most
 _VARIED: Final = 3  # of the best layers, so many,
-_CLOSE: Final = 1.04  # up to so much above the best of all
+_CLOSE: Final = 1.06  # up to so much above the best of all
 _TRUST: Final = 0.6, 1.7  # least and most that an estimate is corrected by
+_ARCS: Final = 4, 50  # that a unit of work lists and prices for the first time, and later
 _OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and what was valued
 
 
-def begin(state: SearchState, graphs: Sequence[PlanBounds]) -> None:
-    """Give a search mappings to beat, where the spaces of its graphs are large.
+def begin(state: SearchState, spaces: Sequence[Space]) -> None:
+    """Give a search mappings to beat, where its spaces are large, and sharding and fusion are chosen together.
 
     Parameters
     ----------
     state : SearchState
         What the search shares; it gets the mappings, and is stopped by an interrupt.
-    graphs : sequence of PlanBounds
-        Bounds of the plans of each graph.
+    spaces : sequence of Space
+        The mappings of each graph. What is worked out of them stays there.
     """
-    if is_large([bounds.setting for bounds in graphs], state.request) and state.request.formulation != "assignment":
+    jointly = spaces[0].setting.assumptions.sharding_objective == "joint"
+    large = is_large([space.setting for space in spaces], state.request)
+    if jointly and large and state.request.formulation != "assignment":
         try:
             with interruptible():
-                _Starts(state, graphs).run()
+                _Starts(state, spaces).run()
         except KeyboardInterrupt:
             state.stop()
 
@@ -79,15 +80,14 @@ def is_large(settings: Sequence[Setting], request: Request) -> bool:
 class _Graph:
     """A graph whose plans are not listed yet, with what all chips have to do at least."""
 
-    bounds: PlanBounds
+    space: Space
     estimate: float
     degrees: tuple[int, int] = 1, 1
-    lattices: dict[int, Lattice | None] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[float, float, float, str | None]:
         """Where it lies among others, by factors of two."""
-        graph = self.bounds.setting.graph
+        graph = self.space.setting.graph
         shards, members = self.degrees
         return math.log2(graph.microbatch), 2 * math.log2(shards), 2 * math.log2(members), graph.variant
 
@@ -96,7 +96,7 @@ class _Graph:
 class _Layer(_Graph):
     """Plans of a graph under which a chip has the same work."""
 
-    plans: Sequence[Plan] = ()
+    plans: PlanTable | None = None
 
 
 def _distance(one: _Graph, other: _Graph) -> float:
@@ -120,21 +120,19 @@ class _Starts:
     look first: what is found is what the judge says of it.
     """
 
-    def __init__(self, state: SearchState, graphs: Sequence[PlanBounds]) -> None:
-        self.state, self.graphs, self.options = state, graphs, state.options
+    def __init__(self, state: SearchState, spaces: Sequence[Space]) -> None:
+        self.state, self.spaces, self.options = state, spaces, state.options
+        self.request = narrowed(self.options.request)
         work = min(self.options.clock.work_left, self.options.request.time_limit * UNITS_PER_S)
         self.clock, self.patience = self.options.clock.allowance(_SHARE * work), _PATIENCE * work
         self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
         self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
+        self.priced = set[Arcs]()
         self.of_graphs: list[float] = []  # what was estimated of the best layer of each, by its least
         self.of_layers: dict[_Layer, float] = {}  # what was reached of each, by its estimate
 
     def _beat(self) -> float:
         return self.state.incumbent
-
-    @cached_property
-    def _options(self) -> Options:
-        return replace(self.options, request=narrowed(self.options.request), clock=self.clock)
 
     def run(self) -> None:
         """Look for mappings while estimates are near the best that is known, and there is time."""
@@ -142,7 +140,7 @@ class _Starts:
             self._run()
 
     def _run(self) -> None:
-        open_: list[_Graph] = [_Graph(bounds, least_step(bounds.setting)) for bounds in self.graphs]
+        open_: list[_Graph] = [_Graph(space, least_step(space.setting)) for space in self.spaces]
         varied = False
         while open_ and len(self.valued) < _LAYERS:
             self.clock.check()
@@ -170,15 +168,15 @@ class _Starts:
 
     def _layers(self, item: _Graph) -> list[_Graph]:
         """The layers that plans of a graph share, those that may fit."""
-        setting = item.bounds.setting
+        setting = item.space.setting
         listing = replace(
             textbook_plans(setting.graph, setting.system, self.options.request), check_time=self.clock.check
         )
         charge = self.clock.charge
         layers: list[_Graph] = []
         try:
-            plans, _ = asked_plans(setting.graph, setting.system, self._options.request, setting.assumptions, listing)
-            tables = item.bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
+            plans, _ = asked_plans(setting.graph, setting.system, self.request, setting.assumptions, listing)
+            tables = item.space.bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
         except (PlanError, OutOfTime):
             return layers
         charge(work.LISTED * len(plans))
@@ -189,39 +187,50 @@ class _Starts:
                 continue
             seconds = table.seconds(fitting).tolist()
             about = estimated(setting, dict(zip((table.plans[i] for i in fitting.tolist()), seconds, strict=True)))
-            alike: dict[int, list[Plan]] = {}
-            for i in fitting.tolist():
-                alike.setdefault(int(table.shared_g[table.group_i[i]]), []).append(table.plans[i])
-            for members in alike.values():
+            shared_i = table.shared_g[table.group_i[fitting]]
+            for shared in dict.fromkeys(shared_i.tolist()):
+                members = [table.plans[i] for i in fitting[shared_i == shared].tolist()]
                 degrees = members[0].shards, members[0].members
                 least = min(map(about.__getitem__, members))
-                layers.append(_Layer(item.bounds, least, degrees, item.lattices, members))
+                layers.append(_Layer(item.space, least, degrees, PlanTable(table.work, members)))
         if layers:
             self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
         return layers
 
     def _value(self, layer: _Layer, variation: str) -> None:
-        """Map the fastest plans of a layer under one sharding."""
-        setting = layer.bounds.setting
-        instance = setting.under(layer.plans[0])
-        schemes = shardings(instance, self.options.request, variation)
+        """Fuse a layer under one sharding, and keep the best mappings of its plans."""
         self.valued.setdefault(layer, math.inf)
+        usual, request = variation == VARIATIONS[0], self.options.request
+        cutoff, clock = math.inf if usual else self._beat(), self.clock.allowance(self.patience)
+        for region in self._sharded(layer, variation):
+            self.clock.charge(work.OPENED)
+            for arcs in region.arcs_k:
+                self.clock.charge(len(arcs.before_a) / _ARCS[arcs in self.priced])
+                self.priced.add(arcs)
+            best = best_fused(region, cutoff, request.top, clock)
+            for one in best:
+                if one.step_s < self._beat():
+                    found = judged(region.of, one, self.options).solution.solved
+                    self.clock.charge(work.JUDGED)
+                    if found is not None and found.value < self._beat():
+                        self.state.accept(found)
+            self.valued[layer] = min([self.valued[layer], *(one.step_s for one in best)])
+        if usual and math.isfinite(self.valued[layer]):
+            self.of_layers[layer] = self.valued[layer] / layer.estimate
+
+    def _sharded(self, layer: _Layer, variation: str) -> Iterator[Region]:
+        """A layer under a sharding, in every number of tiles; nothing if that was looked at, or is not allowed."""
+        space, plans = layer.space, layer.plans
+        assert plans is not None
+        instance = plans.instances[0]
+        schemes = shardings(space.setting.under(plans.plans[0]), self.options.request, variation)
         if schemes is None or (key := (layer, tuple(schemes.values()))) in self.tried:
             return
         self.tried.add(key)
-        self.clock.charge(work.OPENED)
-        within = replace(self._options, clock=self.clock.allowance(self.patience))
-        try:
-            priced = ShardedLayer(setting, layer.plans, schemes, within, layer.lattices)
-            usual = variation == VARIATIONS[0]
-            ranked = priced.fastest(math.inf if usual else self._beat())
-            if ranked and usual:
-                self.of_layers[layer] = ranked[0][0] / layer.estimate
-            self.valued[layer] = min([self.valued[layer], *(value for value, _ in ranked)])
-            for solved in priced.mappings(ranked, self._beat):
-                self._keep(solved)
-        except (Infeasible, NoSolution, CutOff, OutOfTime):  # in this sharding, or in this time
-            return
+        menu = space.menu(instance)
+        for region in space.regions_of(plans, menu, menu.tiled(schemes)):
+            if isinstance(region, Region):
+                yield region
 
     def _vary(self) -> None:
         """Other shardings of the best layers, as far as they are close to the best of all."""
@@ -231,8 +240,3 @@ class _Starts:
                 self.clock.check()
                 if layer.degrees[0] > 1 and self.valued[layer] <= _CLOSE * self._beat():
                     self._value(layer, variation)
-
-    def _keep(self, solved: Solved) -> None:
-        """Take a mapping among the best, one of each plan."""
-        if solved.value < self._beat():
-            self.state.accept(solved)
