@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -18,16 +18,14 @@ from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible
 from dfopt.judge import evaluate
-from dfopt.milp import Termination
-from dfopt.physics.pipeline import resolve
-from dfopt.search.starts import begin, layer, proposing
+from dfopt.regions import lattices
+from dfopt.search.starts import begin, proposing
 from dfopt.search.starts.textbook import VARIATIONS, shardings, textbook_plans
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.solving.options import Options, Progress
-from dfopt.solving.sharing import fuse
-from dfopt.solving.solved import Solved, finish
+from dfopt.solving.solved import Solved
 
 
 def started(
@@ -36,11 +34,11 @@ def started(
     """The starts of a graph whatever the size of its space, their search, and what was reported of it."""
     request, reports = request or Request(), list[Progress]()
     chosen = request.assuming(assumptions or df.Assumptions())
-    setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
+    setting = Setting.resolved(graph, system, chosen)
     workload = WorkloadSearch([setting], Options(request, progress=reports.append))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(proposing, "_LARGE", -1)
-        begin(workload.state, [graph.plan_bounds for graph in workload.graphs])
+        begin(workload.state, [graph.space for graph in workload.graphs])
     return workload.state.found, workload, [report for report in reports if not report.part]
 
 
@@ -163,29 +161,37 @@ def test_ctrl_c_returns_what_was_found_until_then(monkeypatch: pytest.MonkeyPatc
         df.optimize(decoding(), "h100-8", pp=1)
 
 
-@pytest.mark.parametrize("where", ["fastest", "mappings"])
-def test_ctrl_c_in_a_fusion_ends_the_starts(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """A fusion that it cut short is an answer; what follows must not go on as if nothing had been pressed."""
-    ended, calls = Termination.INTERRUPTED_WITH_SOLUTION, list[str]()
+def test_ctrl_c_in_a_fusion_ends_the_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[object]()
 
-    def cut_short(*given: Any) -> Any:
-        calls.append("fastest")
-        found = fuse(*given)
-        return replace(found, solution=replace(found.solution, termination=ended))
+    def cut_short(*given: object) -> None:
+        calls.append(given)
+        raise KeyboardInterrupt
 
-    def finished(*given: Any) -> Any:
-        calls.append("mappings")
-        return replace(finish(*given), interrupted=True)
-
-    monkeypatch.setattr(layer, *(("fuse", cut_short) if where == "fastest" else ("finish", finished)))
+    monkeypatch.setattr(proposing, "best_fused", cut_short)
     mappings, workload, _ = started(decoding(), df.load_system("h100-8"), Request(pp=1))
-    assert calls == [where] and len(mappings) == (where == "mappings") and workload.state.stopped
+    assert len(calls) == 1 and not mappings and workload.state.stopped
+
+
+def test_starts_are_as_good_where_blocks_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, system = df.load_graph("llama-3.1-8b", phase="prefill", batch=8, isl=512), df.load_system("sn10-8-ring")
+    listed, *_ = started(graph, system, Request(tp=4))
+    monkeypatch.setattr(lattices, "MOST_SETS", 10)
+    unlisted, workload, _ = started(graph, system, Request(tp=4))
+    layers = chain(*workload.graphs[0].space._known.values())
+    assert any(arcs is not None and not arcs.complete for arcs, _ in layers)
+    assert [each.value for each in unlisted] == pytest.approx([each.value for each in listed], rel=1e-9)
+
+
+def test_a_sharding_that_comes_first_has_no_starts() -> None:
+    chosen = df.Assumptions(sharding_objective="seconds")
+    assert not started(decoding(), df.load_system("h100-8"), Request(pp=1), chosen)[0]
 
 
 def test_small_spaces_have_none() -> None:
     small = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions())
     workload = WorkloadSearch([small], Options(Request(tp=8)))
-    begin(workload.state, [graph.plan_bounds for graph in workload.graphs])
+    begin(workload.state, [graph.space for graph in workload.graphs])
     assert not workload.state.found and not proposing.is_large([small], Request(tp=8))
     sizes = (dense(microbatch=size, batch=512) for size in (1, 2, 4, 8))
     system = df.load_system("h100-256")
