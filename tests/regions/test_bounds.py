@@ -242,7 +242,7 @@ class Raised(Relaxation[Region, Any]):
 
 
 def lone_kernel(shards: int = 1) -> Members:
-    """One product, on one chip or shared out in some way or other, which computes all the time: every bound is exact."""
+    """One product, on one chip or shared out somehow, which computes all the time: every bound is exact."""
     dram = Dram(bandwidth=1e9, capacity=1e9)
     chip = Chip(name="c", tiles=2, peak=300.0, sram=Sram(capacity=1e9), dram=dram)
     graph = Graph(name="g", batch=4, kernels=(Kernel(name="a", op="gemm", m=4, k=4, n=4),))
