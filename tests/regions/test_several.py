@@ -61,7 +61,7 @@ def test_answers_with_several_mappings_are_verified(
     world: World, data: st.DataObject, top: int, distinct: Distinct
 ) -> None:
     """What is on record of every plan says that no other mapping is better than the last."""
-    asked = asked_of(world, data.draw)
+    asked = asked_of(world, data.draw, ways=1)  # with open stages several mappings of a plan are refused
     expected = values_of(world, asked, distinct)[:top]
     try:
         found = optimizer.solve(

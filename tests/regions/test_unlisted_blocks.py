@@ -72,7 +72,7 @@ def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
 @share(0.5)
 @given(covered(most=4, **FUSED), st.data(), st.integers(2, 6), st.sampled_from(["plan", "sharding"]))
 def test_nothing_else_is_better_than_the_last(world: World, data: st.DataObject, top: int, distinct: Distinct) -> None:
-    asked = asked_of(world, data.draw)
+    asked = asked_of(world, data.draw, ways=1)  # with open stages several mappings of a plan are refused
     expected = values_of(world, asked, distinct)[:top]
     with few_sets(1):
         found = best_mapping(setting_of(world), Request(**asked, top=top, distinct=distinct))
