@@ -54,11 +54,10 @@ class Assignment:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
         if tables.chip.library:
             at_once(model, self.A, library.several(tables.sharded, clock))
-        tiled = np.flatnonzero(tables.parts_k > 1)
-        for k in tiled.tolist():  # its weight streams through the whole chip: nobody else in that partition
+        for k, tiled in self.blocks.alone.items():  # its weight streams through the whole chip: nobody else there
             clock.check()
             others = np.delete(self.A, k, axis=0).T
-            model.rows(f"alone_{k}", [(others, 1.0), (self.A[k], float(n - 1))], upper=n - 1)
+            model.rows(f"alone_{k}", [(others, 1.0), (tiled, float(n - 1))], upper=n - 1)
 
     def _dram(self) -> None:
         """Bytes alive while a partition runs: of every group born by then whose last consumer has not run before."""

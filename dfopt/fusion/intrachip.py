@@ -161,11 +161,8 @@ def optimize_intrachip(
         task, found = _by_path(task, lattice)
         if found is not None:
             return found
-    if tables.sharded.token_charges is not None:  # no MILP has rows for them
-        if task.best is None:
-            raise NoSolution(task.floor, time.perf_counter() - task.began)
-        message = f"{task.note}; blocks of tokens are searched through down-sets only".removeprefix("; ")
-        return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, message)
+    if tables.sharded.token_charges is not None:  # what generates blocks on demand prices them in one way only
+        return _by_assignment(task) if form == "assignment" or task.is_small else _as_far_as_shown(task, form)
     if form == "columns" and (solver == "highs" or formulation == "columns"):
         task, found = _by_generation(task, formulation == "columns")
         if found is not None:
@@ -191,6 +188,11 @@ class _Task:
     solver: str
     note: str = ""
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the matrices have a chance."""
+        return self.tables.kernels * self.limits.p_max <= _SMALL
+
     def closed(self, value: float, message: str) -> Solution:
         """A proof without a solver, as long as this call has taken."""
         return closed_form(value, time.perf_counter() - self.began, message)
@@ -202,6 +204,14 @@ def _as_it_is(task: _Task, ended: Termination, form: str, message: str) -> Intra
     gap = max(task.value - task.floor, 0.0) / task.value if ended is not Termination.OPTIMAL else 0.0
     solution = replace(task.closed(task.value, message), termination=ended, bound=task.floor, gap=gap)
     return IntraChipMapping(task.best, solution, form)
+
+
+def _as_far_as_shown(task: _Task, form: str) -> IntraChipMapping:
+    """The start where there are too many blocks of kernels to list, and too many to leave to a MILP."""
+    if task.best is None:
+        raise NoSolution(task.floor, time.perf_counter() - task.began)
+    message = f"{task.note}; with blocks of tokens a MILP would be too large".removeprefix("; ")
+    return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, message)
 
 
 def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapping | None]:
@@ -272,8 +282,7 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
     """Blocks generated on demand; without an answer, the task with what it has shown."""
     generation = Generation(task.tables, task.limits, task.best, task.cutoff, task.seed, task.floor)
     # where the matrices have a chance afterwards, they get half of the work
-    small = task.tables.kernels * task.limits.p_max <= _SMALL
-    until = task.clock.share(0.5) if small else task.clock
+    until = task.clock.share(0.5) if task.is_small else task.clock
     found = generation.run(task.gap, until, task.progress)
     note = f"{task.note}; {found.solution.message}".removeprefix("; ")
     solution = replace(found.solution, seconds=time.perf_counter() - task.began, message=note)
@@ -285,7 +294,7 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
             raise KeyboardInterrupt
         # pins, or a limit that no cut of an order keeps: only the matrices know them all
         return replace(task, note=f"{note}, none that keep every limit"), None
-    if solution.termination is Termination.LIMIT_WITH_SOLUTION and small and not asked:
+    if solution.termination is Termination.LIMIT_WITH_SOLUTION and task.is_small and not asked:
         return replace(task, best=found.partition_k, value=solution.objective), None
     return task, IntraChipMapping(found.partition_k, solution, "columns")
 

@@ -16,9 +16,12 @@ import numpy as np
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
+from dfopt.fusion.token_rows import Sum, TokenBlockRows, token_sums
 from dfopt.milp import Model, Terms
 from dfopt.terms.chip import CROSSING_TILES, RESOURCES
 from dfopt.terms.sharded_graph import Bools, Ints
+from dfopt.terms.sram import FITS
+from dfopt.terms.token_blocks import TokenCharges
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class BlockRows:
         When it is over, building is given up (:class:`OutOfTime`).
     precede : callable, optional
         Called with (source class, destination class, tensors per kernel of each) for every pair that a tensor joins.
+
+    Attributes
+    ----------
+    alone : dict of int to int array, shape (blocks,)
+        Of kernels whose weight may be in parts, columns that are 1 where it is: then they are alone in the block.
     """
 
     def __init__(
@@ -78,9 +86,14 @@ class BlockRows:
         first = classes.first_c
         self.memory: Terms = [(A.T, (tables.mem_k[first] / self.rate)[None, :])]
         self.sram: Terms = [(A.T, (tables.sram_k[first] / self.unit_b)[None, :])]
+        self.steady: list[Terms] = [[(A.T, (each[first] / self.unit_s)[None, :])] for each in tables.steady_rk]
         self.kinds = self._tensors(cut_t, precede)
         self._groups()
-        model.rows("sram", self.sram, upper=1.0 + 1e-9)  # the tolerance of price_blocks
+        self.alone = {k: A[classes.class_k[k]] for k in np.flatnonzero(tables.parts_k > 1).tolist()}
+        if tables.sharded.token_charges is None:
+            model.rows("sram", self.sram, upper=1.0 + FITS)
+        else:
+            self._in_token_blocks(tables.sharded.token_charges)
 
     def _tensors(self, cut_t: Bools, precede: Callable[[int, int, float, float], None] | None) -> list[TensorKind]:
         """One kind of tensor after another: how many have both ends inside."""
@@ -132,6 +145,27 @@ class BlockRows:
             else:
                 self._shared(kinds, float(many[g]), seconds, tile)
 
+    def _in_token_blocks(self, charges: TokenCharges) -> None:
+        """Blocks take their tokens in blocks, or hold their weights and fit; each kernel is a class of its own."""
+        tables, sharded, blocks = self.tables, self.tables.sharded, self.blocks
+        whole_k = np.maximum(sharded.stationary_k + sharded.fixed_buffer_k, tables.sram_k)
+        deepest = float(sharded.depth_t.max(initial=0.0))
+        most = np.full(blocks, whole_k.sum() + tables.tile_g.sum() * (2 * CROSSING_TILES + deepest))
+        sums = token_sums(self.model, charges, self.A)
+        found = TokenBlockRows(self.model, tables.chip, charges.rows, Sum([], most), sums)
+        found.fits("sram", self.sram, most)
+        for resource, held_up, rate in (
+            ("block_reread_bytes", [self.memory], self.rate),
+            ("block_access_bytes", self.steady, tables.chip.sram_bandwidth * self.unit_s),
+        ):
+            if (again := found.again(resource)) is not None:
+                for terms in held_up:
+                    terms.append((again[0], again[1] / rate))
+        for k in self.alone:  # in parts only where it holds its weight
+            self.alone[k] = found.where_held(f"in_parts_{k}", self.A[k][None])[0]
+            again_s = (tables.mem_k[k] - sharded.mem_k[k]) / self.rate
+            self.memory += [(self.A[k], -again_s), (self.alone[k], again_s)]
+
     def _single(self, kind: TensorKind, seconds: float, tile: float) -> None:
         """A tensor with one consumer: stored or read when one end is in the block, buffered when both are."""
         for end in (kind.src, kind.dst):
@@ -178,9 +212,9 @@ class BlockRows:
         model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
         self._network(network)
         terms_p = [compute, memory, network]
-        for name, seconds_k in zip(tables.chip.resources[len(RESOURCES) :], tables.steady_rk, strict=True):
+        for name, steady in zip(tables.chip.resources[len(RESOURCES) :], self.steady, strict=True):
             terms_p.append(model.continuous(name, shape, 0.0))
-            used: Terms = [(terms_p[-1], 1.0), (self.A.T, -(seconds_k[first] / self.unit_s)[None, :])]
+            used: Terms = [(terms_p[-1], 1.0), *((c, -np.asarray(v)) for c, v in steady)]
             model.rows(f"{name}_time", used, lower=0)
         time = model.continuous("time", shape, 0.0)
         for summed in tables.chip.rule.sums:

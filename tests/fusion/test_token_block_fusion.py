@@ -8,7 +8,7 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from oracles import judged
 from problem_cases import EXACT
@@ -17,12 +17,14 @@ from strategies import Dice, World, share, with_sram, worlds
 from dfopt.documents.mapping import KernelMapping, Mapping, TokenBlocks
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import Infeasible
+from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.intervals import price_intervals
 from dfopt.fusion.intrachip import optimize_intrachip
 from dfopt.fusion.partitioning import IntraChipLimits, least_terms
 from dfopt.fusion.segments import topological_orders
+from dfopt.milp import Termination, solve
 from dfopt.physics import ops
 from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of, combine
@@ -30,7 +32,7 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.sharded import shard
 from dfopt.terms.table import Table
-from dfopt.terms.token_blocks import token_rows
+from dfopt.terms.token_blocks import shares_of, token_rows
 
 DATAFLOW = {
     "execution": "dataflow", "token_blocks": "allow", "weights_from_dram": True, "forward_backward": "shared",
@@ -171,3 +173,50 @@ def test_the_search_finds_the_best_partitioning(world: World) -> None:
     found = optimize_intrachip(tables, limits, lattice=lattice)
     assert found.objective == pytest.approx(expected, rel=EXACT)
     assert found.bound == pytest.approx(expected, rel=EXACT)
+
+
+@share(1.0)
+@given(world=cases(), data=st.data())
+def test_rows_price_partitions_as_arrays_do(world: World, data: st.DataObject) -> None:
+    """The program with all partitions fixed has one answer left: what they cost together."""
+    tables = tables_of(replace(world, system=with_sram(world.system, 1e18)))[0]
+    order, ends = topological_orders(tables)[0], data.draw(st.lists(st.booleans(), min_size=3, max_size=3))
+    partition_k = np.zeros(tables.kernels, dtype=np.int64)
+    partition_k[order] = np.concatenate([[0], np.cumsum(ends)])[: tables.kernels]
+    member, charges = partition_k == np.arange(partition_k.max() + 1)[:, None], tables.sharded.token_charges
+    assert charges is not None
+    beside, cut, _, _, all_tokens = charges.sums(member)
+    held, blocks = price_blocks(tables, member).sram_bytes, data.draw(st.sampled_from([1, 2, 3, 4, 100]))
+    streamed = beside + cut * shares_of(charges.rows, np.array(float(min(blocks, charges.rows.most))))
+    need = np.where(all_tokens > 0, held, np.minimum(held, streamed)).max()
+    share_left = data.draw(st.sampled_from([0.998, 1.002, 1.1]))
+    try:
+        tables, _, _ = tables_of(replace(world, system=with_sram(world.system, max(need * share_left, 1.0))))
+    except Infeasible:
+        return
+    linear = replace(tables, chip=tables.chip.bounding)
+    prices = price_blocks(linear, member)
+    event(f"blocks of tokens: {bool((prices.block_count > 1).any())}")
+    program = Assignment(linear, IntraChipLimits(p_max=tables.kernels, forward_backward="shared"))
+    taken = (partition_k[:, None] == np.arange(tables.kernels)).astype(float)
+    program.model.bound(program.A, taken, taken)
+    found = solve(program.model).in_units(program.unit_s)
+    assert (found.termination is Termination.OPTIMAL) == bool(prices.legal.all())
+    if prices.legal.all():
+        assert found.objective == pytest.approx(float(prices.time.sum()), rel=1e-7)
+
+
+@share(0.5)
+@given(world=cases())
+def test_matrices_find_the_best_partitioning(world: World) -> None:
+    expected = best_by_hand(world)
+    try:
+        tables, _, _ = tables_of(world)
+        limits = IntraChipLimits(p_max=tables.kernels, forward_backward="shared")
+        found = optimize_intrachip(tables, limits, formulation="assignment")
+    except Infeasible:
+        assert np.isinf(expected)
+        return
+    assert found.bound <= expected * (1 + EXACT) <= found.objective * (1 + 2 * EXACT)
+    if not any(row.unit == "memory" for row in world.system.chip.efficiency or ()):  # times are linear in bytes
+        assert found.objective == pytest.approx(expected, rel=1e-6)
