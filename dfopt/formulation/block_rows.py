@@ -20,12 +20,14 @@ from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.system import EfficiencyRow
 from dfopt.formulation.choices import Choices, Classes, Scope
 from dfopt.formulation.counting import Counting
+from dfopt.fusion.token_rows import Sum, TokenBlockRows
 from dfopt.milp import Terms
 from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
-from dfopt.terms.incidence import Incidence, counts
+from dfopt.terms.incidence import Incidence, Inside, counts
 from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Table
+from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows
 
 __all__ = ["BlockRows"]
 
@@ -48,18 +50,22 @@ class BlockRows:
         Seconds that are one unit of the model. A unit of bytes is the SRAM.
     clock : Clock
         When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
+    token_rows : TokenRows, optional
+        What blocks of tokens are cut from. None: no block of kernels takes its tokens in blocks.
     """
 
     def __init__(
         self, choices: Choices, table: Table, chip: Chip, latency_l: Floats, unit_s: float,
-        clock: Clock = UNLIMITED,
+        clock: Clock = UNLIMITED, token_rows: TokenRows | None = None,
     ) -> None:  # fmt: skip
         self.choices, self.table, self.chip, self.latency_l = choices, table, chip, latency_l
         self.unit_s, self.model, self.counting = unit_s, choices.model, Counting(choices, exact=bool(chip.memory_rows))
         self.sums: dict[str, list[tuple[Ints, Floats]]] = {}
+        self._most: dict[str, Floats] = {}
         self.clock = clock
         self._sum_up()
         self._forbid()
+        self._token_blocks = None if token_rows is None else self._in_token_blocks(token_rows)
         self._weight_parts()
         self._sram()
 
@@ -70,8 +76,13 @@ class BlockRows:
 
     @property
     def bounding(self) -> bool:
-        """Whether blocks may seem faster than they are: where shares of bandwidth fall at a limit that is just met."""
-        return any(later.share < row.share for row, later in itertools.pairwise(self._rates))
+        """Whether blocks may seem faster than they are.
+
+        That is where shares of bandwidth fall at a limit that is just met. And where they depend on bytes at all, more
+        blocks of tokens than are needed may seem to be faster, as they move more.
+        """
+        falls = any(later.share < row.share for row, later in itertools.pairwise(self._rates))
+        return falls or (bool(self._rates) and self._token_blocks is not None)
 
     # -- sums ---------------------------------------------------------------------------------
     def _sum_up(self) -> None:
@@ -90,6 +101,13 @@ class BlockRows:
                 if len(some):
                     amounts = (amount_f[some, None] * count.times[some]).T
                     self.sums.setdefault(charge.resource, []).append((count.columns[some].T, amounts))
+                    most = max(incidence.depths) if isinstance(incidence, Inside) else 1.0
+                    self._note_most(charge.resource, count.columns[some].T, np.max(amount_f[some]) * most)
+
+    def _note_most(self, resource: str, columns: Ints, most: float) -> None:
+        """A charge adds at most so much to the sums of a resource, where it has columns."""
+        known = self._most.setdefault(resource, np.zeros(self.choices.blocks))
+        known += np.where((columns >= 0).any(axis=1), max(most, 0.0), 0.0)
 
     def classified(self, charge: Charge) -> tuple[Scope, Classes, Floats]:
         """The scope of a charge, the classes of its options, and the amounts of these."""
@@ -119,7 +137,22 @@ class BlockRows:
         """What blocks have of a resource, as terms of rows, one row a block."""
         return [(columns, amounts * scale) for columns, amounts in self.sums.get(resource, ())]
 
+    def _sum(self, *resources: str) -> Sum:
+        """What blocks have of some resources together, in bytes."""
+        none = np.zeros(self.choices.blocks)
+        terms = [term for name in resources for term in self.terms(name, 1.0)]
+        return Sum(terms, none + sum(self._most.get(name, none) for name in resources))
+
     # -- limits -------------------------------------------------------------------------------
+    def _in_token_blocks(self, of: TokenRows) -> TokenBlockRows:
+        """Which blocks take their tokens in blocks, and what these read again from DRAM and SRAM."""
+        sums: dict[str, Sum] = {name: self._sum(name) for name in TOKEN_RESOURCES if name in self.sums}
+        found = TokenBlockRows(self.model, self.chip, of, self._sum(*_HELD), sums)
+        for resource, again in (("dram_bytes", "block_reread_bytes"), ("sram_traffic_bytes", "block_access_bytes")):
+            if (term := found.again(again)) is not None:
+                self.sums.setdefault(resource, []).append(term)
+        return found
+
     def _forbid(self) -> None:
         """Options that cannot be together: each needs one of those of the other kernel that it can be with."""
         for number, charge in enumerate(c for c in self.table.charges if c.resource == "legal"):
@@ -142,8 +175,10 @@ class BlockRows:
 
     def _sram(self) -> None:
         """What waits, moves and stays on the chip fits into its SRAM."""
-        terms = [term for name in ("buffer_bytes", "stationary_bytes") for term in self.terms(name, 1 / self.chip.sram)]
-        if terms:
+        terms = [term for name in _HELD for term in self.terms(name, 1 / self.chip.sram)]
+        if terms and self._token_blocks is not None:
+            self._token_blocks.fits("sram", terms, self._sum(*_HELD).most_b)
+        elif terms:
             self.model.rows("sram", terms, upper=1.0 + FITS)
 
     def _weight_parts(self) -> None:
@@ -179,6 +214,8 @@ class BlockRows:
         if not len(cut):
             return
         columns = self.choices.placed(k, scope, classes).reshape(len(parts_f), -1)[cut]
+        if self._token_blocks is not None:
+            columns = self._token_blocks.where_held(f"in_parts_{k}", columns)
         never = np.isinf(parts_f[cut])
         self.model.bound(columns[never], upper=0.0)
         columns, cut = columns[~never], cut[~never]
@@ -251,7 +288,8 @@ class BlockRows:
         rows, blocks = self._rates, self.choices.blocks
         shares = np.array([row.share for row in rows])
         moved = self.terms("dram_bytes", 1.0)
-        most_b = sum((np.where(columns >= 0, np.maximum(amounts, 0.0), 0.0)).sum(axis=1) for columns, amounts in moved)
+        # of the columns of a term one at most is not 0
+        most_b = sum((np.where(columns >= 0, np.maximum(amounts, 0.0), 0.0)).max(axis=1) for columns, amounts in moved)
         unit = float(np.max(most_b)) or 1.0
         least = np.array([row.bytes or 0.0 for row in rows]) / unit * (1 - _ROUNDED)
         falls = [shares[j:].min() < share for j, share in enumerate(shares)]
@@ -268,8 +306,9 @@ class BlockRows:
 
 
 _OF_BLOCKS = {
-    "compute_s", "network_s", "dram_bytes", "sram_traffic_bytes", "buffer_bytes", "stationary_bytes",
+    "compute_s", "network_s", "dram_bytes", "sram_traffic_bytes", "buffer_bytes", "stationary_bytes", *TOKEN_RESOURCES,
 }  # fmt: skip
+_HELD = ("buffer_bytes", "stationary_bytes")
 _PARTS = ("buffer_bytes", "cut_buffer_bytes", "stationary_bytes", "reread_bytes")
 
 

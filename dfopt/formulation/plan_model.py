@@ -140,11 +140,8 @@ def plan_model(
     Large
         With more nonzeros than :data:`MOST_NONZEROS`.
     Unstated
-        Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ. Where
-        partitions may take their tokens in blocks.
+        Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ.
     """
-    if token_rows(layer) is not None:
-        raise Unstated("there are no rows for blocks of tokens")
     structure, model = structure_of(instance, limits), Model("plan")
     chip, stage_k = structure.chip, structure.stage_k
     held = Held(instance, layer, table)
@@ -153,7 +150,8 @@ def plan_model(
     relaxed = waiting and member_kb is not None
     places: Places = Ordered(model, structure, clock) if member_kb is None else Listed(model, structure, member_kb)
     choices = Choices(model, domain, places.A_kb)
-    blocks = BlockRows(choices, table, chip, layer.latency_l, _unit_s(table, chip, layer.latency_l, domain), clock)
+    unit_s = _unit_s(table, chip, layer.latency_l, domain)
+    blocks = BlockRows(choices, table, chip, layer.latency_l, unit_s, clock, token_rows(layer))
     rows = StageRows(instance, layer, blocks, places.stage_b, stage_k)
     time_b = blocks.times()
     rows.hold(held, waiting=waiting and not relaxed)

@@ -202,8 +202,6 @@ def _without_model(setting: Setting, request: Request) -> dict[str, bool]:
         ),
         "token_blocks: found allow beside heat: aware, which knows no power of weights that are read again; expected"
         " none, or heat: ignore": chosen.blocks_tokens and request.heat == "aware",
-        "token_blocks: found allow beside formulation: assignment, whose matrices have no rows for them; expected"
-        " none, or formulation: auto": chosen.blocks_tokens and request.formulation == "assignment",
         **{
             f"gradient_overlap: found {way} beside {reason}": way is not None and barred
             for reason, barred in beside_it.items()

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
-from strategies import Dice, World, falls, share, worlds
+from strategies import IN_TOKEN_BLOCKS, Dice, World, falls, share, with_sram, worlds
 
-from dfopt.arrays import Bools, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.formulation.block_rows import BlockRows
 from dfopt.formulation.choices import Choices
 from dfopt.milp import Model, Termination, solve
 from dfopt.setting.instance import Setting
 from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of
+from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.table import Table, whole_domain
+from dfopt.terms.token_blocks import shares_of, token_rows
 
 Case = tuple[Layer, Ints, Bools]
 """A layer, an option of each kernel, and which kernels each block holds, shape (blocks, kernels)."""
@@ -51,7 +53,7 @@ def fixed(case: Case, shared: bool) -> tuple[float, bool]:
     model.rows("option", [(np.array(taken), 1.0)], 1, 1)
     chip, table = chip_of(layer.instance.system, layer.assumptions), Table.of(layer, TERMS)
     unit_s = max(1e-9, float(prices(case).time.max()))
-    time_b = BlockRows(choices, table, chip, layer.latency_l, unit_s).times()
+    time_b = BlockRows(choices, table, chip, layer.latency_l, unit_s, token_rows=token_rows(layer)).times()
     model.minimize([(time_b, 1.0)])
     found = solve(model)
     assert found.termination in (Termination.OPTIMAL, Termination.INFEASIBLE)
@@ -61,7 +63,7 @@ def fixed(case: Case, shared: bool) -> tuple[float, bool]:
 def prices(case: Case):
     layer, option_k, member_bk = case
     chip, table = chip_of(layer.instance.system, layer.assumptions), Table.of(layer, TERMS)
-    return Blocks(table, chip, member_bk, layer.latency_l).prices(table.exact(option_k[None]))
+    return Blocks(table, chip, member_bk, layer.latency_l, token_rows(layer)).prices(table.exact(option_k[None]))
 
 
 def check(case: Case, shared: bool) -> None:
@@ -90,4 +92,33 @@ def test_rows_price_as_arrays_do(case: Case, shared: bool) -> None:
 @share(0.2)
 @given(cases(compute_model="efficiency", memory=True), st.booleans())
 def test_rows_know_shares_of_bandwidth(case: Case, shared: bool) -> None:
+    check(case, shared)
+
+
+@st.composite
+def in_token_blocks(draw: st.DrawFn) -> Case:
+    """Blocks of kernels that hardly fit the SRAM, of which some take their tokens in blocks."""
+    case = draw(cases(**IN_TOKEN_BLOCKS))
+    layer, option_k, member_bk = case
+    table, rows = Table.of(layer, TERMS), token_rows(layer)
+    assert rows is not None
+    count_bi, amounts = counts(table.incidences, member_bk), table.exact(option_k[None])
+
+    def sums_b(name: str) -> Floats:
+        return np.asarray(table.sums(amounts, count_bi, name)[0])
+
+    blocks = min(draw(st.sampled_from([rows.most, 4, 3, 2, 1])), rows.most)
+    held_b = sums_b("buffer_bytes") + sums_b("stationary_bytes")
+    cut_b = sums_b("beside_token_bytes") + sums_b("token_bytes") * shares_of(rows, np.array(blocks))
+    need = float(np.where(sums_b("all_tokens") > 0, held_b, np.minimum(held_b, cut_b)).max())
+    system = with_sram(layer.instance.system, max(need * draw(st.sampled_from([0.6, 0.998, 1.002, 1.1])), 1.0))
+    setting = Setting(layer.instance.graph, system, layer.assumptions, layer.instance.setting.model)
+    return Layer(setting.under(layer.instance.plan).shared, layer.tiles), option_k, member_bk
+
+
+@share(1)
+@given(in_token_blocks(), st.booleans())
+def test_rows_price_blocks_of_tokens(case: Case, shared: bool) -> None:
+    taken = prices(case).token_blocks
+    event(f"blocks of tokens: {bool((taken > 1).any())}")
     check(case, shared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from given_plans import searched
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from problem_cases import close
-from strategies import ROWS, World, falls, options_of, share, worlds
+from strategies import IN_TOKEN_BLOCKS, ROWS, World, falls, options_of, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -64,12 +65,14 @@ def asked_worlds(draw: st.DrawFn, **fixed) -> tuple[World, dict[str, object]]:
 
 
 @st.composite
-def tight_worlds(draw: st.DrawFn, **fixed) -> tuple[World, dict[str, object]]:
+def tight_worlds(
+    draw: st.DrawFn, memories: Sequence[str] = ("sram", "dram"), **fixed
+) -> tuple[World, dict[str, object]]:
     """Worlds whose best mapping without limits is a little too large for the SRAM or the DRAM."""
     world, asked = draw(asked_worlds(**{"roomy": True, "execution": ["dataflow", "dataflow", "library"]} | fixed))
     free = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked), [world.plan])
     assume(free is not None)
-    return squeezed(world, free.score, draw(st.sampled_from(["sram", "dram"])), draw(st.sampled_from(SQUEEZE))), asked
+    return squeezed(world, free.score, draw(st.sampled_from(memories)), draw(st.sampled_from(SQUEEZE))), asked
 
 
 def squeezed(world: World, score: Score, memory: str, share: float) -> World:
@@ -117,6 +120,19 @@ def test_a_plan_that_hardly_fits_is_brute_force(case) -> None:
     check(*case)
 
 
+@share(0.5)
+@given(tight_worlds(most=4, memories=("sram",), **IN_TOKEN_BLOCKS))
+def test_blocks_of_tokens_are_brute_force(case) -> None:
+    check(*case)
+
+
+@pytest.mark.nightly
+@share(0.5)
+@given(tight_worlds(most=5, memories=("sram", "sram", "dram"), **IN_TOKEN_BLOCKS))
+def test_blocks_of_tokens_are_brute_force_nightly(case) -> None:
+    check(*case)
+
+
 @share(0.1)
 @given(tight_worlds(most=4, repeats=(1,), min_pp=2, max_pp=2, trains=True))
 def test_stages_that_hardly_fit_are_brute_force(case) -> None:
@@ -134,6 +150,13 @@ def test_stages_that_are_a_choice_are_brute_force(case) -> None:
 def test_shares_of_bandwidth_are_brute_force(case) -> None:
     """Where shares fall as bytes grow, a limit that is just met may be missed: what is said then is a bound."""
     check(*case, exactly=not falls(case[0].system))
+
+
+@share(0.2)
+@given(tight_worlds(most=4, memories=("sram",), memory=True, **IN_TOKEN_BLOCKS | {"compute_model": "efficiency"}))
+def test_blocks_of_tokens_beside_shares_of_bandwidth_are_bounded_by_brute_force(case) -> None:
+    """More blocks than are needed may seem faster where shares depend on bytes: what is said then is a bound."""
+    check(*case, exactly=False)
 
 
 BEHIND = {"trains": True, "gradients": "exact", "gradient_overlap": ["backward"], "zero": True}

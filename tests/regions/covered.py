@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from strategies import ROWS, World, footprint, with_dram, with_sram, worlds
+from strategies import IN_TOKEN_BLOCKS, ROWS, World, footprint, with_dram, with_sram, worlds
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
@@ -31,11 +31,6 @@ FIXED: dict[str, Any] = {
     "token_blocks": [None, None, "allow"],
     "training_memory": [None, None, "calculon"],
 }
-IN_TOKEN_BLOCKS: dict[str, Any] = {
-    "token_blocks": "allow", "execution": "dataflow", "weights_from_dram": True,
-    "weight_tiling": ["forbid", "reread_all", "reread"], "compute_model": ["fixed", "efficiency"],
-}  # fmt: skip
-"""Assumptions under which partitions may take their tokens in blocks."""
 """Assumptions under which the answer is one of regions; all others are drawn."""
 
 
@@ -50,9 +45,9 @@ def covered(draw: st.DrawFn, **more: Any) -> World:
 
 
 @st.composite
-def in_token_blocks(draw: st.DrawFn) -> World:
+def in_token_blocks(draw: st.DrawFn, **more: Any) -> World:
     """A world whose partitions may take their tokens in blocks, with about as much SRAM as all kernels then need."""
-    world = draw(covered(most=4, **IN_TOKEN_BLOCKS))
+    world = draw(covered(most=4, **IN_TOKEN_BLOCKS | more))
     layer = Layer(world.instance.shared, tile_counts(world.graph, world.assumptions)[0])
     table, rows = Table.of(layer, TERMS), token_rows(layer)
     assert rows is not None

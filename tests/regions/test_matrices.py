@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from brute import joint_optimum
-from covered import asked_of, covered, jointly
-from hypothesis import given, note
+from covered import asked_of, covered, in_token_blocks, jointly
+from hypothesis import event, given, note
 from hypothesis import strategies as st
 from strategies import World, share
 
@@ -20,12 +20,23 @@ from dfopt.search.verify import verify
 
 @share(0.5)
 @given(
-    covered(most=4, token_blocks=None, gradient_overlap=None),
+    covered(most=4, gradient_overlap=None),
     st.sampled_from(["joint", "joint", "seconds", "bytes"]),
     st.data(),
 )
 def test_programs_find_the_best_mapping(world: World, objective: str, data: st.DataObject) -> None:
     """So few kernels are in as many partitions as they like."""
+    check(world, objective, data)
+
+
+@share(0.5)
+@given(in_token_blocks(gradient_overlap=None), st.sampled_from(["joint", "seconds", "bytes"]), st.data())
+def test_programs_know_blocks_of_tokens(world: World, objective: str, data: st.DataObject) -> None:
+    check(world, objective, data)
+
+
+def check(world: World, objective: str, data: st.DataObject) -> None:
+    """A program is as good as the search, and its bound holds for brute force."""
     asked, chosen = asked_of(world, data.draw, ways=1), world.assumptions.with_(sharding_objective=objective)
     given = {"assumptions": chosen, **asked}
     try:
@@ -36,6 +47,7 @@ def test_programs_find_the_best_mapping(world: World, objective: str, data: st.D
             solve(world.graph, world.system, formulation="assignment", **given)
         return
     found = solve(world.graph, world.system, formulation="assignment", **given)
+    event(f"blocks of tokens: {found.mapping.token_blocks is not None}")
     note(f"{found.value} {found.status} {found.plan.label} against {best} and {expected.value}")
     assert found.value == pytest.approx(expected.value, rel=1e-6)
     assert found.status == expected.status
