@@ -36,4 +36,4 @@ def _flows(case: Case, moved: Moved) -> tuple[Flow, ...]:
     if moved.what == "gradient":
         passes = case.assume.gradient_passes  # of two, the first reads
         return tuple(Flow(size / passes, size / passes, write) for write in (False, True)[-passes:])
-    return (Flow(size, size, moved.write),)
+    return (Flow(size, size / moved.times, moved.write),)

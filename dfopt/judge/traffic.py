@@ -69,7 +69,7 @@ class Moved(NamedTuple):
     """Bytes that a partition moves to or from DRAM, for one microbatch and one layer.
 
     ``of`` is the tensor, the end or the kernel that they belong to. Lookups and gradients go both ways: what is written
-    of them is not told apart here.
+    of them is not told apart here. ``times``: how often the same bytes are moved, one time after the other.
     """
 
     place: Place
@@ -77,6 +77,7 @@ class Moved(NamedTuple):
     bytes: float
     of: Fan | End | Placed
     write: bool = False
+    times: int = 1
 
     @property
     def item(self) -> Item | None:
@@ -114,7 +115,9 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
         if one.accumulator:
             yield Moved(one.place, "gradient", case.assume.gradient_passes * one.accumulator, one)
     for place, what, size, of in token_blocks.again(case):
-        yield Moved(place, what, (case.token_blocks[place] - 1) * size, of)
+        times = case.token_blocks[place] - 1
+        if times:
+            yield Moved(place, what, times * size, of, times=times)
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in case.fans:
             for number in fan.readers:
