@@ -605,13 +605,6 @@ def with_dram(system: System, capacity: float | None) -> System:
     return system.model_copy(update={"chip": system.chip.model_copy(update={"dram": dram})})
 
 
-IN_TOKEN_BLOCKS: dict[str, Any] = {
-    "token_blocks": "allow", "execution": "dataflow", "weights_from_dram": True,
-    "weight_tiling": ["forbid", "reread_all", "reread"], "compute_model": ["fixed", "efficiency"],
-}  # fmt: skip
-"""Assumptions under which partitions may take their tokens in blocks."""
-
-
 def with_sram(system: System, capacity: float) -> System:
     """A machine whose chips have so many bytes of SRAM."""
     sram = system.chip.sram.model_copy(update={"capacity": capacity})

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from block_cases import IN_TOKEN_BLOCKS
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
-from strategies import IN_TOKEN_BLOCKS, Dice, World, falls, share, with_sram, worlds
+from strategies import Dice, World, falls, share, with_sram, worlds
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.formulation.block_rows import BlockRows

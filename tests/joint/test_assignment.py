@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from block_cases import IN_TOKEN_BLOCKS
 from brute import joint_optimum
 from given_plans import searched
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from problem_cases import close
-from strategies import IN_TOKEN_BLOCKS, ROWS, World, falls, options_of, share, worlds
+from strategies import ROWS, World, falls, options_of, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer

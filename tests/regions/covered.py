@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+from block_cases import IN_TOKEN_BLOCKS, needing_blocks
 from hypothesis import strategies as st
-from strategies import IN_TOKEN_BLOCKS, ROWS, World, footprint, with_dram, with_sram, worlds
+from strategies import ROWS, World, footprint, with_dram, worlds
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
@@ -15,12 +15,6 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.terms.incidence import counts
-from dfopt.terms.layer import Layer
-from dfopt.terms.rules import TERMS
-from dfopt.terms.sharded_graph import tile_counts
-from dfopt.terms.table import Table
-from dfopt.terms.token_blocks import shares_of, token_rows
 
 MANY = 32
 """Ways to share out kernels that are drawn once among pipeline stages that brute force looks at in one example."""
@@ -47,17 +41,7 @@ def covered(draw: st.DrawFn, **more: Any) -> World:
 @st.composite
 def in_token_blocks(draw: st.DrawFn, **more: Any) -> World:
     """A world whose partitions may take their tokens in blocks, with about as much SRAM as all kernels then need."""
-    world = draw(covered(most=4, **IN_TOKEN_BLOCKS | more))
-    layer = Layer(world.instance.shared, tile_counts(world.graph, world.assumptions)[0])
-    table, rows = Table.of(layer, TERMS), token_rows(layer)
-    assert rows is not None
-    count_ki = counts(table.incidences, np.eye(len(layer.kernels), dtype=bool))
-    options = np.array([[draw(st.sampled_from(range(size))) for size in table.sizes_k]])
-    sums = (table.sums(table.exact(options), count_ki, name)[0] for name in ("beside_token_bytes", "token_bytes"))
-    beside_k, cut_k = sums
-    blocks = draw(st.sampled_from([rows.most, 4, 3, 2, 1]))
-    need = float((beside_k + cut_k * shares_of(rows, np.array(min(blocks, rows.most)))).max())
-    return replace(world, system=with_sram(world.system, max(need * draw(st.sampled_from([1.01, 1.3, 2.0])), 1.0)))
+    return draw(needing_blocks(covered(most=4, **IN_TOKEN_BLOCKS | more)))
 
 
 def jointly(world: World) -> Assumptions:
