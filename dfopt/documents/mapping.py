@@ -153,6 +153,11 @@ class Mapping(Document):
         """Number of distinct stages: 1 when one repeated layer stands for all and nothing runs before or after."""
         return max(kernel.stage for kernel in self.kernels) + 1
 
+    @property
+    def blocks_by_partition(self) -> dict[tuple[int, int], int]:
+        """In how many blocks partitions take their tokens, by stage and partition; no entry: it holds its weights."""
+        return {(one.stage, one.partition): one.blocks for one in self.token_blocks or ()}
+
     def partitions(self, stage: int = 0) -> list[list[str]]:
         """Kernel names of each partition of a stage, in order of execution (may hold empty lists)."""
         here = [kernel for kernel in self.kernels if kernel.stage == stage]

@@ -71,20 +71,25 @@ class PricedPlan:
         """The distinct pipeline stages."""
         return self.instance.pipeline
 
-    def mapping(self, partition_k: Ints) -> Mapping:
-        """The mapping that these partitions make, with the tiles that every kernel gets."""
+    def mapping(self, partition_k: Ints, tokens_k: Ints | None = None) -> Mapping:
+        """The mapping that these partitions make, with the tiles that every kernel gets.
+
+        ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights; without
+        it each partition is run in the way that is faster.
+        """
         tiles_k = np.ones(len(self.sharded.names), dtype=np.int64)
-        token_blocks = list[TokenBlocks]()
+        taken_k = np.zeros_like(tiles_k) if tokens_k is None else tokens_k
         for stage in self.stages:
             if stage.tables is None:
                 continue
             for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
-                tiles_k[stage.members[here]] = tiles_of(part, member).sum(axis=0)
-                first = stage.members[here[member.argmax(axis=1)]]  # a kernel of each block
-                counts = price_blocks(part, member).block_count.astype(np.int64)
-                for k, count in zip(first[counts > 0].tolist(), counts[counts > 0].tolist(), strict=True):
-                    place = {"stage": int(self.stage_k[k]), "partition": int(partition_k[k])}
-                    token_blocks.append(TokenBlocks(**place, blocks=count))
+                mine = stage.members[here]
+                tiles_k[mine] = tiles_of(part, member).sum(axis=0)
+                if tokens_k is None:
+                    taken_k[mine] = (price_blocks(part, member).block_count @ member).astype(np.int64)
+        token_blocks = {
+            (int(self.stage_k[k]), int(partition_k[k])): int(taken_k[k]) for k in np.flatnonzero(taken_k).tolist()
+        }
         kernels = tuple(
             KernelMapping(
                 name=name,
@@ -101,5 +106,9 @@ class PricedPlan:
             plan=self.plan,
             kernels=kernels,
             tile_count=self.sharded.tile_count,
-            token_blocks=tuple(token_blocks) or None,
+            token_blocks=tuple(
+                TokenBlocks(stage=stage, partition=partition, blocks=count)
+                for (stage, partition), count in sorted(token_blocks.items())
+            )
+            or None,
         )

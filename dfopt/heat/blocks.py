@@ -6,18 +6,19 @@ which tensors the block cuts, and where its heat is on how the block's kernels s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, crossings, price_blocks, tiles_of, tolls
+from dfopt.fusion.blocks import StageTables, crossings, tiles_of, tolls, ways_of
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.heat.problem import HeatChoice, HeatStage
 from dfopt.terms.chip import RESOURCES, combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
+from dfopt.terms.token_blocks import TOKEN_RESOURCES
 
 _CHUNK = 4096  # blocks placed at once
 
@@ -26,41 +27,65 @@ Placement = Callable[[Ints, Floats], Floats]
 
 
 @dataclass(frozen=True)
+class Spent:
+    """Joules and memory time of kernels, each by itself.
+
+    Attributes
+    ----------
+    local_k : float, J, shape (kernels,)
+        On the compute tiles that the kernel has.
+    other_kx : float, J, shape (kernels, X)
+        On other components.
+    seconds_k : float, s, shape (kernels,)
+        Of its traffic with DRAM, each stream at its own bandwidth.
+    bytes_dk : float, B, shape (2, kernels)
+        That this reads, and writes.
+    """
+
+    local_k: Floats
+    other_kx: Floats
+    seconds_k: Floats
+    bytes_dk: Floats
+
+
+OfKernels = Sequence[tuple[Spent, Floats]]
+"""What kernels spend by themselves, and how often each block spends it."""
+
+
+@dataclass(frozen=True)
 class KernelHeat:
     """Joules and memory time of one evaluation of the kernels of a stage, at nominal voltage.
 
     Attributes
     ----------
-    local_k : float, shape (kernels,)
-        On the compute tiles that the kernel has.
-    own_kx : float, shape (kernels, X)
-        On other components, whatever the block is.
+    own, in_parts, again : Spent
+        Whatever the block is; besides, of a kernel whose weight is in parts; and for each further block of tokens.
     write_gx, read_gx : float, shape (groups, X)
         Of writing a fan-out group's tensor to DRAM, and of reading it.
     toll_zx : float, shape (tolls, X)
         Of what a block sends once for some of its kernels.
-    own_s_k, write_s_g, read_s_g : float
+    write_s_g, read_s_g : float
         Seconds of the same traffic, each stream at its own bandwidth.
-    own_bytes_dk : float, shape (2, kernels)
-        Bytes that a kernel's own traffic reads, and writes.
     write_bytes_g, read_bytes_g : float
         Bytes of a group's tensor.
+    whole_gk : bool, shape (groups, kernels)
+        Whether a kernel needs a group's tensor again for each further block of tokens.
     turning : float
         Time that turning the bus adds where a block reads as much as it writes, as a share of that without; else in
         proportion to the fewer bytes.
     """
 
-    local_k: Floats
-    own_kx: Floats
+    own: Spent
+    in_parts: Spent
+    again: Spent
     write_gx: Floats
     read_gx: Floats
     toll_zx: Floats
-    own_s_k: Floats
     write_s_g: Floats
     read_s_g: Floats
-    own_bytes_dk: Floats
     write_bytes_g: Floats
     read_bytes_g: Floats
+    whole_gk: Bools
     turning: float
 
 
@@ -68,27 +93,32 @@ class KernelHeat:
 class StageBlocks:
     """A stage of a heat problem, and which kernels its blocks hold, shape (blocks, kernels).
 
-    ``number`` is the partition number of every arc, none where it has no meaning.
+    ``tokens_b``: how many blocks of tokens each block of kernels takes, 0 if it holds its weights. ``number`` is the
+    partition number of every arc, none where it has no meaning.
     """
 
     stage: HeatStage
     member: Bools
+    tokens_b: Ints
     number: Ints | None
 
-    def partition_of(self, choice: HeatChoice, which: int) -> tuple[Ints, Ints]:
-        """Partition of every kernel, and the level that its partition has."""
+    def partition_of(self, choice: HeatChoice, which: int) -> tuple[Ints, Ints, Ints]:
+        """Partition of every kernel, the level that its partition has, and how many blocks of tokens this takes."""
         arcs, levels = choice.arcs[which], choice.levels[which]
         block = self.stage.block[arcs]
         real = block >= 0
         partition_k = np.zeros(self.member.shape[1], dtype=np.int64)
-        level_k = np.zeros_like(partition_k)
+        level_k, tokens_k = np.zeros_like(partition_k), np.zeros_like(partition_k)
         numbers = range(int(real.sum())) if self.number is None else self.number[arcs][real].tolist()
         for place, one, level in zip(numbers, block[real].tolist(), levels[real].tolist(), strict=True):
-            partition_k[self.member[one]], level_k[self.member[one]] = place, level
-        return partition_k, level_k
+            mine = self.member[one]
+            partition_k[mine], level_k[mine], tokens_k[mine] = place, level, self.tokens_b[one]
+        return partition_k, level_k, tokens_k
 
-    def choice_of(self, partition_k: Ints, level_k: Ints) -> tuple[Ints, Ints]:
+    def choice_of(self, partition_k: Ints, level_k: Ints, tokens_k: Ints) -> tuple[Ints, Ints]:
         """The path of a partitioning, each block at the level that its kernels have.
+
+        It takes as many blocks of tokens as ``tokens_k`` says, if there is such a block.
 
         Raises
         ------
@@ -101,14 +131,16 @@ class StageBlocks:
         while at != stage.nodes - 1:
             out = np.flatnonzero(stage.tail == at)
             block = stage.block[out]
-            mine = out[block < 0]
+            mine = out[block < 0].tolist()
             if place < len(wanted):  # one set of kernels may be a block between several pairs of down-sets
                 same = (block >= 0) & (self.member[block] == wanted[place]).all(axis=1)
                 if same.any():
-                    mine, place = out[same], place + 1
-            if not len(mine):
+                    tokens = tokens_k[np.argmax(wanted[place])]
+                    mine = sorted(out[same].tolist(), key=lambda arc: self.tokens_b[stage.block[arc]] != tokens)
+                    place += 1
+            if not mine:
                 raise ValueError("a partition is not among the blocks of the heat problem")
-            arcs.append(int(mine[0]))
+            arcs.append(mine[0])
             at = int(stage.head[arcs[-1]])
         path = np.array(arcs, dtype=np.int64)
         block = stage.block[path]
@@ -128,39 +160,93 @@ class HotStage:
     frequency_l: Floats
     place: Placement
 
-    def spent(self, member: Bools) -> tuple[Floats, Floats]:
+    def ways(self, member: Bools) -> tuple[Ints, Ints]:
+        """All ways to run some blocks of which one may be best, whatever heat costs.
+
+        Where weights are held as a whole, nothing is read again, and blocks of tokens are never better. With as few of
+        them as fit, least is read again.
+
+        Returns
+        -------
+        (int array, int array)
+            Places of blocks, ascending, some of them twice; and numbers of blocks of tokens, 0 if weights are held.
+        """
+        ways = ways_of(self.tables, member)
+        if ways.by_tokens is None:
+            return np.arange(len(member)), np.zeros(len(member), dtype=np.int64)
+        in_parts = (member & (self.tables.parts_k > 1)).any(axis=1)
+        by_tokens = ways.by_tokens.legal & (in_parts | ~ways.holding.legal)
+        held = ways.holding.legal | ~by_tokens
+        place = np.concatenate([np.flatnonzero(held), np.flatnonzero(by_tokens)])
+        tokens = np.concatenate([np.zeros(held.sum()), ways.by_tokens.block_count[by_tokens]]).astype(np.int64)
+        order = np.argsort(place, kind="stable")
+        return place[order], tokens[order]
+
+    def spent(self, member: Bools, tokens_b: Ints) -> tuple[Floats, Floats]:
         """Seconds of blocks at every level, shape (blocks, levels), and joules by component, (blocks, F + X).
 
-        Components are first the compute tiles, then the others.
+        Components are first the compute tiles, then the others. ``tokens_b``: how many blocks of tokens each block of
+        kernels takes, 0 if it holds its weights.
         """
-        heat, seconds, energy = self.heat, [], []
+        seconds, energy = [], []
         for start in range(0, max(len(member), 1), _CHUNK):
-            part = member[start : start + _CHUNK]
+            part, tokens = member[start : start + _CHUNK], tokens_b[start : start + _CHUNK]
+            heat, once_b, further_b = self.heat, np.ones(len(part)), np.maximum(tokens - 1.0, 0.0)
+            of_kernels = (heat.own, once_b), (heat.in_parts, once_b * (tokens == 0)), (heat.again, further_b)
             stored, read, _ = crossings(self.tables, part)
-            other = part @ heat.own_kx + stored @ heat.write_gx + read @ heat.read_gx
-            if len(heat.toll_zx):
-                other += tolls(self.tables, part) @ heat.toll_zx
-            local = self.place(tiles_of(self.tables, part), part * heat.local_k)
-            energy.append(np.concatenate([local, other], axis=1))
-            alone = part @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
-            moved = [part @ own for own in heat.own_bytes_dk]
-            reads, writes = moved[0] + read @ heat.read_bytes_g, moved[1] + stored @ heat.write_bytes_g
-            fewer = 2 * np.minimum(reads, writes) / np.maximum(reads + writes, 1e-300)  # 1 where as much is read
-            memory, prices = alone * (1 + heat.turning * fewer), price_blocks(self.tables, part)
+            again = further_b[:, None] * ((part @ heat.whole_gk.T) > 0)
+            energy.append(self._joules(part, of_kernels, stored, read + again))
+            memory, prices = self._memory_s(part, of_kernels, stored, read + again), ways_of(self.tables, part).holding
+            accessed = self._accessed_s(part, further_b)
             # SRAM has the clock of compute
             clocked = [term[:, None] / self.frequency_l for term in (prices.compute, *prices.terms[len(RESOURCES) :])]
-            terms = [clocked[0], memory[:, None], prices.network[:, None], *clocked[1:]]
+            terms = [clocked[0], memory[:, None], prices.network[:, None], *(term + accessed for term in clocked[1:])]
             seconds.append(combine(terms, self.tables.chip))
         return np.concatenate(seconds), np.concatenate(energy)
 
-    def chain(self, partition_k: Ints) -> StageBlocks:
-        """The blocks of one partitioning alone: nothing but levels is left to choose."""
-        numbers = np.unique(partition_k)
+    def _joules(self, part: Bools, of_kernels: OfKernels, stored: Bools, read: Floats) -> Floats:
+        """Joules of blocks, first on compute tiles, then on other components."""
+        heat = self.heat
+        other = stored @ heat.write_gx + read @ heat.read_gx
+        if len(heat.toll_zx):
+            other += tolls(self.tables, part) @ heat.toll_zx
+        local = np.zeros(part.shape)
+        for spent, times_b in of_kernels:
+            counted = part * times_b[:, None]
+            local, other = local + counted * spent.local_k, other + counted @ spent.other_kx
+        return np.concatenate([self.place(tiles_of(self.tables, part), local), other], axis=1)
+
+    def _memory_s(self, part: Bools, of_kernels: OfKernels, stored: Bools, read: Floats) -> Floats:
+        """Seconds that DRAM takes for blocks."""
+        heat = self.heat
+        alone = stored @ heat.write_s_g + read @ heat.read_s_g
+        reads, writes = read @ heat.read_bytes_g, stored @ heat.write_bytes_g
+        for spent, times_b in of_kernels:
+            alone = alone + times_b * (part @ spent.seconds_k)
+            reads, writes = reads + times_b * (part @ spent.bytes_dk[0]), writes + times_b * (part @ spent.bytes_dk[1])
+        fewer = 2 * np.minimum(reads, writes) / np.maximum(reads + writes, 1e-300)  # 1 where as much is read
+        return np.asarray(alone * (1 + heat.turning * fewer))
+
+    def _accessed_s(self, part: Bools, further_b: Floats) -> Floats:
+        """Seconds of SRAM that further blocks of tokens take at every level, shape (blocks, levels)."""
+        charges, chip = self.tables.sharded.token_charges, self.tables.chip
+        if charges is None:
+            return np.zeros((len(part), 1))
+        accessed = charges.sums(part)[TOKEN_RESOURCES.index("block_access_bytes")]
+        return np.asarray((further_b * accessed / chip.sram_bandwidth)[:, None] / self.frequency_l)
+
+    def chain(self, partition_k: Ints, tokens_k: Ints) -> StageBlocks:
+        """The blocks of one partitioning alone: nothing but levels is left to choose.
+
+        ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights.
+        """
+        numbers, first = np.unique(partition_k, return_index=True)
         node = np.arange(len(numbers))
-        return self._blocks((node, node + 1, node, node, len(numbers) + 1), partition_k == numbers[:, None], numbers)
+        arcs = node, node + 1, node, node, len(numbers) + 1
+        return self._blocks(arcs, partition_k == numbers[:, None], tokens_k[first], numbers)
 
     def between(self, search: ShortestPath, pairs: tuple[Ints, Ints]) -> StageBlocks:
-        """Blocks between down-sets with their arcs.
+        """Blocks between down-sets with their arcs, in each way to run them that may be best.
 
         Parameters
         ----------
@@ -169,17 +255,22 @@ class HotStage:
         pairs : (int array, int array)
             Down-sets before and after each block.
         """
-        before, after = pairs
-        size, member = search.lattice.size, search.lattice.member[after] & ~search.lattice.member[before]
+        lattice = search.lattice
+        place, tokens = self.ways(lattice.member[pairs[1]] & ~lattice.member[pairs[0]])
+        before, after = pairs[0][place], pairs[1][place]
+        size, member = lattice.size, lattice.member[after] & ~lattice.member[before]
         if not search.counted:
             block = np.arange(len(before))
-            return self._blocks((before, after, block, size[before], len(size)), member, None)
+            return self._blocks((before, after, block, size[before], len(size)), member, tokens, None)
         arcs = layered_arcs(search, before, after)
         graph = arcs.tail, arcs.head, arcs.block.astype(np.int64), arcs.number, (search.layers + 1) * len(size)
-        return self._blocks(graph, member, arcs.number if search.limits.forward_backward == "halves" else None)
+        number = arcs.number if search.limits.forward_backward == "halves" else None
+        return self._blocks(graph, member, tokens, number)
 
-    def _blocks(self, arcs: tuple[Ints, Ints, Ints, Ints, int], member: Bools, number: Ints | None) -> StageBlocks:
-        return StageBlocks(HeatStage(*arcs, *self.spent(member)), member, number)
+    def _blocks(
+        self, arcs: tuple[Ints, Ints, Ints, Ints, int], member: Bools, tokens_b: Ints, number: Ints | None
+    ) -> StageBlocks:
+        return StageBlocks(HeatStage(*arcs, *self.spent(member, tokens_b)), member, tokens_b, number)
 
 
 def path_pairs(lattice: Lattice, partition_k: Ints) -> tuple[Ints, Ints]:

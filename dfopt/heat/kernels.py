@@ -13,7 +13,7 @@ import numpy as np
 
 from dfopt.documents.stack import Stack
 from dfopt.fusion.priced import PricedPlan
-from dfopt.heat.blocks import HotStage, KernelHeat
+from dfopt.heat.blocks import HotStage, KernelHeat, Spent
 from dfopt.heat.spending import spending
 from dfopt.technology.power import PowerModel
 from dfopt.technology.streams import Flow, Memory
@@ -75,36 +75,55 @@ class KernelsOnStack:
         """Joules and memory time of the kernels of a stage of the mapping at a refresh rate."""
         stage = self.ready.stages[number]
         members, spends = stage.members, self.spends
-        logic, power = self.stack.logic, self.power
-        local, other = logic.flop * spends.flop_k[members], np.zeros((len(members), 3))
-        for at, (joules_k, tiles) in enumerate(
-            ((logic.sram * spends.sram_traffic_k, power.sram_tiles), (logic.noc * spends.noc_k, power.noc_tiles))
-        ):
-            if tiles is None:
-                local = local + joules_k[members]
-            else:
-                other[:, at] = joules_k[members]
+        logic = self.stack.logic
+        flop, sram_j, noc_j = logic.flop * spends.flop_k, logic.sram * spends.sram_traffic_k, logic.noc * spends.noc_k
+        local, other = self._on_tiles(sram_j[members], noc_j[members], len(members))
         other[:, 2] = logic.network * spends.sent_k[members]
-        own = [spends.own[k] for k in members.tolist()]
-        group = [spends.fans[g] for g in _groups(self.ready, members)]
+        again_local, again = self._on_tiles(logic.sram * spends.accessed_again_k[members], None, len(members))
+        groups = _groups(self.ready, members)
+        group = [spends.fans[g] for g in groups]
         tables = stage.tables
         assert tables is not None
         toll_zx = np.zeros((len(tables.sharded.sent_x), 5))
         toll_zx[:, 2] = logic.network * tables.sharded.sent_x
         written, read = ([[pair[side]] if pair else [] for pair in group] for side in (0, 1))
         return KernelHeat(
-            local_k=local,
-            own_kx=np.concatenate([other, self._joules(own)], axis=1),
+            own=self._spent_by(members, spends.own, flop[members] + local, other, rate),
+            in_parts=self._spent_by(members, spends.in_parts, 0 * local, 0 * other, rate),
+            again=self._spent_by(members, spends.again, again_local, again, rate),
             write_gx=np.pad(self._joules(written), ((0, 0), (3, 0))),
             read_gx=np.pad(self._joules(read), ((0, 0), (3, 0))),
             toll_zx=toll_zx,
-            own_s_k=np.array([self._alone_s(flows, rate) for flows in own]),
             write_s_g=np.array([self._alone_s(flows, rate) for flows in written]),
             read_s_g=np.array([self._alone_s(flows, rate) for flows in read]),
-            own_bytes_dk=np.array([[_moved(flows, write) for flows in own] for write in (False, True)]),
             write_bytes_g=np.array([_moved(flows, write=True) for flows in written]),
             read_bytes_g=np.array([_moved(flows, write=False) for flows in read]),
+            whole_gk=spends.whole_gk[groups][:, members],
             turning=self._turning(rate),
+        )
+
+    def _on_tiles(self, sram_j: Floats, noc_j: Floats | None, count: int) -> tuple[Floats, Floats]:
+        """Joules of kernels on their own compute tiles, (kernels,), and on SRAM tiles, NoC tiles and links, (_, 3)."""
+        local, other = np.zeros(count), np.zeros((count, 3))
+        for at, (joules_k, tiles) in enumerate(((sram_j, self.power.sram_tiles), (noc_j, self.power.noc_tiles))):
+            if joules_k is None:
+                continue
+            if tiles is None:
+                local = local + joules_k
+            else:
+                other[:, at] = joules_k
+        return local, other
+
+    def _spent_by(
+        self, members: Ints, flows_k: Sequence[Sequence[Flow]], local_k: Floats, other_k: Floats, rate: float
+    ) -> Spent:
+        """Joules and memory time of flows of kernels, with joules beside the memory."""
+        own = [flows_k[k] for k in members.tolist()]
+        return Spent(
+            local_k=local_k,
+            other_kx=np.concatenate([other_k, self._joules(own)], axis=1),
+            seconds_k=np.array([self._alone_s(flows, rate) for flows in own]),
+            bytes_dk=np.array([[_moved(flows, write) for flows in own] for write in (False, True)]),
         )
 
     def _joules(self, each: Sequence[Sequence[Flow]]) -> Floats:
@@ -126,7 +145,9 @@ class KernelsOnStack:
 
     def _every(self) -> list[Flow]:
         """All flows of the plan."""
-        return [flow for flows in (*self.spends.own, *(pair or () for pair in self.spends.fans)) for flow in flows]
+        of = self.spends
+        every = (*of.own, *of.in_parts, *of.again, *(pair or () for pair in of.fans))
+        return [flow for flows in every for flow in flows]
 
     def _turning(self, rate: float) -> float:
         """Time that turning the bus adds where as much is read as written, as a share of that without."""

@@ -42,9 +42,9 @@ class PricedPath(ShortestPath):
         self.hot, self.prices, heat = hot, prices, hot.heat
         # what a kernel costs at least, wherever it is: the cheapest second, and its own joules at the cheapest level
         least = float(prices.second_l.min())
-        tiles = prices.joule_lk.shape[1] - heat.own_kx.shape[1]
+        tiles = prices.joule_lk.shape[1] - heat.own.other_kx.shape[1]
         joule_k = prices.joule_lk.min(axis=0)
-        own_k = heat.local_k * joule_k[:tiles].min(initial=np.inf) + heat.own_kx @ joule_k[tiles:]
+        own_k = heat.own.local_k * joule_k[:tiles].min(initial=np.inf) + heat.own.other_kx @ joule_k[tiles:]
         self.spent = lattice.member @ own_k
         self.terms = [least * term for term in self.terms]
         self.rest = least * self.rest + self.spent[-1] - self.spent
@@ -66,8 +66,10 @@ class PricedPath(ShortestPath):
         i, j, nearest, member = i[keep], j[keep], nearest[keep], member[keep]
         if not len(i):
             return
-        seconds, energy = self.hot.spent(member)
-        cost = (seconds * self.prices.second_l + energy @ self.prices.joule_lk.T).min(axis=1)
+        place, tokens = self.hot.ways(member)
+        seconds, energy = self.hot.spent(member[place], tokens)
+        cost = np.full(len(member), np.inf)  # in the cheapest way to run it
+        np.minimum.at(cost, place, (seconds * self.prices.second_l + energy @ self.prices.joule_lk.T).min(axis=1))
         keep = nearest + cost + self.rest[j] <= self.upper
         if self.tables.bytes_g.sum() > self.limits.dram_left:
             past = self.lattice.member[i]

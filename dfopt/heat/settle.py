@@ -126,13 +126,22 @@ class HeatSettler:
 
     def chain(self, mapping: Mapping, rate: float) -> list[StageBlocks]:
         """The partitions of a mapping as the only blocks."""
-        return [self.limits.kernels.hot(number, rate).chain(self.partitions(mapping, number)) for number in self.used]
+        kernels = self.limits.kernels
+        return [
+            kernels.hot(number, rate).chain(self.partitions(mapping, number), self.blocks_of_tokens(mapping, number))
+            for number in self.used
+        ]
 
     def partitions(self, mapping: Mapping, number: int) -> Ints:
         """Partition of every kernel of a stage."""
         where = {kernel.name: kernel.partition for kernel in mapping.kernels}
         names = self.ready.sharded.names
         return np.array([where[names[k]] for k in self.ready.stages[number].members.tolist()], dtype=np.int64)
+
+    def blocks_of_tokens(self, mapping: Mapping, number: int) -> Ints:
+        """How many blocks of tokens the partition of every kernel of a stage takes, 0 if it holds its weights."""
+        taken, partitions = mapping.blocks_by_partition, self.partitions(mapping, number).tolist()
+        return np.array([taken.get((number, p), 0) for p in partitions], dtype=np.int64)
 
     def problem(self, blocks: list[StageBlocks], rows: HeatRows) -> HeatProblem:
         """The heat problem over some blocks."""
@@ -158,7 +167,8 @@ class HeatSettler:
                 for number, one in zip(self.used, blocks, strict=True):
                     partition_k = self.partitions(mapping, number)
                     level_k = np.array([level_of.get(clocks.get((number, p), 1.0), 0) for p in partition_k.tolist()])
-                    paths.append(one.choice_of(partition_k, level_k if level is None else np.full_like(level_k, level)))
+                    level_k = level_k if level is None else np.full_like(level_k, level)
+                    paths.append(one.choice_of(partition_k, level_k, self.blocks_of_tokens(mapping, number)))
                 found.append(HeatChoice(tuple(arcs for arcs, _ in paths), tuple(levels for _, levels in paths)))
         return found
 
@@ -168,10 +178,10 @@ class HeatSettler:
         """The mapping of a choice, with clocks and the pause that makes its period."""
         ready = self.ready
         count = len(ready.sharded.names)
-        partition_k, level_k = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        partition_k, level_k, tokens_k = np.zeros((3, count), np.int64)
         for s, number in enumerate(self.used):
             members = ready.stages[number].members
-            partition_k[members], level_k[members] = blocks[s].partition_of(choice, s)
+            partition_k[members], level_k[members], tokens_k[members] = blocks[s].partition_of(choice, s)
         places = {(int(ready.stage_k[k]), int(partition_k[k])): int(level_k[k]) for k in range(count)}
         clocks = tuple(
             Clock(stage=stage, partition=partition, frequency=float(self.limits.frequency_l[level]))
@@ -179,7 +189,8 @@ class HeatSettler:
             if level > 0
         )
         pauses = self._pauses(problem, choice, period_s)
-        return ready.mapping(partition_k).model_copy(update={"clocks": clocks or None, "pauses": pauses or None})
+        mapping = ready.mapping(partition_k, tokens_k)
+        return mapping.model_copy(update={"clocks": clocks or None, "pauses": pauses or None})
 
     def _pauses(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> tuple[Pause, ...]:
         """One stage waits: of the slowest rank, one that no other rank runs if there is such a stage."""

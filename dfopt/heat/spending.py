@@ -7,6 +7,7 @@ the formulas of one stream, one collective and one shape.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +19,15 @@ from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import adds_up_at_once, bytes_sent
 from dfopt.physics.operands import splits_features
 from dfopt.physics.states import cache_traffic
+from dfopt.physics.token_blocks import reads_whole
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 from dfopt.terms.chip import chip_of
-from dfopt.terms.kernel import LayerKernel, end_bytes
+from dfopt.terms.kernel import LayerKernel, end_bytes, weight_bytes
+from dfopt.terms.layer import Layer
 from dfopt.terms.rules.tensors import end_tile
 from dfopt.terms.rules.weights import weight_flows
 from dfopt.terms.sharded import LayerOptions
-from dfopt.terms.sharded_graph import Floats
+from dfopt.terms.sharded_graph import Bools, Floats
 from dfopt.terms.step.hops import over_hops
 
 
@@ -38,8 +41,15 @@ class Spending:
         FLOP; bytes to and from SRAM; bytes across the on-chip network; bytes sent to other chips.
     own : tuple of tuple of Flow
         By kernel, what it reads from DRAM and writes there in any partition.
+    in_parts, again : tuple of tuple of Flow
+        By kernel, what it moves besides where its weight is in parts, and what it reads again for each further block of
+        tokens, beside tensors between kernels.
+    accessed_again_k : float
+        Bytes that are read from SRAM for each further block of tokens.
     fans : tuple of (Flow, Flow) or None
         Of every fan-out group, how its tensor is written and read where it is cut; none of an empty one.
+    whole_gk : bool, shape (groups, kernels)
+        Whether every token of a kernel needs all of the tensor of a group, which is then read for every block of them.
     hop_r : float
         Bytes that a pipeline stage sends to its neighbours for one microbatch.
     """
@@ -49,7 +59,11 @@ class Spending:
     noc_k: Floats
     sent_k: Floats
     own: tuple[tuple[Flow, ...], ...]
+    in_parts: tuple[tuple[Flow, ...], ...]
+    again: tuple[tuple[Flow, ...], ...]
+    accessed_again_k: Floats
     fans: tuple[tuple[Flow, Flow] | None, ...]
+    whole_gk: Bools
     hop_r: Floats
 
 
@@ -86,6 +100,7 @@ def spending(ready: PricedPlan) -> Spending:
     fans = [made(k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
     reads = sorted(set(zip(sharded.dst_t.tolist(), sharded.group_t.tolist(), strict=True)))  # once by a kernel
     ends: list[tuple[int, bool, Flow]] = []
+    again: list[list[Flow]] = [[] for _ in kernels]
     for fan in layer.fan_outs:
         if fan.carried:
             store, load = made(fan.source, fan.whole * float(sharded.output_k[fan.source]))
@@ -101,37 +116,65 @@ def spending(ready: PricedPlan) -> Spending:
         shape = ops.operand_shape(kernels[k], operand)
         _, load = lying(held, end_tile(of, operand), *shape, split, words.activations)
         ends.append((k, False, load))
+        if reads_whole(kernels[k], operand):
+            again[k].append(load)
 
     noc_k = np.zeros(count)
     own: list[list[Flow]] = [[] for _ in kernels]
+    in_parts: list[list[Flow]] = [[] for _ in kernels]
     writers = [(k, write) for k, (write, _) in zip(src_g, fans, strict=True)]
     readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, write, flow in ends if not write)]
     for k, read in readers:
         noc_k[k] += read.bytes
         if chip.reads_again:  # for every further part of its weights
-            own[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
+            in_parts[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
     for k, _, flow in ends:
         own[k].append(flow)
     if chip.writes_again:
         for k, flow in writers:
-            own[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
+            in_parts[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
     for k, kernel in enumerate(kernels):
         own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
         own[k] += lookups(kernel.dram_bytes / plan.shards, kernel.m * words.ends, kernel.pass_ == "forward")
         read, written = cache_traffic(kernel, schemes[k], plan.shards)
         own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
-        for write, size_o in weight_flows(LayerKernel.all_of(layer)[k]):
+        of = LayerKernel.all_of(layer)[k]
+        for write, size_o in weight_flows(of):
             size = float(size_o[number_k[k]])
             own[k].append(Flow(size, size, write))
+        weight = float(weight_bytes(of, ops.weights_read)[number_k[k]])
+        again[k] += [Flow(weight, weight, write=False), Flow(read, read, write=False)]
+    whole_gk = _needs_whole(layer)
+    accessed_again_k = np.array([math.fsum(flow.bytes for flow in flows) for flows in again])
+    accessed_again_k += whole_gk.T @ sharded.b_t[first]
     return Spending(
         flop_k=flop_k,
         sram_traffic_k=sharded.sram_traffic_k,
         noc_k=noc_k,
         sent_k=_sent(ready),
-        own=tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in own),
+        own=_moving(own),
+        in_parts=_moving(in_parts),
+        again=_moving(again),
+        accessed_again_k=accessed_again_k,
         fans=tuple(pair if pair[0].bytes > 0 else None for pair in fans),
+        whole_gk=whole_gk,
         hop_r=over_hops(ready.instance, sharded, ready.stage_k, lambda held, _: held),
     )
+
+
+def _moving(flows_k: Sequence[Sequence[Flow]]) -> tuple[tuple[Flow, ...], ...]:
+    """By kernel, the flows that move anything."""
+    return tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in flows_k)
+
+
+def _needs_whole(layer: Layer) -> Bools:
+    """Which kernels need all of a tensor for every token, shape (fan-out groups, kernels)."""
+    fans = [fan for fan in layer.fan_outs if not fan.carried]
+    found = np.zeros((len(fans), len(layer.kernels)), dtype=bool)
+    for g, fan in enumerate(fans):
+        for reader in fan.readers if layer.kernels[fan.source].streamed == "n" else ():
+            found[g, reader.kernel] |= reads_whole(layer.kernels[reader.kernel], reader.operand)
+    return found
 
 
 def _sent(ready: PricedPlan) -> Floats:

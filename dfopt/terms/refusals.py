@@ -200,8 +200,6 @@ def _without_model(setting: Setting, request: Request) -> dict[str, bool]:
         f" and sharding_objective: {objective}; expected none, ring or pipe, or sharding_objective: joint": (
             windows and request.tensor_overlap == "any" and objective != "joint"
         ),
-        "token_blocks: found allow beside heat: aware, which knows no power of weights that are read again; expected"
-        " none, or heat: ignore": chosen.blocks_tokens and request.heat == "aware",
         **{
             f"gradient_overlap: found {way} beside {reason}": way is not None and barred
             for reason, barred in beside_it.items()

@@ -10,24 +10,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from block_cases import IN_TOKEN_BLOCKS, needing_blocks
 from given_plans import searched
-from hypothesis import assume, given, reject, settings
+from hypothesis import assume, event, given, reject, settings
 from hypothesis import strategies as st
 from stack_cases import HOT, T0, dies, memory, stack
 from strategies import World, options_of, share, sums_meet, worlds
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.heat import HeatReport
-from dfopt.documents.mapping import Mapping, Pause
+from dfopt.documents.mapping import Mapping, Pause, TokenBlocks
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.stack import Limits, LogicEnergies, Stack
 from dfopt.documents.stack_parts import HtcPackage, Leakage
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError, SystemSpecError
-from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.blocks import StageTables, ways_of
 from dfopt.fusion.partitioning import IntraChipLimits, legal
 from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.limits import Operating
@@ -40,6 +41,7 @@ from dfopt.search.heat_aware import HEAT_GAP, heat_answers, made_aware, three_an
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.terms.token_blocks import shares_of
 
 NEAR = 2e-6
 
@@ -74,8 +76,12 @@ def stacks(draw: st.DrawFn, idle: float | None = None) -> Stack:
 
 @st.composite
 def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> ThreeAnswers:
-    """The three answers for the best mapping of a small world; nothing is solved before they are asked for."""
-    world = draw(worlds(**{"most": 4, "dims": 1, "max_pp": 2, **fixed}))
+    """The three answers for the best mapping of a small world; nothing is solved before they are asked for.
+
+    Where partitions may take their tokens in blocks, there is little SRAM.
+    """
+    small = worlds(**{"most": 4, "dims": 1, "max_pp": 2, **fixed})
+    world = draw(needing_blocks(small) if fixed.get("token_blocks") == "allow" else small)
     on = draw(stacks(idle))
     system = with_stack(world.system, on)
     options = options_of()
@@ -89,7 +95,7 @@ def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> ThreeAn
 
 
 @share(0.5)
-@given(studies(), st.integers(0, 5), st.sampled_from([0.0, 0.3, 3.0]))
+@given(st.one_of(studies(), studies(**IN_TOKEN_BLOCKS)), st.integers(0, 5), st.sampled_from([0.0, 0.3, 3.0]))
 def test_the_heat_problem_says_what_the_judge_says(study: ThreeAnswers, level: int, wait: float) -> None:
     """At some level, and with some of the interval spent waiting."""
     slowed = study.settler.at_level(study.ignore.mapping, level)
@@ -98,6 +104,7 @@ def test_the_heat_problem_says_what_the_judge_says(study: ThreeAnswers, level: i
         slowed = slowed.model_copy(update={"pauses": (Pause(stage=study.settler.used[-1], time=longer),)})
     seen = physical(study.settler.judge(slowed))
     assume(not seen.runaway and len(set(chip.refresh_rate for chip in seen.chips)) == 1)
+    event(f"blocks of tokens: {slowed.token_blocks is not None}")
     agrees_with_the_judge(study, slowed)
 
 
@@ -236,6 +243,53 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
     agrees_with_the_judge(study, study.known.mapping)
 
 
+@pytest.mark.parametrize("overlap", ["none", "perfect"])
+def test_what_blocks_of_tokens_read_again_is_spent_as_the_judge_has_it(overlap: str) -> None:
+    """Weights, a cache, what every token needs all of from another partition, and from outside the graph."""
+    kept = SequenceState(name="keys", sequences=2, bytes_per_token=8, tokens=4, reads=3)
+    kernels = (
+        Kernel(name="keys", op="gemm", m=4, k=8, n=8),
+        Kernel(name="query", op="gemm", m=4, k=64, n=8),
+        Kernel(name="scores", op="matmul", m=8, k=4, n=8, states=(kept,)),
+        Kernel(name="context", op="matmul", m=4, k=8, n=8),
+    )
+    ends = (("keys", "scores", 2), ("query", "scores", 1), ("scores", "context", 1))
+    tensors = tuple(Tensor(src=src, dst=dst, operand=operand) for src, dst, operand in ends)
+    graph = Graph(name="attention", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
+    sram = Sram(capacity=1e9, bandwidth=400.0)
+    chip = Chip(name="c", tiles=8, peak=4000.0, sram=sram, dram=Dram(bandwidth=100.0))
+    on = stack(dies=dies(1), limits=Limits(logic=T0 + 90), placement="contiguous")
+    chosen = Assumptions(execution="dataflow", token_blocks="allow", tile_rows=1, overlap=overlap)
+    setting = Setting(graph, System(name="one", chip=chip, stack=on), resolve(chosen, "dataflow", 1.0))
+    pins = {"keys": 0, "query": 1, "scores": 1, "context": 1}
+    search = searched(setting, [Plan(microbatches=4)], options_of(pin_partition=pins))
+    for blocks in (None, (TokenBlocks(partition=1, blocks=1),), (TokenBlocks(partition=1, blocks=5),)):
+        mapping = search.state.found[0].mapping.model_copy(update={"token_blocks": blocks})
+        study = three_answers(search.setting, mapping, search.state.options)
+        assert study.known.mapping.token_blocks == blocks
+        agrees_with_the_judge(study, study.known.mapping)
+        agrees_with_the_judge(study, study.settler.at_level(study.known.mapping, 1))
+
+
+def test_blocks_of_tokens_are_chosen_under_limits_on_heat() -> None:
+    """A product whose weight does not fit computes while its neighbour waits for memory: fused, it reads that again."""
+    kernels = (Kernel(name="a", op="gemm", m=64, k=64, n=64), Kernel(name="b", op="elementwise", m=64, n=64))
+    graph = Graph(name="pair", word_bytes=2, batch=4, kernels=kernels, tensors=(Tensor(src="a", dst="b"),))
+    chip = Chip(name="c", tiles=8, peak=1e3, sram=Sram(capacity=8000.0), dram=Dram(bandwidth=1000.0))
+    on = stack(limits=Limits(logic=T0 + 60), dram=memory(10), logic=LogicEnergies(flop=1e-4, sram=1e-4, idle=1.0))
+    system = System(name="one", chip=chip, stack=on)
+    asked: dict[str, Any] = {"heat": "aware", "gap": 1e-6}
+    chosen = Assumptions(execution="dataflow", tile_rows=1, weight_tiling="reread", overlap="perfect")
+    apart, fused = (
+        df.optimize(graph, system, assumptions=chosen.with_(token_blocks=way), **asked) for way in (None, "allow")
+    )
+    assert apart.mapping.token_blocks is None
+    assert fused.mapping.token_blocks is not None
+    assert physical(fused.score).step_time_s < physical(apart.score).step_time_s
+    assert cool(fused.score)
+    assert verify(fused).ok
+
+
 @share(0.4)
 @given(studies(idle=40.0), st.sampled_from([0.0, 0.5, 3.0]))
 def test_a_throttled_chip_is_as_warm_as_one_at_uniform_clocks(study: ThreeAnswers, wait: float) -> None:
@@ -270,14 +324,36 @@ def partitionings(tables: StageTables, limits: IntraChipLimits) -> list[np.ndarr
     return found
 
 
+def in_any_way(tables: StageTables, partition_k: np.ndarray) -> list[np.ndarray]:
+    """Numbers of blocks of tokens of the partition of each kernel, 0 if it holds its weights, in all ways that fit."""
+    member, ways = partition_k == np.unique(partition_k)[:, None], list[list[int]]()
+    charges = tables.sharded.token_charges
+    held = ways_of(tables, member).holding.legal
+    for b, kernels in enumerate(member):
+        ways.append([0] if held[b] else [])
+        if charges is not None:
+            beside, cut, _, _, all_tokens = charges.sums(kernels[None])[:, 0]
+            for blocks in range(1, charges.rows.most + 1):
+                need = beside + cut * shares_of(charges.rows, np.array(float(blocks)))
+                if not all_tokens and need <= tables.chip.sram * (1 + 1e-9) and kernels.sum() <= tables.chip.tiles:
+                    ways[b].append(blocks)
+    return [np.array(chosen) @ member for chosen in itertools.product(*ways)]
+
+
+SEPARATE: dict[str, Any] = {"forward_backward": "separate", "empty_partitions": "allow", "most": 3}
+
+
 @share(0.6)
 @given(
-    studies(execution="dataflow", forward_backward="separate", empty_partitions="allow", most=3).filter(
+    st.one_of(studies(execution="dataflow", **SEPARATE), studies(**IN_TOKEN_BLOCKS, **SEPARATE)).filter(
         lambda study: all(stage.tables is None or stage.tables.kernels <= 3 for stage in study.ready.stages)
     )
 )
 def test_no_other_partitioning_and_levels_are_faster(study: ThreeAnswers) -> None:
-    """Brute force over every legal partitioning of the stages, the best levels of each by enumeration."""
+    """Brute force over every legal partitioning of the stages, the best levels of each by enumeration.
+
+    Each of its partitions holds its weights, or takes its tokens in any number of blocks with which it fits.
+    """
     settler, rate = study.settler, study.settler.limits.rates[-1]
     where = settler.operating(study.throttle.score)
     try:
@@ -294,8 +370,10 @@ def test_no_other_partitioning_and_levels_are_faster(study: ThreeAnswers) -> Non
         assert stage.tables is not None and stage.limits is not None
         limits = stage.limits
         found = partitionings(stage.tables, limits)
-        per_stage.append([settler.limits.kernels.hot(number, rate.rate).chain(one) for one in found])
+        hot = settler.limits.kernels.hot(number, rate.rate)
+        per_stage.append([hot.chain(one, tokens_k) for one in found for tokens_k in in_any_way(stage.tables, one)])
     assume(np.prod([len(one) for one in per_stage]) <= 30)
+    event(f"blocks of tokens: {any(one.tokens_b.any() for chains in per_stage for one in chains)}")
     levels = range(len(settler.limits.frequency_l))
     best = np.inf
     for blocks in itertools.product(*per_stage):
