@@ -369,5 +369,7 @@ def _stages(plan: Plan, even: bool) -> str:
 
 def _partitions(mapping: Mapped) -> str:
     held = Counter((kernel.stage, kernel.partition) for kernel in mapping.kernels)
-    fused = sum(1 for count in held.values() if count > 1)
-    return f"{fused} of {len(held)} partitions hold several kernels" if fused else ""
+    fused, blocks = sum(1 for count in held.values() if count > 1), len(mapping.token_blocks or ())
+    told = [f"{fused} of {len(held)} partitions hold several kernels"] * bool(fused)
+    told += [f"{blocks} of {len(held)} read their weights again for each block of tokens"] * bool(blocks)
+    return ", ".join(told)

@@ -44,7 +44,8 @@ def _plan(answer: Answer) -> Iterator[RenderableType]:
 
 def _kernels(answer: Answer) -> Iterator[RenderableType]:
     score, kinds = answer.score, answer.graph.layers.kinds
-    yield partitions(score, "Partitions of one layer and microbatch, in order", len(score.stages) == 1, kinds)
+    title, blocks = "Partitions of one layer and microbatch, in order", answer.mapping.blocks_by_partition
+    yield partitions(score, title, len(score.stages) == 1, kinds, blocks)
 
 
 def time_details(answer: Answer) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 
@@ -89,12 +89,22 @@ def times_in(times: Iterable[float]) -> tuple[float, str]:
     return (1e-3, "ms") if max(times, default=0.0) >= 1e-3 else (1e-6, "us")
 
 
-def partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[str]) -> Grid:
-    """Partitions of a judged mapping: kernels, tiles, the times of its resources and its own, what binds."""
+def partitions(
+    score: Score,
+    title: str,
+    single_stage: bool,
+    kinds: Sequence[str],
+    blocks: Mapping[tuple[int, int], int] | None = None,
+) -> Grid:
+    """Partitions of a judged mapping: kernels, tiles, the times of its resources and its own, what binds.
+
+    ``blocks``: in how many blocks partitions take their tokens, by stage and partition; if there are any, in a column.
+    """
     terms = [name.replace("sram", "SRAM") for name in terms_of(score.partitions)]
     times: dict[str, Kind] = {name: "figure" for name in ("tiles", *terms, "time")}
     columns: dict[str, Kind] = {} if single_stage else {"layer" if score.has_kinds else "stage": "figure"}
     columns |= {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
+    columns |= {"token blocks": "figure"} if blocks else {}
     unit_s, unit = times_in(part.time_s for part in score.partitions)
     rows = []
     for part in score.partitions:
@@ -103,6 +113,7 @@ def partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[str
         rows.append([
             *([] if single_stage else [place]), str(part.partition), shortlist(part.kernels), str(sum(part.tiles)),
             *spent, part.bound_by, f"{part.sram_bytes / 1e6:.1f}",
+            *([str(blocks.get((part.stage, part.partition), ""))] if blocks else []),
         ])  # fmt: skip
     return Grid(f"{title} (times in {unit})", columns, rows)
 

@@ -66,6 +66,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     each = sum(_size(content) for chunks in inside for both in chunks for content in both)
     count = min(microbatches or _fitting(result, events // max(each, 1)), plan.microbatches)
     order, trains = result.assumptions.schedule, schedule.trains(result)
+    tokens = result.mapping.blocks_by_partition
     made = schedule.blocks(plan, order, schedule.passes(result), trains, count)
     overlap = schedule.overlap_of(result)
     found: list[Event] = []
@@ -76,7 +77,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
         name = f"{block.kind} {block.microbatch}" + (f", chunk {block.chunk}" if plan.interleave > 1 else "")
         found.append(_event(block.stage, 0, name, "pass", block.start, block.end))
         if left >= _size(content):
-            inner = list(_inside(block, content, overlap))
+            inner = list(_inside(block, content, overlap, tokens))
             found += inner
             left -= len(inner)
             detailed += 1
@@ -120,7 +121,8 @@ def _event(stage: int, track: int, name: str, kind: str, start: float, end: floa
     return {"name": name, "cat": kind, "ph": "X", "pid": stage, "tid": track, "ts": begin, "dur": duration}
 
 
-def _inside(block: Block, content: Content, overlap: str) -> Iterator[Event]:
+def _inside(block: Block, content: Content, overlap: str, tokens: dict[tuple[int, int], int]) -> Iterator[Event]:
+    """Layers and partitions of a pass; ``tokens``: in how many blocks some partitions take their tokens."""
     stage, clock = block.stage, block.start
     for times, parts in content.runs:
         for layer in range(times):
@@ -132,6 +134,8 @@ def _inside(block: Block, content: Content, overlap: str) -> Iterator[Event]:
                 first, *others = part.kernels
                 name = first + (f" +{len(others)}" if others else "")
                 said = {"partition": part.partition, "kernels": ", ".join(part.kernels), "bound_by": part.bound_by}
+                if (place := (part.stage, part.partition)) in tokens:
+                    said["token_blocks"] = tokens[place]
                 yield _event(stage, 0, name, "partition", clock, until) | {"args": said}
                 for term, (begin, done) in schedule.busy_intervals(part, overlap).items():
                     stop = min(clock + done * share, until)

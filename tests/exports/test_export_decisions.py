@@ -10,7 +10,7 @@ import pytest
 import dfopt as df
 from dfopt.documents.architecture import Architecture
 from dfopt.documents.dtypes import Dtypes
-from dfopt.documents.mapping import Pause
+from dfopt.documents.mapping import Pause, TokenBlocks
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.exports.decisions import Decisions, decisions_of
@@ -99,6 +99,13 @@ def test_schemes_of_modules_are_context_and_expert_parallelism(
 def test_what_else_a_plan_says(result: df.Result, fields: dict[str, Any], name: str, told: str | None) -> None:
     found = decided(result, plan=Plan(tp=4, **fields)).said.get(name)
     assert found is told if told is None else found is not None and found.startswith(told)
+
+
+def test_partitions_that_read_weights_again_are_counted(result: df.Result) -> None:
+    blocks = (TokenBlocks(partition=0, blocks=4),)
+    found = decided(result, mapping=result.mapping.model_copy(update={"token_blocks": blocks}))
+    count = len({kernel.partition for kernel in result.mapping.kernels})
+    assert found.said["partitions"] == f"1 of {count} read their weights again for each block of tokens"
 
 
 def test_pauses_and_orders_of_the_pipeline_are_listed(result: df.Result) -> None:

@@ -168,12 +168,14 @@ def _partitions(result: Result) -> Html:
     more = ["SRAM time"] * (result.score.sram_share is not None)
     columns = [*place, "#", "kernels", "tiles", "compute", "DRAM", "network", *more, "time", "bound by", "work",
                "DRAM traffic", "SRAM"]  # fmt: skip
+    blocks = result.mapping.blocks_by_partition
+    columns += ["token blocks"] * bool(blocks)
     rows = [
         [
             *placed(part.stage), part.partition, tables.first_of(part.kernels, 12), sum(part.tiles),
             *(_unit(value, "time") for value in (*part.terms.values(), part.time_s)),
             part.bound_by, _unit(part.flop, "flop"), _unit(part.dram_bytes, "bytes"),
-            _unit(part.sram_bytes, "bytes"),
+            _unit(part.sram_bytes, "bytes"), *([blocks.get((part.stage, part.partition), "")] if blocks else []),
         ]
         for part in kept
     ]  # fmt: skip
