@@ -76,7 +76,7 @@ def search(
     state, found = workload.state, workload.state.found
     jointly = setting.assumptions.sharding_objective == "joint"
     with wall_limit(options.clock.last - began, began):
-        if only is None or not request.objective.limits:
+        if jointly and (only is None or not request.objective.limits):
             begin(state, [graph.space for graph in workload.graphs])
         workload.run()
     searches = [each for each in workload.graphs if each.refused is None]

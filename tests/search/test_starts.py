@@ -183,11 +183,6 @@ def test_starts_are_as_good_where_blocks_are_not_listed(monkeypatch: pytest.Monk
     assert [each.value for each in unlisted] == pytest.approx([each.value for each in listed], rel=1e-9)
 
 
-def test_a_sharding_that_comes_first_has_no_starts() -> None:
-    chosen = df.Assumptions(sharding_objective="seconds")
-    assert not started(decoding(), df.load_system("h100-8"), Request(pp=1), chosen)[0]
-
-
 def test_small_spaces_have_none() -> None:
     small = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions())
     workload = WorkloadSearch([small], Options(Request(tp=8)))

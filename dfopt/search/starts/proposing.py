@@ -44,7 +44,7 @@ _OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and 
 
 
 def begin(state: SearchState, spaces: Sequence[Space]) -> None:
-    """Give a search mappings to beat, where its spaces are large, and sharding and fusion are chosen together.
+    """Give a search mappings to beat, where its spaces are large; not where the sharding comes first.
 
     Parameters
     ----------
@@ -53,9 +53,7 @@ def begin(state: SearchState, spaces: Sequence[Space]) -> None:
     spaces : sequence of Space
         The mappings of each graph. What is worked out of them stays there.
     """
-    jointly = spaces[0].setting.assumptions.sharding_objective == "joint"
-    large = is_large([space.setting for space in spaces], state.request)
-    if jointly and large and state.request.formulation != "assignment":
+    if is_large([space.setting for space in spaces], state.request) and state.request.formulation != "assignment":
         try:
             with interruptible():
                 _Starts(state, spaces).run()
