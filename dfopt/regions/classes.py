@@ -97,6 +97,11 @@ class PlanClass(PlanGroup):
         return {}
 
     @property
+    def complete(self) -> bool:
+        """Whether all blocks that mappings may have are listed."""
+        return all(arcs.complete for arcs in self.arcs_k)
+
+    @property
     def table(self) -> Table:
         """All charges of the layer."""
         return self.menu.priced(self.tiles)[1]

@@ -69,6 +69,11 @@ class PlanGroup:
         return self.table_of_plans.seconds()
 
     @property
+    def complete(self) -> bool:
+        """Whether no block is left out because there are too many."""
+        return True
+
+    @property
     def is_exact(self) -> bool:
         """Whether the table of charges says all; else mappings take no less than it says."""
         return self.menu.is_listed

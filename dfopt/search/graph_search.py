@@ -218,9 +218,10 @@ class GraphSearch:
     def give_up(self, of: PlanGroup, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
         """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
         for i in plan_i:
-            self.give_up_unit(self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
+            self.give_up_unit(unit := self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
+            self.units[unit].wide |= not of.complete
             if of.sharded_first is not None:
-                self.units[self.unit_of(of.plans[i], of.tiles)].sharded_first = of.sharded_first
+                self.units[unit].sharded_first = of.sharded_first
 
     def give_up_unit(self, unit: Unit, low: float, *, late: bool) -> None:
         """Leave a plan and tile count with a bound."""

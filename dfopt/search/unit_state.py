@@ -41,6 +41,8 @@ class UnitState:
         Why nothing fits, where that is known.
     late : bool
         Whether it was left because the time was over.
+    wide : bool
+        Whether its layers have too many down-sets to list.
     sharded_first : ShardedFirst, optional
         How its sharding was chosen, where that comes first.
     """
@@ -50,6 +52,7 @@ class UnitState:
     solves: tuple[SolveRecord, ...] = ()
     note: str = ""
     late: bool = False
+    wide: bool = False
     sharded_first: ShardedFirst | None = None
 
     def give_up(self, low: float, *, late: bool) -> None:
@@ -65,12 +68,13 @@ class UnitState:
         """What holds for this one and some others: the least of their bounds, and why the last does not fit."""
         every = [self, *others]
         note = next((each.note for each in reversed(every) if each.note), "")
-        return UnitState(min(each.low for each in every), note=note, late=any(each.late for each in every))
+        late, wide = (any(getattr(each, name) for each in every) for name in ("late", "wide"))
+        return UnitState(min(each.low for each in every), note=note, late=late, wide=wide)
 
     def of_graph(self, graph: Graph, beat: float, gap: float, stopped: str) -> GraphRecord:
         """The record of a graph of which this is all that is known: all its plans are given up together."""
         fields = self.status(beat, gap, stopped)
-        fields["note"] = TOO_MANY if fields["note"] == TOO_WIDE else fields["note"]
+        fields["note"] = TOO_MANY if fields["note"] == LOOSE else fields["note"]
         return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
     def status(self, beat: float, gap: float, stopped: str, best: float = np.inf) -> dict[str, Any]:
@@ -87,14 +91,14 @@ class UnitState:
         best : float
             What none of its mappings that are not kept should be below: its value where one of a plan is kept.
         """
-        late = stopped or LIMIT
+        late, open_ = stopped or LIMIT, TOO_WIDE if self.wide else LOOSE
         if np.isfinite(self.value):
             low, short = min(self.low, self.value), self.low < best * (1 - max(gap, _CLOSE))
-            note = (late if self.late else LOOSE) if short else ""
+            note = (late if self.late else open_) if short else ""
             gap = (self.value - low) / self.value
             return {"status": "limit" if short else "solved", "value": self.value, "gap": gap, "note": note}
         if self.low >= beat * (1 - SAME):
             return {"status": "pruned_by_bound", "note": ""}
         if self.low >= beat * (1 - gap):
             return {"status": "limit", "note": NEAR}
-        return {"status": "limit", "note": late if stopped or self.late else TOO_WIDE}
+        return {"status": "limit", "note": late if stopped or self.late else open_}
