@@ -17,6 +17,8 @@ from dfopt.terms.bounds import PlanTable
 
 __all__ = ["Listing", "PlansApart", "Probing", "StagesOpen"]
 
+_FIRST = 16
+"""Groups of plans under which a chip has the same layers that are put in classes first."""
 _EACH = 4
 """Plans up to which each goes apart; of more only the one with the least step."""
 
@@ -44,13 +46,14 @@ class Listing(BranchingRule[Part]):
 
     def _classes(self, plans: Unclassed, bound: Bound) -> list[tuple[Part, float]]:
         """The classes of the first groups, and all other groups."""
-        first, rest = plans.groups[: plans.most], plans.groups[plans.most :]
+        most = max(_FIRST, plans.opened)
+        first, rest = plans.groups[:most], plans.groups[most:]
         roots = plans.space.in_classes(dict(chain.from_iterable(group.items() for group in first)))
         found: list[tuple[Part, float]] = [
             (root, root.least if isinstance(root, Unsharded) else bound.value) for root in roots
         ]
         if rest:
-            later = Unclassed(plans.space, rest, 2 * plans.most)
+            later = Unclassed(plans.space, rest, plans.opened + most)
             found.append((later, later.least))
         return found or [(plans, np.inf)]
 

@@ -17,7 +17,7 @@ from dfopt.regions.levels import FirstLevel
 from dfopt.regions.matrices import Matrices
 from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
-from dfopt.regions.region import Part, Region, Unlisted, rounded
+from dfopt.regions.region import Part, Region, Unclassed, Unlisted, rounded
 from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
 from dfopt.regions.space import Space
 from dfopt.regions.unrolled import OneLayer
@@ -52,7 +52,7 @@ class ClassesFirst:
 
     def priority(self, node: Node[Any]) -> tuple[float, ...]:
         """Whether it is bounded already, its bound, and relaxations that have answered."""
-        whole = isinstance(node.region, Region) and node.region.is_whole
+        whole = isinstance(node.region, Region | Unclassed) and node.region.is_whole
         later = not whole or node.answered >= self._relaxations
         return node.deferrals, float(later), rounded(node.bound.value), -node.answered
 

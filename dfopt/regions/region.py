@@ -81,13 +81,18 @@ class Unclassed:
     groups : tuple
         Plans under which a chip has the same layers: seconds of a step at least under each of them. The group with the
         least seconds comes first.
-    most : int
-        Groups that are put in classes next, together.
+    opened : int
+        Groups of the graph that are in classes already.
     """
 
     space: Classes
     groups: tuple[Mapping[Plan, float], ...]
-    most: int
+    opened: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no plan of the graph is in a class yet."""
+        return not self.opened
 
     @property
     def least(self) -> float:

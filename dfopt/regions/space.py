@@ -33,9 +33,6 @@ from dfopt.terms.table import Domain
 
 __all__ = ["Space"]
 
-_FIRST = 16
-"""Groups of plans under which a chip has the same layers that are put in classes first."""
-
 
 @dataclass(frozen=True, eq=False)
 class Space:
@@ -145,7 +142,7 @@ class Space:
         for plan, least in self.least.items():
             of_chip.setdefault(self.setting.under(plan).on_chip, {})[plan] = least
         groups = sorted(of_chip.values(), key=_simplest)
-        return Unclassed(self, tuple(groups), _FIRST) if groups else None
+        return Unclassed(self, tuple(groups)) if groups else None
 
     @cached_property
     def roots(self) -> list[Region | Undivided | Unsharded]:

@@ -58,7 +58,7 @@ def test_a_log_shows_the_bound_and_each_of_its_bounds_holds(world: World, data: 
     assume(sum(len(root.plans) * root.vectors for root in roots) <= MANY)
     problem = problem_in([members.space], Options(members.space.request))
     order = ClassesFirst(len(problem.relaxations))
-    with patch("dfopt.regions.space._FIRST", data.draw(st.integers(1, 3))):
+    with patch("dfopt.regions.branching._FIRST", data.draw(st.integers(1, 3))):
         found = branch_and_bound(problem, Parameters(gap=ROUNDED), selection=order)
 
     def shows(region: Part, relaxation: str, value: float) -> bool:
