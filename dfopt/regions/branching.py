@@ -17,7 +17,7 @@ from dfopt.terms.bounds import PlanTable
 
 __all__ = ["Listing", "PlansApart", "Probing", "StagesOpen"]
 
-_FIRST = 16
+_FIRST = 4
 """Groups of plans under which a chip has the same layers that are put in classes first."""
 _EACH = 4
 """Plans up to which each goes apart; of more only the one with the least step."""
