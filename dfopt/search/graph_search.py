@@ -33,10 +33,15 @@ from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["GraphSearch"]
+__all__ = ["LISTED", "GraphSearch"]
+
+LISTED: Final = 200
+"""Records that a result has at most before some are written together."""
 
 _MOST_PLANS: Final = 100_000
 """Plans that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes."""
+_ROUNDED: Final = 1 + 1e-9
+"""Share of a memory up to which a plan is looked at more closely: sums of bytes are rounded."""
 _RECORD_S: Final = 1e-4
 """Seconds that the record of a plan takes: made, hashed, written and counted."""
 
@@ -63,8 +68,6 @@ class GraphSearch:
         What is known of all plans, where they were given up together.
     refused : PlanError, optional
         Why no plan can use the graph.
-    reasons : list of str
-        Why plans fit no mapping.
     """
 
     def __init__(self, setting: Setting, state: SearchState, legal: Sequence[Plan] | None = None) -> None:
@@ -73,7 +76,7 @@ class GraphSearch:
         self.units: dict[Unit, UnitState] = {}
         self.apart: GraphRecord | None = None
         self.refused: PlanError | None = None
-        self.reasons: list[str] = []
+        self._unwritten: dict[Plan, Plan] = {}  # by plan of a record the one that holds too much
         self.rejected: list[Rejected] = []
         self.bounds: dict[Plan, float] = {}
         self._used: dict[Plan, float] = {}
@@ -179,15 +182,20 @@ class GraphSearch:
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan may fit the memories whatever the schemes; else that is on record."""
-        if self._used[plan] > 1.0:
-            try:
-                self.plan_bounds.check_dram(self.setting.under(plan))
-            except Infeasible as error:
-                self._unfit.add(plan)
-                self.units[plan, None] = UnitState(note=str(error.report))
-                return False
-            self._used[plan] = 1.0  # as it is rounded there
+        if self._used[plan] > _ROUNDED or (self._used[plan] > 1.0 and self._too_large(plan)):
+            self._unfit.add(plan)
+            self.units[plan, None] = UnitState(unfit=plan)
+            return False
+        self._used[plan] = min(self._used[plan], 1.0)
         return True
+
+    def _too_large(self, plan: Plan) -> str:
+        """What a plan must hold, if that is too much for a memory; else nothing."""
+        try:
+            self.plan_bounds.check_dram(self.setting.under(plan))
+        except Infeasible as error:
+            return str(error.report)
+        return ""
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every kind of layer."""
@@ -238,6 +246,9 @@ class GraphSearch:
     def write_records(self, *, apart: bool = False) -> None:
         """The records of all plans that were not rejected.
 
+        Of many records most are written together: then those of plans that hold too much say why when they are asked
+        (:meth:`reason`).
+
         Parameters
         ----------
         apart : bool
@@ -248,8 +259,10 @@ class GraphSearch:
         for plan in (each for each in self.space.plans if each not in opened):  # its options cannot be together
             self.units[plan, None] = UnitState()
         with uncollected():
-            for unit, known in self.units.items() if apart else self._together():
-                self.records.append(self._record(unit, known))
+            units = [*(self.units.items() if apart else self._together())]
+            brief = self._jointly and not apart and len(units) > LISTED
+            for unit, known in units:
+                self.records.append(self._record(unit, known, brief=brief))
 
     def _together(self) -> Iterator[tuple[Unit, UnitState]]:
         """Units with what is known; of plans that differ in variants only one, where nothing was found of any."""
@@ -265,14 +278,35 @@ class GraphSearch:
             else:
                 yield from zip(units, states, strict=True)
 
-    def _record(self, unit: Unit, known: UnitState) -> PlanRecord:
+    @property
+    def _jointly(self) -> bool:
+        return self.setting.assumptions.sharding_objective == "joint"
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why plans fit no mapping, but for those that are rejected."""
+        rejected = {each.plan for each in self.rejected}
+        infeasible = (record for record in self.records if record.status == "infeasible")
+        return [f"{each.plan.label}: {self.reason(each)}" for each in infeasible if each.plan not in rejected]
+
+    def reason(self, record: PlanRecord) -> str:
+        """What a record says of its plan, or why that holds too much."""
+        unfit = None if record.note or record.status != "infeasible" else self._unwritten.get(record.plan)
+        return record.note if unfit is None else self._too_large(unfit)
+
+    def _record(self, unit: Unit, known: UnitState, *, brief: bool) -> PlanRecord:
         """The record of a plan and tile count; where nothing fits, why."""
         plan, tiles = unit
         fields: dict[str, Any] = {"solves": known.solves}
         beat = self.state.to_beat(self.setting, plan)
         if np.isinf(min(known.value, known.low)):
-            note = known.note or self._refusal(plan, tiles)
-            self.reasons.append(f"{plan.label}: {note}")
+            note = ""
+            if known.unfit is None:
+                note = self._refusal(plan, tiles)
+            elif brief:
+                self._unwritten[plan] = known.unfit
+            else:
+                note = self._too_large(known.unfit)
             fields |= {"status": "infeasible", "note": note}
         else:
             gap, best = self.state.request.gap, beat if self.state.several else known.value
@@ -285,7 +319,7 @@ class GraphSearch:
 
     def _refusal(self, plan: Plan, tiles: int | None) -> str:
         """Why nothing fits under a plan: whatever the schemes are, or with those that are best by themselves."""
-        if self.setting.assumptions.sharding_objective == "joint" and covers(self.setting.graph, plan):
+        if self._jointly and covers(self.setting.graph, plan):
             try:
                 next(self._relaxed.of_plan(plan))
             except Infeasible as error:

@@ -37,8 +37,8 @@ class UnitState:
         Of its best mapping; infinite where none is known.
     solves : tuple of SolveRecord
         How the best mapping was solved.
-    note : str
-        Why nothing fits, where that is known.
+    unfit : Plan, optional
+        Its plan, if that holds too much whatever the schemes are.
     late : bool
         Whether it was left because the time was over.
     wide : bool
@@ -50,7 +50,7 @@ class UnitState:
     low: float = np.inf
     value: float = np.inf
     solves: tuple[SolveRecord, ...] = ()
-    note: str = ""
+    unfit: Plan | None = None
     late: bool = False
     wide: bool = False
     sharded_first: ShardedFirst | None = None
@@ -65,11 +65,11 @@ class UnitState:
         return np.isinf(self.value) and not self.solves and self.sharded_first is None
 
     def together(self, others: list[UnitState]) -> UnitState:
-        """What holds for this one and some others: the least of their bounds, and why the last does not fit."""
+        """What holds for this one and some others: the least of their bounds, and the last that does not fit."""
         every = [self, *others]
-        note = next((each.note for each in reversed(every) if each.note), "")
+        unfit = next((each.unfit for each in reversed(every) if each.unfit is not None), None)
         late, wide = (any(getattr(each, name) for each in every) for name in ("late", "wide"))
-        return UnitState(min(each.low for each in every), note=note, late=late, wide=wide)
+        return UnitState(min(each.low for each in every), unfit=unfit, late=late, wide=wide)
 
     def of_graph(self, graph: Graph, beat: float, gap: float, stopped: str) -> GraphRecord:
         """The record of a graph of which this is all that is known: all its plans are given up together."""

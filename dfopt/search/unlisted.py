@@ -11,12 +11,11 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
 from dfopt.documents.uncollected import uncollected
-from dfopt.search.graph_search import GraphSearch
+from dfopt.search.graph_search import LISTED, GraphSearch
 from dfopt.setting.plans import Rejected
 
 __all__ = ["expanded", "in_few_words"]
 
-_LISTED = 200  # records that a result has at most before some are written together
 _NEAREST = 40  # records that stay, of the plans with the least bounds
 _EXCLUDED = "pruned_by_bound"
 
@@ -27,7 +26,7 @@ def in_few_words(searches: Sequence[GraphSearch], records: Sequence[Sequence[Pla
 
     Those stay that say more than a status, the nearest ones, and for every degree of every axis the nearest with it.
     """
-    if sum(map(len, records)) <= _LISTED:
+    if sum(map(len, records)) <= LISTED:
         return {}
     stay = {id(record) for record in _nearest(records)}
     unlisted = []
@@ -47,7 +46,12 @@ def in_few_words(searches: Sequence[GraphSearch], records: Sequence[Sequence[Pla
                 groups[place] = PlanGroup(status=record.status, note=note)
         if any(groups):
             unlisted.append(UnlistedPlans.of(search.setting.graph, groups))
-    kept = tuple(record for each in records for record in each if id(record) in stay)
+    kept = tuple(
+        record.model_copy(update={"note": search.reason(record)})
+        for search, each in zip(searches, records, strict=True)
+        for record in each
+        if id(record) in stay
+    )
     return {"plans": kept, "unlisted": tuple(sorted(unlisted, key=lambda each: each.order)) or None}
 
 

@@ -227,8 +227,8 @@ def test_no_size_fits_only_if_that_is_known_of_each() -> None:
     workload = WorkloadSearch(settings, Options(Request(tp=2)))
     one, other = workload.graphs
     for graph in (one, other):
-        graph.records, graph.reasons = [record], ["TP2: too big"]
-    assert "TP2: too big" in str(workload.failure()) and isinstance(workload.failure(), Infeasible)
+        graph.records = [record]
+    assert "TP2 PP1 DP1: too big" in str(workload.failure()) and isinstance(workload.failure(), Infeasible)
     for graph, bound in ((one, 2.0), (other, 1.0)):
         graph.records = [record, record.model_copy(update={"status": "limit", "bound": bound})]
         failure = workload.failure()
