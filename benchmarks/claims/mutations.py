@@ -31,55 +31,55 @@ class Mutation(NamedTuple):
 
 
 LIMIT = 240.0  # seconds of a run of pytest; a fault may keep the search from ending
-LAYER, WHOLE = "tests/joint/test_layer_search.py", "tests/joint/test_joint_search.py"
+BOUNDS, WHOLE, SEVERAL = (f"tests/regions/test_{name}.py" for name in ("bounds", "best_mapping", "several"))
 MUTATIONS = [
     Mutation(
-        "dominance of labels: smaller shares and paid layouts do not matter",
-        "dfopt/joint/labels.py",
-        "self.better_xy[1:, 1:] |= inner & better",
-        "self.better_xy[1:, 1:] |= inner",
-        (LAYER, WHOLE),
+        "dominance: kernels whose output is handed on to other stages are compared without it",
+        "dfopt/regions/reductions.py",
+        "stays = set(messages.handed.tolist()) if messages.sends else set()",
+        "stays = set[int]()",
+        (BOUNDS, WHOLE),
     ),
     Mutation(
-        "dominance of cells: the first term is not compared",
-        "dfopt/joint/cells.py",
-        "beaten = (marks[champion] <= marks[rows]).all(axis=1) & (champion != rows)",
-        "beaten = (marks[champion, 1:] <= marks[rows, 1:]).all(axis=1) & (champion != rows)",
-        (LAYER, WHOLE),
+        "reduced costs: options go that are a little below the cutoff",
+        "dfopt/regions/reductions.py",
+        "keep_o = np.isfinite(step_o) & (step_o < max(cutoff, step_o.min() * _MORE))",
+        "keep_o = np.isfinite(step_o) & (step_o < max(0.9 * cutoff, step_o.min() * _MORE))",
+        (BOUNDS, SEVERAL),
     ),
     Mutation(
-        "promises of conversions: blocks promise nothing to later ones",
-        "dfopt/joint/cells.py",
-        "promises = np.array(group.unions(inside))",
-        "promises = np.zeros(1, dtype=np.int64)",
-        (f"{LAYER}::test_a_block_promises_the_layouts_that_a_later_block_may_ask_for", LAYER),
+        "path bound: one per cent too high",
+        "dfopt/regions/relaxations.py",
+        "return [one.by_all for one in facts]",
+        "return [1.01 * one.by_all for one in facts]",
+        (BOUNDS, WHOLE),
     ),
     Mutation(
-        "carried guesses: the source need not pay what its readers took for granted",
-        "dfopt/joint/labels.py",
-        "np.where(y_outer, True, paying)",
-        "np.where(y_outer, True, True)",
-        ("tests/joint/test_assignment.py", LAYER, WHOLE),
+        "dual of resources: one per cent too high",
+        "dfopt/regions/relaxations.py",
+        "return [one.by_dual for one in facts]",
+        "return [1.01 * one.by_dual for one in facts]",
+        (BOUNDS, WHOLE),
     ),
     Mutation(
-        "tiling in the relaxed stage: weights in parts are priced as the relaxed stage has them",
-        "dfopt/joint/layer.py",
-        "tight = (member.sum(axis=1) == 1) & member[:, self.tight_k].any(axis=1)",
-        "tight = np.zeros(len(member), dtype=bool)",
-        (f"{LAYER}::test_a_weight_in_parts_is_alone_where_what_a_block_hands_on_takes_no_sram", LAYER),
+        "leaves: of several mappings, others may be as good as the last that is found",
+        "dfopt/regions/leaves.py",
+        "last = lows[-1] if len(found) == asked.top else view.cutoff",
+        "last = view.cutoff",
+        (SEVERAL,),
     ),
     Mutation(
         "one conversion price: a tenth too little",
-        "dfopt/joint/couplings.py",
-        "seconds_ca=tables.conversion_tls[tensors[np.argmin(tables.late_t[tensors])]][layout_c],",
-        "seconds_ca=0.9 * tables.conversion_tls[tensors[np.argmin(tables.late_t[tensors])]][layout_c],",
-        (LAYER, WHOLE),
+        "dfopt/terms/rules/network.py",
+        'return Charge("network_s", incidence, scope, seconds[made, wanted])',
+        'return Charge("network_s", incidence, scope, 0.9 * seconds[made, wanted])',
+        (WHOLE,),
     ),
 ]
 
 
 def mutations(asked: Asked) -> Iterator[Row]:
-    """Six faults in the search, each of which the tests of `tests/joint` have to catch."""
+    """Six faults in the search, each of which the tests of `tests/regions` have to catch."""
     for one in MUTATIONS[: asked.most]:
         if (times := one.count()) != 1:
             seen = f"{one.file} has `{one.text}` {times} times, expected once: write the mutation anew"
@@ -90,7 +90,7 @@ def mutations(asked: Asked) -> Iterator[Row]:
             shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "figures", "notebooks"))
             one.apply(copy)
             seconds, seen, caught = 0.0, "survived", False
-            for tests in (*one.first, "tests/joint"):
+            for tests in (*one.first, "tests/regions"):
                 words = ["-m", "pytest", "-x", "-q", *tests.split()]
                 done = run(words, root=copy, limit=LIMIT, HYPOTHESIS_PROFILE="mut")
                 seconds += done.seconds

@@ -84,11 +84,12 @@ def sharding_optima(
 ) -> dict[tuple[Plan, tuple[Sharding, ...]], float]:
     """The best value under every sharding of some plans with which something fits."""
     chosen, memo = resolved(assumptions, system.chip), Memo()
+    hidden = chosen.gradient_overlap == "backward" and graph.folded and graph.trains
     found: dict[tuple[Plan, tuple[Sharding, ...]], float] = {}
     for plan in plans:
         world = World(seen_by_a_chip(graph, plan, system), system, plan, chosen, graph)
         for choice in choices(world, request, memo):
-            key, best = (plan, choice.schemes), choice.judged()
+            key, best = (plan, choice.schemes), choice.judged_behind(math.inf) if hidden else choice.judged()
             if best is not None:
                 found[key] = min(best.value, found.get(key, math.inf))
     return found
