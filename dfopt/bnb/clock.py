@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["ENDED", "UNITS_PER_S", "UNLIMITED", "Clock", "OutOfTime"]
@@ -38,6 +39,12 @@ class Clock:
     planned : float, units
         Work that the run is planned for. It ends nothing: parts of a run are shares of it.
 
+    Attributes
+    ----------
+    watch : callable, optional
+        Called whenever somebody asks whether the clock is over, or a part of it. So who waits for a long step can be
+        told how far the run is.
+
     Examples
     --------
     >>> clock = Clock(work=100.0)
@@ -57,6 +64,7 @@ class Clock:
     ) -> None:
         self.deadline, self.work, self.planned, self.spent = deadline, work, planned, 0.0
         self._within = within
+        self.watch: Callable[[], None] | None = None
 
     @classmethod
     def of_limit(cls, seconds: float, began: float | None = None) -> Clock:
@@ -84,6 +92,8 @@ class Clock:
 
     def over_since(self, seconds: float) -> bool:
         """Whether the work is spent, or the deadline has been over for so long."""
+        if self.watch is not None:
+            self.watch()
         if self._within is not None and self._within.over_since(seconds):
             return True
         return self.spent >= self.work or time.perf_counter() > self.deadline + seconds

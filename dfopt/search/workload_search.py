@@ -58,6 +58,8 @@ class WorkloadSearch:
         self.trace: list[tuple[float, float | None, float]] = []
         self._least = self._shown = min(graph.least for graph in self.graphs)  # what no mapping is below
         self._due_s = 0.0
+        if options.progress is not None:
+            options.clock.watch = self._report_if_due  # one step may take long
         self._of_model = {id(graph.setting.model): graph for graph in self.graphs}
 
     def run(self) -> None:
@@ -94,8 +96,7 @@ class WorkloadSearch:
     def _stepped(self, step: Step[JudgedMapping]) -> None:
         self._shown = max(self._least, min(step.bound, step.best))
         self._keep(step.solution)
-        if now() >= self._due_s:
-            self.report()
+        self._report_if_due()
         if self.state.stopped:  # by an interrupt of a solve, which ended with a mapping
             raise KeyboardInterrupt
 
@@ -138,6 +139,10 @@ class WorkloadSearch:
         for of, plan_i in searched.items():
             self._of_model[id(of.setting.model)].give_up(of, sorted(plan_i), low_of(of), late=late)
         return unlisted
+
+    def _report_if_due(self) -> None:
+        if now() >= self._due_s:
+            self.report()
 
     def report(self) -> None:
         """Tell what is found and proven so far."""

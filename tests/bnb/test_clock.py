@@ -60,3 +60,13 @@ def test_a_plan_ends_nothing_and_a_deadline_ends_all() -> None:
         clock.end_earlier(1.0)
         assert clock.last == 104.0 and part.over_since(1.0)
     assert ENDED.over and ENDED.over_since(1e9) and not UNLIMITED.over
+
+
+def test_a_clock_is_watched_through_its_parts() -> None:
+    clock, heard = Clock(work=10.0), list[float]()
+    clock.watch = lambda: heard.append(clock.spent)
+    part = clock.share(0.5).allowance(3.0)
+    part.charge(1.0)
+    assert not part.over and not clock.over
+    part.check(9.0)
+    assert clock.over and heard == [1.0, 1.0, 1.0, 10.0]
