@@ -80,7 +80,7 @@ class Unclassed:
         All mappings of the graph.
     groups : tuple
         Plans under which a chip has the same layers: seconds of a step at least under each of them. The group with the
-        least seconds comes first.
+        least seconds comes first, but for rounding.
     opened : int
         Groups of the graph that are in classes already.
     """
@@ -94,10 +94,10 @@ class Unclassed:
         """Whether no plan of the graph is in a class yet."""
         return not self.opened
 
-    @property
+    @cached_property
     def least(self) -> float:
         """Seconds of a step at least under any of the plans."""
-        return min(self.groups[0].values())
+        return min(low for _, low in self.lows)
 
     @property
     def lows(self) -> Iterator[tuple[Plan, float]]:
