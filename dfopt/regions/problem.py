@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dfopt.bnb import Clock, Node, Outcome, Parameters, Problem, Progress, Relaxation, branch_and_bound
+from dfopt.bnb import Candidate, Clock, Node, Outcome, Parameters, Problem, Progress, Relaxation, branch_and_bound
 from dfopt.documents.request import Request
 from dfopt.regions.branching import Listing, PlansApart, Probing, StagesOpen
 from dfopt.regions.facts import Memory
@@ -25,7 +25,7 @@ from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.terms.step.ledger import usable_bytes
 
-__all__ = ["ClassesFirst", "best_mapping", "one_by_one", "parameters_of", "problem_in", "relaxations_of"]
+__all__ = ["ClassesFirst", "best_mapping", "one_by_one", "parameters_of", "problem_in", "relaxations_of", "searched"]
 
 ROUNDED = 5e-13
 """Relative: values that differ by less are one value, added up in two orders. A region whose bound is as near to a
@@ -120,11 +120,21 @@ def one_by_one(
     )
 
 
+def searched(
+    problem: Problem[Part, JudgedMapping],
+    parameters: Parameters,
+    clock: Clock,
+    kept: Sequence[Candidate] = (),
+    progress: Callable[[Progress[JudgedMapping]], None] | None = None,
+) -> Outcome[Part, JudgedMapping]:
+    """Search a mapping problem, the classes of plans first: see :func:`~dfopt.bnb.branch_and_bound`."""
+    order = ClassesFirst(len(problem.relaxations))
+    return branch_and_bound(problem, parameters, clock=clock, selection=order, kept=kept, progress=progress)
+
+
 def _best_of_space(space: Space, options: Options) -> JudgedMapping | None:
     """The best mapping of a space, as far as the clock allows."""
-    problem, alone = problem_in([space], options), Parameters(gap=options.request.gap)
-    order = ClassesFirst(len(problem.relaxations))
-    return branch_and_bound(problem, alone, clock=options.clock, selection=order).solution
+    return searched(problem_in([space], options), Parameters(gap=options.request.gap), options.clock).solution
 
 
 def best_mapping(
@@ -160,6 +170,4 @@ def best_mapping(
     ('optimal', 0.066438)
     """
     clock, space = Clock.of_limit(request.time_limit), Space(setting, request)
-    problem = problem_in([space], Options(request, clock))
-    order = ClassesFirst(len(problem.relaxations))
-    return branch_and_bound(problem, parameters_of(request), clock=clock, selection=order, progress=progress)
+    return searched(problem_in([space], Options(request, clock)), parameters_of(request), clock, progress=progress)

@@ -186,7 +186,6 @@ class GraphSearch:
             self._unfit.add(plan)
             self.units[plan, None] = UnitState(unfit=plan)
             return False
-        self._used[plan] = min(self._used[plan], 1.0)
         return True
 
     def _too_large(self, plan: Plan) -> str:

@@ -68,7 +68,7 @@ class UnitState:
         """What holds for this one and some others: the least of their bounds, and the last that does not fit."""
         every = [self, *others]
         unfit = next((each.unfit for each in reversed(every) if each.unfit is not None), None)
-        late, wide = (any(getattr(each, name) for each in every) for name in ("late", "wide"))
+        late, wide = any(each.late for each in every), any(each.wide for each in every)
         return UnitState(min(each.low for each in every), unfit=unfit, late=late, wide=wide)
 
     def of_graph(self, graph: Graph, beat: float, gap: float, stopped: str) -> GraphRecord:

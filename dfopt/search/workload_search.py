@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Parameters, Problem, branch_and_bound
+from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Parameters, Problem
 from dfopt.bnb import Progress as Step
 from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.interrupts import LIMIT, SIGNALS, now
 from dfopt.regions.judged import JudgedMapping, cutoffs_of
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.regions.problem import ClassesFirst, parameters_of, problem_in
+from dfopt.regions.problem import parameters_of, problem_in, searched
 from dfopt.regions.region import Part, Region, Unclassed, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.shortage import least_held
@@ -78,14 +78,7 @@ class WorkloadSearch:
         self, problem: Problem[Part, JudgedMapping], parameters: Parameters, kept: Sequence[Candidate] = ()
     ) -> Outcome[Part, JudgedMapping]:
         """Run a branch and bound; mappings that it finds are kept."""
-        outcome = branch_and_bound(
-            problem,
-            parameters,
-            clock=self.state.clock,
-            selection=ClassesFirst(len(problem.relaxations)),
-            kept=kept,
-            progress=self._stepped,
-        )
+        outcome = searched(problem, parameters, self.state.clock, kept, self._stepped)
         if outcome.ending == "interrupted":
             self.state.stop()
         of_leaves = [each for leaf in outcome.leaves for each in leaf.solutions] if parameters.top > 1 else []

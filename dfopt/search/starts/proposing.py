@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dfopt.bnb import UNITS_PER_S, OutOfTime
@@ -94,7 +94,7 @@ class _Graph:
 class _Layer(_Graph):
     """Plans of a graph under which a chip has the same work."""
 
-    plans: PlanTable | None = None
+    plans: PlanTable = field(kw_only=True)
 
 
 def _distance(one: _Graph, other: _Graph) -> float:
@@ -190,7 +190,7 @@ class _Starts:
                 members = [table.plans[i] for i in fitting[shared_i == shared].tolist()]
                 degrees = members[0].shards, members[0].members
                 least = min(map(about.__getitem__, members))
-                layers.append(_Layer(item.space, least, degrees, PlanTable(table.work, members)))
+                layers.append(_Layer(item.space, least, degrees, plans=PlanTable(table.work, members)))
         if layers:
             self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
         return layers
@@ -219,7 +219,6 @@ class _Starts:
     def _sharded(self, layer: _Layer, variation: str) -> Iterator[Region]:
         """A layer under a sharding, in every number of tiles; nothing if that was looked at, or is not allowed."""
         space, plans = layer.space, layer.plans
-        assert plans is not None
         instance = plans.instances[0]
         schemes = shardings(space.setting.under(plans.plans[0]), self.options.request, variation)
         if schemes is None or (key := (layer, tuple(schemes.values()))) in self.tried:
