@@ -27,6 +27,8 @@ import dfopt as df
 from dfopt.bnb import Clock
 from dfopt.documents.zoo import zoo
 from dfopt.errors import DfoptError
+from dfopt.search.graph_search import GraphSearch
+from dfopt.search.state import SearchState
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -61,12 +63,11 @@ def answer(model: str, phase: str, assumed: str, system: str, seconds: float) ->
     found["search_s"], began = cpu() - began, cpu()
     asked = result.request.model_copy(update={"formulation": "assignment", "time_limit": seconds})
     within = Options(asked, Clock.of_limit(seconds)).asking(formulation="assignment", gap=0.0, solver="highs", seed=0)
-    search = WorkloadSearch([Setting(result.graph, result.system, result.assumptions)], within)
-    [graph] = search.graphs
-    graph.legal = [result.plan]
-    search.run()
+    setting = Setting(result.graph, result.system, result.assumptions)
+    graph = GraphSearch(setting, SearchState(within), [result.plan])
+    WorkloadSearch([graph]).run()
     records = [one for plan in graph.records for one in plan.solves if one.formulation == "assignment"]
-    found["milp"] = min((each.value for each in search.state.found), default=None)
+    found["milp"] = min((each.value for each in graph.state.found), default=None)
     found["bound"] = min(one.bound for one in graph.records if one.bound is not None)
     found["milp_s"], found["rows"] = cpu() - began, max((record.rows or 0 for record in records), default=0)
     return found

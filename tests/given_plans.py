@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dfopt.documents.plan import Plan
 from dfopt.search.graph_search import GraphSearch
+from dfopt.search.state import SearchState
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -13,8 +14,6 @@ from dfopt.solving.options import Options
 
 def searched(setting: Setting, plans: Sequence[Plan], options: Options) -> GraphSearch:
     """What is found and known of some plans; the mappings are in its ``state``."""
-    workload = WorkloadSearch([setting], options)
-    [graph] = workload.graphs
-    graph.legal = plans
-    workload.run()
+    graph = GraphSearch(setting, SearchState(options), plans)
+    WorkloadSearch([graph]).run()
     return graph

@@ -21,8 +21,9 @@ from dfopt.errors import PlanError
 from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
 from dfopt.search.proving import PROOF, Low, least_of
-from dfopt.search.region_proof import Claims, RegionProof
+from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof
 from dfopt.search.space import search_space, together, ways_to_count
+from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit
 from dfopt.search.unlisted import expanded
 from dfopt.setting.instance import Setting
@@ -111,7 +112,8 @@ class Plans:
             if self.late and spaces:  # of the first graph something is shown in any time
                 self._unshown(setting, [*itertools.chain.from_iterable(ways.values())])
                 continue
-            proof = RegionProof(setting, self.options, ways, self._claims(setting, ways), self.kept.best)
+            claims, state = self._claims(setting, ways), SearchState(self.options)
+            proof = RegionProof(ClaimedPlans(setting, state, ways, claims, self.kept.best))
             lows = proof.lows()
             for every in ways.values():
                 self._with_variants(setting, every, lows)

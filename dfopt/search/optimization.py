@@ -20,10 +20,12 @@ from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.questions import Resolved
 from dfopt.search.assembling import assemble, left_open
+from dfopt.search.graph_search import GraphSearch
 from dfopt.search.kept import Kept
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.space import search_space, together
 from dfopt.search.starts import begin
+from dfopt.search.state import SearchState
 from dfopt.search.unlisted import in_few_words
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
@@ -72,8 +74,9 @@ def search(
         check_names(other, request)
     end = began + request.time_limit
     options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
-    workload = WorkloadSearch([setting, *(replace(setting, graph=other) for other in variants)], options)
-    state, found = workload.state, workload.state.found
+    state = SearchState(options)
+    settings = setting, *(replace(setting, graph=other) for other in variants)
+    workload, found = WorkloadSearch([GraphSearch(each, state) for each in settings]), state.found
     jointly = setting.assumptions.sharding_objective == "joint"
     with wall_limit(options.clock.last - began, began):
         if jointly and (only is None or not request.objective.limits):

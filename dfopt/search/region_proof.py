@@ -33,10 +33,9 @@ from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
-from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 
-__all__ = ["Claims", "RegionProof"]
+__all__ = ["ClaimedPlans", "Claims", "RegionProof"]
 
 
 @dataclass(frozen=True)
@@ -161,19 +160,19 @@ class ClaimedPlans(GraphSearch):
         kept: Mapping[Hashable, float],
     ) -> None:
         super().__init__(setting, state, [*ways])
-        self._listed, self._claims, self._kept = ways, claims, kept
+        self._listed, self.claims, self.kept = ways, claims, kept
 
     def _choices(self, plan: Plan) -> list[Plan]:
         """A plan with its variants, but where its own bound shows what is claimed of each."""
         ways = [*self._listed[plan]]
-        most = max(claimed for way in ways for claimed in self._claims.every(way))
+        most = max(claimed for way in ways for claimed in self.claims.every(way))
         return ways[:1] if self.bounds[plan] >= most else ways
 
     def keep(self, solved: Solved) -> None:
         """Count a mapping that refutes what is said; one of several that are kept does only where none is to fit."""
         unit, known = self.unit_of(solved.plan, solved.mapping.tile_count), np.inf
-        if self.state.several and not self._claims.is_empty(*unit):
-            known = self._kept.get(solved.different(self.state.request.distinct_in), np.inf)
+        if self.state.several and not self.claims.is_empty(*unit):
+            known = self.kept.get(solved.different(self.state.request.distinct_in), np.inf)
         if solved.value < known * (1 - PROOF):
             state = self.units.setdefault(unit, UnitState())
             state.value = min(state.value, solved.value)
@@ -193,7 +192,7 @@ class ClaimedPlans(GraphSearch):
         found: dict[Plan, Low] = {}
         for record in self.records:
             first = self.units[record.plan, record.tile_count].sharded_first
-            whole = self._claims.jointly if first is None else first.alone and first.proven
+            whole = self.claims.jointly if first is None else first.alone and first.proven
             low = found.get(record.plan, Low(None, None, record.note, whole=True))
             found[record.plan] = low.beside(record, whole=whole or record.status == "infeasible")
         return found
@@ -204,30 +203,14 @@ class RegionProof(WorkloadSearch):
 
     Parameters
     ----------
-    setting, options : Setting, Options
-        The problem.
-    ways : dict
-        The plans that are listed, each with all of its variants (:class:`dfopt.regions.variants.Variants`).
-    claims : Claims
-        What is claimed of plans and variants.
-    kept : dict
-        Values of the mappings that are the best, by what makes them different.
+    plans : ClaimedPlans
+        The plans, and what is claimed of them.
     """
 
-    def __init__(
-        self,
-        setting: Setting,
-        options: Options,
-        ways: Mapping[Plan, Sequence[Plan]],
-        claims: Claims,
-        kept: Mapping[Hashable, float],
-    ) -> None:
-        super().__init__([setting], options)
-        self.plans = ClaimedPlans(setting, self.state, ways, claims, kept)
-        self.graphs = [self.plans]
-        self._of_model = {id(setting.model): self.plans}
-        self._claims = claims
-        pairs = sorted(kept.items(), key=lambda pair: pair[1])
+    def __init__(self, plans: ClaimedPlans) -> None:
+        super().__init__([plans])
+        self.plans, self._claims = plans, plans.claims
+        pairs = sorted(plans.kept.items(), key=lambda pair: pair[1])
         self._kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
 
     def lattices(self) -> dict[int, Lattice | None]:

@@ -19,9 +19,7 @@ from dfopt.regions.problem import parameters_of, problem_in, searched
 from dfopt.regions.region import Part, Region, Unclassed, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.shortage import least_held
-from dfopt.search.state import SearchState
-from dfopt.setting.instance import Setting
-from dfopt.solving.options import Options, Progress
+from dfopt.solving.options import Progress
 
 __all__ = ["WorkloadSearch", "is_late", "lows"]
 
@@ -36,30 +34,25 @@ class WorkloadSearch:
 
     Parameters
     ----------
-    settings : sequence of Setting
-        One for each graph.
-    options : Options
-        What is asked for, and the clock.
+    graphs : sequence of GraphSearch
+        One for each graph; they share a state.
 
     Attributes
     ----------
     state : SearchState
         The best mappings, and what stopped the search.
-    graphs : list of GraphSearch
-        What is known of the plans of each graph.
     trace : list
         Seconds, best value and bound, whenever one of them changed.
     """
 
-    def __init__(self, settings: Sequence[Setting], options: Options) -> None:
-        self.state = SearchState(options)
+    def __init__(self, graphs: Sequence[GraphSearch]) -> None:
+        self.graphs, self.state = graphs, graphs[0].state
         self.state.report = self.report
-        self.graphs = [GraphSearch(setting, self.state) for setting in settings]
         self.trace: list[tuple[float, float | None, float]] = []
         self._least = self._shown = min(graph.least for graph in self.graphs)  # what no mapping is below
         self._due_s = 0.0
-        if options.progress is not None:
-            options.clock.watch = self._report_if_due  # one step may take long
+        if self.state.options.progress is not None:
+            self.state.clock.watch = self._report_if_due  # one step may take long
         self._of_model = {id(graph.setting.model): graph for graph in self.graphs}
 
     def run(self) -> None:

@@ -27,6 +27,7 @@ from dfopt.regions import branching, composed, heuristics, lattices, leaves, rel
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.space import together
 from dfopt.search.starts import proposing
+from dfopt.search.state import SearchState
 from dfopt.search.verify import verify
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
@@ -224,7 +225,8 @@ def test_no_size_fits_only_if_that_is_known_of_each() -> None:
     """One plan that is open is enough; then the answer is what no mapping of any size is below."""
     system, record = chip(RING), PlanRecord(plan=Plan(tp=2), status="infeasible", bound=None, note="too big")
     settings = [Setting(TWO.model_copy(update={"batch": 2, "microbatch": size}), system, JOINT) for size in (1, 2)]
-    workload = WorkloadSearch(settings, Options(Request(tp=2)))
+    shared = SearchState(Options(Request(tp=2)))
+    workload = WorkloadSearch([GraphSearch(setting, shared) for setting in settings])
     one, other = workload.graphs
     for graph in (one, other):
         graph.records = [record]

@@ -19,8 +19,10 @@ from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible
 from dfopt.judge import evaluate
 from dfopt.regions import lattices
+from dfopt.search.graph_search import GraphSearch
 from dfopt.search.starts import begin, proposing
 from dfopt.search.starts.textbook import VARIATIONS, shardings, textbook_plans
+from dfopt.search.state import SearchState
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -35,7 +37,7 @@ def started(
     request, reports = request or Request(), list[Progress]()
     chosen = request.assuming(assumptions or df.Assumptions())
     setting = Setting.resolved(graph, system, chosen)
-    workload = WorkloadSearch([setting], Options(request, progress=reports.append))
+    workload = WorkloadSearch([GraphSearch(setting, SearchState(Options(request, progress=reports.append)))])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(proposing, "_LARGE", -1)
         begin(workload.state, [graph.space for graph in workload.graphs])
@@ -185,7 +187,7 @@ def test_starts_are_as_good_where_blocks_are_not_listed(monkeypatch: pytest.Monk
 
 def test_small_spaces_have_none() -> None:
     small = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions())
-    workload = WorkloadSearch([small], Options(Request(tp=8)))
+    workload = WorkloadSearch([GraphSearch(small, SearchState(Options(Request(tp=8))))])
     begin(workload.state, [graph.space for graph in workload.graphs])
     assert not workload.state.found and not proposing.is_large([small], Request(tp=8))
     sizes = (dense(microbatch=size, batch=512) for size in (1, 2, 4, 8))
