@@ -13,6 +13,7 @@ from dfopt.bnb import Bound, BranchingRule, View
 from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Unclassed, Unlisted, Unsharded, listed
+from dfopt.solving.solved import Solved
 from dfopt.terms.bounds import PlanTable
 
 __all__ = ["Listing", "PlansApart", "Probing", "StagesOpen"]
@@ -36,7 +37,7 @@ class Listing(BranchingRule[Part]):
         A graph whose plans may not be listed is left with its bound.
         """
         if isinstance(region, Unclassed):
-            return self._classes(region, bound)
+            return self._classes(region, bound, [one.solution.solved for one in view.kept[:1]])
         if not isinstance(region, Unlisted):
             return None
         if not region.space.listable:
@@ -44,10 +45,12 @@ class Listing(BranchingRule[Part]):
         plans = region.space.unclassed
         return [(region, np.inf)] if plans is None else [(plans, max(bound.value, plans.least))]
 
-    def _classes(self, plans: Unclassed, bound: Bound) -> list[tuple[Part, float]]:
-        """The classes of the first groups, and all other groups."""
+    def _classes(self, plans: Unclassed, bound: Bound, best: Sequence[Solved | None]) -> list[tuple[Part, float]]:
+        """The classes of the first groups, and all other groups. The group of the best mapping is among the first."""
         most = max(_FIRST, plans.opened)
-        first, rest = plans.groups[:most], plans.groups[most:]
+        of_best = [each.plan for each in best if each is not None and each.graph is plans.space.setting.model]
+        groups = sorted(plans.groups, key=lambda group: not any(plan in group for plan in of_best))
+        first, rest = tuple(groups[:most]), tuple(groups[most:])
         roots = plans.space.in_classes(dict(chain.from_iterable(group.items() for group in first)))
         found: list[tuple[Part, float]] = [
             (root, root.least if isinstance(root, Unsharded) else bound.value) for root in roots

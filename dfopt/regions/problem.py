@@ -17,12 +17,13 @@ from dfopt.regions.levels import FirstLevel
 from dfopt.regions.matrices import Matrices
 from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
-from dfopt.regions.region import Part, Region, Unclassed, Unlisted, rounded
+from dfopt.regions.region import Part, Region, Unclassed, Unlisted, rounded, surrounds
 from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
 from dfopt.regions.space import Space
 from dfopt.regions.unrolled import OneLayer
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
+from dfopt.solving.solved import Solved
 from dfopt.terms.step.ledger import usable_bytes
 
 __all__ = ["ClassesFirst", "best_mapping", "one_by_one", "parameters_of", "problem_in", "relaxations_of", "searched"]
@@ -38,23 +39,29 @@ _AS_ASKED = 1e-9
 class ClassesFirst:
     """Best first, but every class of plans that may be below the cutoff has all its bounds before any is divided.
 
-    So each class gives a mapping before much is shown of any. A graph whose plans are not listed waits until nothing
-    has a lower bound. Of bounds that differ by rounding only, that of the earlier class comes first: the simpler plan.
+    So each class gives a mapping before much is shown of any. The class of the best mapping that is known at the start
+    comes before all others: it has to be bounded, and the mappings beside that one are good. A graph whose plans are
+    not listed waits until nothing has a lower bound. Of bounds that differ by rounding only, that of the earlier class
+    comes first: the simpler plan.
 
     Parameters
     ----------
     relaxations : int
         How many there are.
+    best : Solved, optional
+        The best mapping that is known at the start.
     """
 
-    def __init__(self, relaxations: int) -> None:
-        self._relaxations = relaxations
+    def __init__(self, relaxations: int, best: Solved | None = None) -> None:
+        self._relaxations, self._best = relaxations, best
 
     def priority(self, node: Node[Any]) -> tuple[float, ...]:
-        """Whether it is bounded already, its bound, and relaxations that have answered."""
+        """Whether it has the best mapping and is to be bounded, or is bounded already, its bound, and what answered."""
         whole = isinstance(node.region, Region | Unclassed) and node.region.is_whole
         later = not whole or node.answered >= self._relaxations
-        return node.deferrals, float(later), rounded(node.bound.value), -node.answered
+        best, unbounded = self._best, node.answered < self._relaxations
+        first = best is not None and unbounded and surrounds(node.region, best.plan, best.graph)
+        return float(not first), node.deferrals, float(later), rounded(node.bound.value), -node.answered
 
 
 def parameters_of(request: Request) -> Parameters:
@@ -128,7 +135,8 @@ def searched(
     progress: Callable[[Progress[JudgedMapping]], None] | None = None,
 ) -> Outcome[Part, JudgedMapping]:
     """Search a mapping problem, the classes of plans first: see :func:`~dfopt.bnb.branch_and_bound`."""
-    order = ClassesFirst(len(problem.relaxations))
+    best = next((candidate.solution.solved for candidate in kept), None)
+    order = ClassesFirst(len(problem.relaxations), best)
     return branch_and_bound(problem, parameters, clock=clock, selection=order, kept=kept, progress=progress)
 
 

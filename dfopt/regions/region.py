@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from dfopt.arrays import Ints
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
@@ -23,7 +24,9 @@ from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
-__all__ = ["Classes", "Part", "Region", "Unclassed", "Undivided", "Unlisted", "Unsharded", "listed", "rounded"]
+__all__ = [
+    "Classes", "Part", "Region", "Unclassed", "Undivided", "Unlisted", "Unsharded", "listed", "rounded", "surrounds",
+]  # fmt: skip
 
 
 class Classes(Protocol):
@@ -226,6 +229,28 @@ def listed(parts: Iterable[Part]) -> list[Region]:
             raise TypeError("the plans of a graph are not listed yet, or their sharding is not chosen")
         regions.append(part)
     return regions
+
+
+def surrounds(part: Part, plan: Plan, model: Graph) -> bool:
+    """Whether a part has all mappings of the class of a plan of a graph, or that class on its own.
+
+    Parameters
+    ----------
+    part : Part
+        A graph, plans, or a class of plans.
+    plan : Plan
+        The plan.
+    model : Graph
+        The graph that it is a plan of.
+    """
+    if isinstance(part, Region | Undivided):
+        whole = isinstance(part, Undivided) or part.is_whole
+        return whole and part.of.setting.model is model and (plan, model.variant) in part.of.places
+    if part.space.setting.model is not model:
+        return False
+    if isinstance(part, Unclassed):
+        return any(plan in group for group in part.groups)
+    return isinstance(part, Unlisted) or plan in part.plans.plans
 
 
 def rounded(seconds: float) -> float:

@@ -16,11 +16,16 @@ from hypothesis import strategies as st
 from members import Members
 from strategies import World, share
 
-from dfopt.bnb import Parameters, branch_and_bound, replay
+import dfopt as df
+from dfopt.bnb import Bounded, Clock, Parameters, branch_and_bound, replay
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
 from dfopt.errors import PlanError
-from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in
+from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in, searched
 from dfopt.regions.region import Part, Unclassed, Unlisted, listed
+from dfopt.regions.relaxations import PathBound
+from dfopt.regions.space import Space
+from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.terms.table import Domain
 
@@ -68,3 +73,18 @@ def test_a_log_shows_the_bound_and_each_of_its_bounds_holds(world: World, data: 
 
     least = replay(found.log, problem.roots, covers, shows)
     assert math.isinf(found.best) if math.isinf(least) else least == pytest.approx(found.best, rel=1e-9)
+
+
+def test_the_class_of_the_mapping_that_is_known_at_the_start_is_bounded_first() -> None:
+    """Whichever it is: under its plan good mappings are near, and it has to be bounded anyway."""
+    setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("h100-8"), df.Assumptions())
+    space = Space(setting, Request(top=6))
+    options = Options(space.request)
+    first = set[frozenset[Plan]]()
+    for candidate in searched(problem_in([space], options), Parameters(top=6), Clock()).kept:
+        log = searched(problem_in([space], options), Parameters(), Clock(), [candidate]).log
+        of_paths = (event for event in log.events if isinstance(event, Bounded) and event.relaxation == PathBound.name)
+        [region] = listed([log.regions[next(of_paths).node]])
+        assert candidate.solution.solved.plan in region.of.plans
+        first.add(frozenset(region.of.plans))
+    assert len(first) > 1
