@@ -32,7 +32,6 @@ FLOORS = [
     ("sharding",),
     ("fusion",),
     ("formulation",),
-    ("joint",),
     ("heat",),
     ("solving",),
     ("regions",),

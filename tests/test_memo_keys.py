@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "dfopt"
-CORE = ("setting", "terms", "sharding", "fusion", "formulation", "joint", "heat", "search", "exploring")
+CORE = ("setting", "terms", "sharding", "fusion", "formulation", "heat", "search", "exploring")
 ASKS = ("get", "setdefault", "pop")
 FILES = sorted(path for room in CORE for path in (PACKAGE / room).rglob("*.py"))
 

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.joint.factors import least_by_side
+from dfopt.regions.factors import least_by_side
 from dfopt.terms.counting import Counting
 from dfopt.terms.incidence import Has, Incidence
 

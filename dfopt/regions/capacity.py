@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.joint.dual import Dual
 from dfopt.regions.classes import PlanClass
+from dfopt.regions.dual import Dual
 
 __all__ = ["Cut", "best_price", "stages_by_cut"]
 

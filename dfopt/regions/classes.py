@@ -16,10 +16,10 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.fusion.priced import PricedStage
-from dfopt.joint.factors import OF_SECONDS
 from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
+from dfopt.regions.factors import OF_SECONDS
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import least_passes, seconds_of
 from dfopt.regions.plan_group import PlanGroup

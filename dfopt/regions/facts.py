@@ -14,11 +14,11 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
-from dfopt.joint.dual import Dual, Resources
-from dfopt.joint.factors import OF_SECONDS, parts_of_sides
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.chains import Pipelines
+from dfopt.regions.dual import Dual, Resources
+from dfopt.regions.factors import OF_SECONDS, parts_of_sides
 from dfopt.regions.fusing import fused
 from dfopt.regions.passes import seconds_of
 from dfopt.regions.region import Region
@@ -207,7 +207,7 @@ class Facts:
 
     @cached_property
     def dual_k(self) -> tuple[Dual, ...]:
-        """The dual of every kind of layer, see :mod:`dfopt.joint.dual`."""
+        """The dual of every kind of layer, see :mod:`dfopt.regions.dual`."""
         return tuple(resources.dual() for resources in self.resources_k)
 
     @cached_property

@@ -8,10 +8,10 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import BRANCHING, Candidate, Clock, Heuristic, Node, View
-from dfopt.joint.dual import Resources
-from dfopt.joint.factors import parts_of_sides
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.classes import PlanClass
+from dfopt.regions.dual import Resources
+from dfopt.regions.factors import parts_of_sides
 from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged

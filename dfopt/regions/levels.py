@@ -9,11 +9,11 @@ import numpy as np
 from dfopt.bnb import Bound, BranchingRule, OutOfTime, View
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
 from dfopt.regions.region import Part, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.sharding.interchip import InterChipMapping, optimize_interchip
+from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options, record_of, reporter
 
 __all__ = ["FirstLevel"]

@@ -9,9 +9,9 @@ from functools import cached_property
 from dfopt.arrays import Floats
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.joint.menu import Menu
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Instance, Setting
+from dfopt.solving.menu import Menu
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain

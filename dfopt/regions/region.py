@@ -14,12 +14,12 @@ import numpy as np
 from dfopt.arrays import Ints
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Setting
+from dfopt.solving.menu import Menu
 from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain

@@ -12,7 +12,6 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
-from dfopt.joint.menu import Menu
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts, TooMany, cuts_of, is_cut
@@ -25,6 +24,7 @@ from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
+from dfopt.solving.menu import Menu
 from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.sharded_graph import tile_counts

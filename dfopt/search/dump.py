@@ -11,7 +11,6 @@ from dfopt.errors import PlanError
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.joint.menu import Menu
 from dfopt.milp import Model, write_model
 from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.instance import Setting
@@ -19,6 +18,7 @@ from dfopt.sharding import interchip
 from dfopt.solving.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.solving.fusing import default_p_max
 from dfopt.solving.matrices import assignment_of, solved_together
+from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
 
 _NEAR = 1.1  # blocks of mappings up to 10 % slower than the start are in the model; more would only make it large

@@ -16,12 +16,12 @@ from dfopt.errors import Infeasible
 from dfopt.formulation.plan_model import Large, PlanModel, Unstated, plan_model
 from dfopt.fusion.blocks import restrict, stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, numbered
-from dfopt.joint.menu import Menu
 from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.solving.candidate import Prepared, prepare_mapping
 from dfopt.solving.fusing import limits_of
+from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options, record_of, reporter
 from dfopt.solving.relaxed import covers
 from dfopt.solving.sharing import Memo

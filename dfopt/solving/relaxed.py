@@ -12,13 +12,13 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
-from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
 from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.instance import Instance, Setting
 from dfopt.sharding import interchip
 from dfopt.solving import work
 from dfopt.solving.candidate import Prepared, prepare
+from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
 from dfopt.solving.sharing import ChipWork
 from dfopt.solving.sums import handed_on, meeting

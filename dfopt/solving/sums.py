@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dfopt.joint.menu import Menu
 from dfopt.physics import ops
+from dfopt.solving.menu import Menu
 from dfopt.terms.sharded_graph import Bools
 
 

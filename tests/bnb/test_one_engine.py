@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dfopt"
-ROOMS = {"bnb", "formulation", "fusion", "joint", "regions", "search", "setting", "sharding", "solving", "terms"}
+ROOMS = {"bnb", "formulation", "fusion", "regions", "search", "setting", "sharding", "solving", "terms"}
 TIMES = {"perf_counter", "monotonic", "time", "process_time"}
 BASES = {"Relaxation", "Heuristic", "Reduction", "BranchingRule", "LeafSolver"}
 

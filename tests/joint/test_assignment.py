@@ -26,7 +26,6 @@ from dfopt.documents.score import Score
 from dfopt.documents.sections import Section
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
-from dfopt.joint.menu import Menu
 from dfopt.milp import Solution, Termination, solve
 from dfopt.physics.pipeline import resolve
 from dfopt.search.dump import models
@@ -35,6 +34,7 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding import interchip
 from dfopt.solving.matrices import from_levels
+from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved
 from dfopt.terms.sharded_graph import tile_counts

@@ -18,9 +18,9 @@ from dfopt.documents.sections import Section
 from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
-from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
 from dfopt.sharding import interchip
+from dfopt.solving.menu import Menu
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import shard
 from dfopt.terms.sharded_graph import ShardedGraph, tile_counts

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.joint.factors import Part
+from dfopt.regions.factors import Part
 from dfopt.terms.elimination import Elimination, Factor, eliminated
 
 __all__ = ["Dual", "Resources", "between"]

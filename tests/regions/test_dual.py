@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.joint.dual import between
-from dfopt.joint.factors import least_by_side, least_of_sets
+from dfopt.regions.dual import between
+from dfopt.regions.factors import least_by_side, least_of_sets
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside, counts
 
 KERNELS = st.integers(0, 3)
