@@ -19,10 +19,10 @@ from dfopt.sharding.tables import InterChipTables
 from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules import LEAST_TERMS, OF_BLOCKS, TERMS
+from dfopt.terms.rules import LEAST_TERMS, TERMS
 from dfopt.terms.rules.network import has_many_readers
 from dfopt.terms.sharded import LayerOptions
-from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph, least_rows, tile_counts
+from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph, least_rows, tile_counts
 from dfopt.terms.table import Domain, Table
 
 __all__ = ["Menu"]
@@ -53,7 +53,8 @@ class Menu:
     def look(self) -> tuple[object, ...]:
         """What the work of a chip depends on beside the setting: degrees, and seconds on the dims."""
         tables, plan = self.tables, self.instance.plan
-        seconds = (tables.network_o, self.network_o, tables.conversion_tll, tables.hop_tl)
+        network_o = self.figures.network_o[tables.place_o]
+        seconds = (tables.network_o, network_o, tables.conversion_tll, tables.hop_tl)
         degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
         return degrees, plan.placement, tables.scheme_o, *(part.tobytes() for part in seconds)
 
@@ -77,16 +78,6 @@ class Menu:
             layer = self.figures.layer.at(tiles)
             self._priced[tiles] = layer, Table.of(layer, TERMS if self.is_listed else LEAST_TERMS)
         return self._priced[tiles]
-
-    @cached_property
-    def _blocks(self) -> dict[int, Table]:
-        return {}
-
-    def of_blocks(self, tiles: int) -> Table:
-        """What blocks of the layer with so many tiles take by resource, without what chips hold and compute tiles."""
-        if tiles not in self._blocks:
-            self._blocks[tiles] = Table.of(self.figures.layer.at(tiles), OF_BLOCKS)
-        return self._blocks[tiles]
 
     @cached_property
     def domain(self) -> Domain:
@@ -118,29 +109,6 @@ class Menu:
         """Figures of all options, those that pins have taken included."""
         return self.layer.figures
 
-    def by_option(self, resource: str) -> Floats:
-        """What each option has of a resource by rules of single kernels, see :meth:`Figures.by_option`."""
-        return np.asarray(self.figures.by_option(resource)[self.tables.place_o])
-
-    @cached_property
-    def output_o(self) -> Floats:
-        """Share of its output that one chip holds, of each option."""
-        return np.asarray(self.figures.output_o[self.tables.place_o])
-
-    @cached_property
-    def weight_o(self) -> Floats:
-        """Bytes of its weight that one chip has, of each option."""
-        return np.asarray(self.figures.weight_o[self.tables.place_o])
-
-    def buffer_o(self, tiles: int) -> Floats:
-        """Bytes in SRAM of inputs and outputs of the graph in so many tiles, of each option."""
-        return np.asarray(self.figures.buffer_o(tiles)[self.tables.place_o])
-
-    @cached_property
-    def network_o(self) -> Floats:
-        """Seconds of communication of each option, without the conversions of its output."""
-        return np.asarray(self.figures.network_o[self.tables.place_o])
-
     def stage(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
         """The layer with the least of every figure over some of the options.
 
@@ -162,20 +130,14 @@ class Menu:
         pairs = zip(self.tables.kernel_o.tolist(), self.tables.scheme_o, strict=True)
         return np.array([ops.splits_tiles(kernels[k], scheme) for k, scheme in pairs], dtype=bool)
 
-    def options_of(self, schemes: Mapping[str, Sharding]) -> Ints:
-        """The option of every kernel that has the scheme given for its name."""
-        pairs = zip(self.instance.graph.kernels, self.tables.of_kernel, strict=True)
-        picked = [next(o for o in of if self.tables.scheme_o[o] == schemes[kernel.name]) for kernel, of in pairs]
-        return np.array(picked, dtype=np.int64)
-
     def tiled(self, schemes: Mapping[str, Sharding]) -> Iterator[tuple[int, Domain]]:
         """Numbers of tiles that go with a sharding, as schemes by name of kernels; each with these options alone."""
         graph = self.instance.graph
-        allowed_o = np.zeros(len(self.tables.kernel_o), dtype=bool)
-        allowed_o[self.options_of(schemes)] = True
-        rows = least_rows(self.instance, [schemes[kernel.name] for kernel in graph.kernels])
-        for tiles in tile_counts(graph, self.instance.assumptions, rows):
-            yield tiles, self.domain_of(allowed_o)
+        scheme_k = [schemes[kernel.name] for kernel in graph.kernels]
+        pairs = zip(self.tables.kernel_o.tolist(), self.tables.scheme_o, strict=True)
+        chosen_o = np.array([scheme == scheme_k[k] for k, scheme in pairs], dtype=bool)
+        for tiles in tile_counts(graph, self.instance.assumptions, least_rows(self.instance, scheme_k)):
+            yield tiles, self.domain_of(chosen_o)
 
     def undominated(self, among_o: Bools) -> Bools:
         """Of some options those that no other one of them, of the same kernel, replaces at no cost whatever else is.
@@ -187,10 +149,11 @@ class Menu:
         kept = among_o.copy()
         if self.figures.layer.by_cycles:  # two menus of compute tiles are rarely comparable
             return kept
-        figures = [self.weight_o, self.output_o, *map(self.by_option, self.figures.resources)]
+        figures = self.figures
         # resources are those of one tile; any other number of tiles is between that and the most
-        figures.append(self.buffer_o(ops.streamed_rows(self.instance.graph)))
-        figures_oz = np.stack(figures, axis=1)
+        buffer_o = figures.buffer_o(ops.streamed_rows(self.instance.graph))
+        columns = figures.weight_o, figures.output_o, *map(figures.by_option, figures.resources), buffer_o
+        figures_oz = np.stack(columns, axis=1)[tables.place_o]
         graph, index = self.instance.graph, self.instance.graph.index()
         # of what is handed on to another stage a smaller share can take longer: chips that hold it whole send parts
         sources = {index[tensor.src] for tensor in (*graph.tensors, *graph.carried)}
