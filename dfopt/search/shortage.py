@@ -6,23 +6,12 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dfopt.bnb import (
-    Bound,
-    Candidate,
-    Clock,
-    LeafAnswer,
-    LeafSolver,
-    OutOfTime,
-    Problem,
-    Relaxation,
-    View,
-    branch_and_bound,
-)
+from dfopt.bnb import OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
+from dfopt.interrupts import interruptible
 from dfopt.physics.states import LABELS
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
@@ -115,72 +104,11 @@ class LeastHeld:
         return [f"nearest: about {chips} such chips for one sequence, or {gb(fixed + each)} on each of these"]
 
 
-class Kept(Relaxation[Plan, float]):
-    """What every sharding of a plan keeps."""
-
-    name = "kept"
-
-    def __init__(self, books: Mapping[Plan, LeastHeld]) -> None:
-        self._books = books
-
-    def answers(self, regions: Sequence[Plan], cutoff: float, clock: Clock) -> list[float]:
-        """What each plan lacks at least."""
-        return [self._books[plan].short for plan in regions]
-
-    def bound(self, region: Plan, answer: float) -> Bound:
-        """The answer, with the books."""
-        return Bound(answer, self._books[region])
-
-
-class Waiting(Relaxation[Plan, LeastHeld | None]):
-    """The same with what every fusion leaves to wait, as long as there is work left for that; none: nothing fits."""
-
-    name = "waiting"
-
-    def __init__(
-        self, books: Mapping[Plan, LeastHeld], relaxed: RelaxedPlans, options: Options, limits: Mapping[str, float]
-    ) -> None:
-        self._books, self._relaxed, self._options, self._limits = books, relaxed, options, limits
-
-    def applies(self, region: Plan) -> bool:
-        """Whether fusions are bounded whatever the sharding."""
-        return covers(self._relaxed.setting.graph, region)
-
-    def answers(self, regions: Sequence[Plan], cutoff: float, clock: Clock) -> list[LeastHeld | None]:
-        """The books of each plan."""
-        return [self._answer(plan) for plan in regions]
-
-    def _answer(self, plan: Plan) -> LeastHeld | None:
-        if not self._options.clock.over:
-            with suppress(OutOfTime, NoSolution):
-                try:
-                    return _looked_into(self._relaxed, plan, self._options, self._limits)
-                except Infeasible:  # whatever the memory
-                    return None
-        return self._books[plan]
-
-    def bound(self, region: Plan, answer: LeastHeld | None) -> Bound:
-        """What a plan lacks at least."""
-        return Bound(math.inf) if answer is None else Bound(answer.short, answer)
-
-
-class Lacking(LeafSolver[Plan, LeastHeld]):
-    """Plans that lack something; others that may fit this memory are ruled out by other limits."""
-
-    def accepts(self, region: Plan, bound: Bound) -> bool:
-        """Every plan."""
-        return True
-
-    def solve(self, region: Plan, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The books of the plan."""
-        return LeafAnswer([Candidate(bound.value, bound.witness)] if bound.value > 0 else [])
-
-
 def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> LeastHeld | None:
     """Of plans none of which fits, what the one that lacks least of a memory holds; none if none is shown to lack any.
 
-    Plans are looked at in the order of what is known of them: at first what every sharding keeps, then also what every
-    fusion leaves to wait.
+    Plans are looked at in the order of what every sharding keeps of them, as long as one that keeps so much may be the
+    least with what every fusion leaves to wait.
 
     Raises
     ------
@@ -194,21 +122,41 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     limits, bounds = usable_bytes(setting), PlanBounds(free)
     if not limits:
         return None
-    books = dict[Plan, LeastHeld]()
+    relaxed = RelaxedPlans(free, replace(options, clock=options.clock.share(_PART)))
+    books, best, others = list[LeastHeld](), None, 0
     for plan in plans:
         instance = free.under(plan)
-        books[plan] = _fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits)
-    part = replace(options, clock=options.clock.share(_PART))
-    waiting = Waiting(books, RelaxedPlans(free, part), part, limits)
-    found = branch_and_bound(Problem([*books], [Kept(books), waiting], [], leaves=[Lacking()]))
-    if found.ending == "interrupted":
-        raise KeyboardInterrupt
-    held = found.solution
-    return None if held is None else replace(held, others=sum(math.isinf(leaf.bound) for leaf in found.leaves))
+        books.append(_fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits))
+    with interruptible():
+        for kept_only in sorted(books, key=lambda held: held.short):
+            if best is not None and kept_only.short >= best.short:
+                break
+            held = _with_waiting(relaxed, kept_only, limits)
+            if held is None or held.short <= 0:  # other limits rule it out
+                others += 1
+            elif best is None or held.short < best.short:
+                best = held
+    return None if best is None else replace(best, others=others)
 
 
-def _looked_into(relaxed: RelaxedPlans, plan: Plan, options: Options, limits: Mapping[str, float]) -> LeastHeld:
+def _with_waiting(relaxed: RelaxedPlans, kept_only: LeastHeld, limits: Mapping[str, float]) -> LeastHeld | None:
+    """What a plan holds at least with what every fusion leaves to wait; none if nothing fits, whatever the memory.
+
+    As long as there is work left for that, and fusions are bounded whatever the sharding.
+    """
+    if relaxed.options.clock.over or not covers(relaxed.setting.graph, kept_only.plan):
+        return kept_only
+    try:
+        return _looked_into(relaxed, kept_only.plan, limits)
+    except Infeasible:
+        return None
+    except (OutOfTime, NoSolution):
+        return kept_only
+
+
+def _looked_into(relaxed: RelaxedPlans, plan: Plan, limits: Mapping[str, float]) -> LeastHeld:
     """What a plan holds at least, with what waits between partitions."""
+    options = relaxed.options
     instance, found = relaxed.setting.under(plan), list[LeastHeld]()
     for ready in relaxed.of_plan(plan):
         stages = {number: stage for number, stage in enumerate(ready.stages) if stage.work is not None}
