@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, View
+from dfopt.errors import Infeasible, NoSolution
 from dfopt.regions.facts import Memory
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
@@ -16,9 +18,7 @@ from dfopt.regions.region import Part, Region, listed
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 
-__all__ = ["VECTORS", "Enumeration", "Fusion", "Limited", "Solution"]
-
-Solution = TypeVar("Solution")
+__all__ = ["VECTORS", "Enumeration", "Fusion", "Limited"]
 
 VECTORS = 512
 """Vectors of options that are priced together, at most: one product of arrays is cheaper than further branching."""
@@ -74,41 +74,36 @@ class Fusion(LeafSolver[Part, JudgedMapping]):
         return LeafAnswer([judged(of, one, self._options) for one in kept], others, low if kept else None)
 
 
-class Limited(LeafSolver[Part, Solution]):
+class Limited(LeafSolver[Part, Any]):
     """One plan and one sharding under limits of another kind, from the mapping that is best without these.
 
     Parameters
     ----------
+    within : callable
+        From the best mapping without the limits, and the cutoff, to the best one that keeps them, with what no other
+        one is below; no mapping where none is below the cutoff. It may raise Infeasible, and NoSolution where nothing
+        is shown.
     options : Options
         The request under way.
     """
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self, within: Callable[[Solved, float], LeafAnswer], options: Options) -> None:
+        self._within, self._options = within, options
 
     def accepts(self, region: Part, bound: Bound) -> bool:
         """Whether there is one plan and one sharding."""
         return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
 
     def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """What :meth:`limited` says; without limits none may be below the cutoff, if all blocks are listed."""
+        """The best mapping; without limits none may be below the cutoff, if all blocks are listed."""
         [region] = listed([region])
         of, cutoff_i = region.of, np.full(len(region.plans), view.cutoff)
         free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i, clock=clock)
-        if free.kept:
-            return self.limited(judged(of, free.kept[0], self._options).solution.solved, bound.value, view.cutoff)
-        return LeafAnswer([], max(bound.value, min(view.cutoff, free.others)) if region.complete else bound.value)
-
-    def limited(self, free: Solved, low: float, cutoff: float) -> LeafAnswer:
-        """The best mapping that keeps the limits.
-
-        Parameters
-        ----------
-        free : Solved
-            The best mapping without them.
-        low : float, s
-            What none is below, as far as it is shown.
-        cutoff : float, s
-            Value from which on a mapping does not matter.
-        """
-        raise NotImplementedError
+        if not free.kept:
+            return LeafAnswer([], min(view.cutoff, free.others) if region.complete else bound.value)
+        try:
+            return self._within(judged(of, free.kept[0], self._options).solution.solved, view.cutoff)
+        except Infeasible:
+            return LeafAnswer([])
+        except NoSolution:
+            return LeafAnswer([], bound.value)

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from dfopt.bnb import Candidate, Clock, Node, Outcome, Parameters, Problem, Progress, Relaxation, branch_and_bound
+from dfopt.bnb import (
+    Candidate,
+    Clock,
+    LeafAnswer,
+    Node,
+    Outcome,
+    Parameters,
+    Problem,
+    Progress,
+    Relaxation,
+    branch_and_bound,
+)
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.regions.branching import Listing, PlansApart, Probing, StagesOpen
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping
-from dfopt.regions.leaves import Enumeration, Fusion, Limited, Solution
+from dfopt.regions.leaves import Enumeration, Fusion, Limited
 from dfopt.regions.levels import FirstLevel
 from dfopt.regions.matrices import Matrices
 from dfopt.regions.plan_programs import PlanPrograms
@@ -112,19 +125,39 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
 
 
 def one_by_one(
-    spaces: Sequence[Space], memory: Memory, leaf: Limited[Solution], *further: Relaxation[Part, float]
-) -> Problem[Part, Solution]:
-    """Every plan and sharding of some spaces apart, each decided by a leaf that knows of limits of another kind.
+    plans: Mapping[Setting, Sequence[Plan]],
+    within: Callable[[Solved, float], LeafAnswer],
+    options: Options,
+    kept: Sequence[Candidate] = (),
+    further: Callable[[Memory], Relaxation[Part, float]] | None = None,
+) -> Outcome[Part, Any]:
+    """The best mapping under some plans that keeps limits of another kind, with what none is below.
 
-    Without these nothing is slower, so what is shown of a region holds with them; that an option dominates does not.
+    Every plan and sharding is decided by itself. Without the limits nothing is slower, so what is shown of a region
+    holds with them; that an option dominates does not.
+
+    Parameters
+    ----------
+    plans : dict
+        Plans by setting; the pipeline stages of none are open.
+    within : callable
+        See :class:`~dfopt.regions.leaves.Limited`.
+    options : Options
+        The gap and the clock of the search.
+    kept : sequence of Candidate
+        The best solution that is known.
+    further : callable, optional
+        A further bound, from the facts of regions.
     """
-    return Problem(
-        roots=[Unlisted(space) for space in spaces],
-        relaxations=[*relaxations_of(memory), *further],
+    memory = Memory()
+    problem = Problem[Part, Any](
+        roots=[Unlisted(Space(setting, options.request, partial(list, mine))) for setting, mine in plans.items()],
+        relaxations=[*relaxations_of(memory), *([] if further is None else [further(memory)])],
         branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
         reductions=[AboveCutoff(memory)],
-        leaves=[leaf],
+        leaves=[Limited(within, options)],
     )
+    return branch_and_bound(problem, Parameters(gap=options.request.gap), clock=options.clock, kept=kept)
 
 
 def searched(

@@ -7,20 +7,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.bnb import Clock
+from dfopt.bnb import Candidate, Clock, LeafAnswer
+from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof, HeatReport
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, Issue, PlanError, SystemSpecError
+from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.period import Effort
 from dfopt.heat.settle import physical
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
-from dfopt.search.heat_regions import least_with_heat
+from dfopt.regions.problem import one_by_one
 from dfopt.setting.instance import Setting
 from dfopt.solving.candidate import prepare_mapping
 from dfopt.solving.options import Options
@@ -101,25 +103,27 @@ def made_aware(
     Infeasible
         If no mapping keeps the limits.
     """
-    plans = [best, *others]
-    open_, kept = _open(plans, setting)
-    made = _Made([], 0, [], kept)
+    plans, settings = [best, *others], dict[Graph, Setting]()
+    for one in plans:
+        settings.setdefault(one.graph, replace(setting, graph=one.graph))
+    open_, why_kept = _open(plans, setting)
+    made = _Made(settings, options.asking(gap=max(options.request.gap, HEAT_GAP), top=1))
     for number, one in enumerate(plans):
         if made.answers and _at_least(one, setting.system) >= made.fastest.step_s:
             made.skipped += 1
             continue
         left = options.clock.seconds_left / (len(plans) - number + bool(open_))
-        mine = replace(options, clock=Clock.of_limit(left)).asking(gap=max(options.request.gap, HEAT_GAP))
         try:
-            made.answers.append(_aware(one, Setting(one.graph, setting.system, setting.assumptions), mine))
+            made.answer(one, Clock.of_limit(left))
         except (Infeasible, PlanError) as error:
             made.refused.append(error)
+    own = len(made.answers)
     if open_:
-        _search(made, open_, setting, options)
+        made.look_further(open_)
     if not made.answers:
         raise made.refused[0]
-    found = made.fastest
-    return found.solved, found.proof.model_copy(update={"note": made.note(setting.system, len(plans))})
+    note = made.note(setting.system, len(plans), len(made.answers) - own, why_kept)
+    return made.fastest.solved, made.fastest.proof.model_copy(update={"note": note})
 
 
 def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]:
@@ -134,29 +138,6 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
     return open_, ""
 
 
-def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
-    """Look for faster mappings under other shardings of some plans, and bound them all."""
-    options = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1)
-    answers = {(one.solved.graph, _sharding(one.solved)): one for one in made.answers}
-    own = len(answers)
-
-    def aware(free: Solved) -> _Aware:
-        key = free.graph, _sharding(free)
-        if key not in answers:
-            answers[key] = _aware(free, replace(setting, graph=free.graph), options)
-        return answers[key]
-
-    settings = {graph: replace(setting, graph=graph) for graph in {one.graph: None for one in plans}}
-    of_each = {of: [*{one.plan: None for one in plans if one.graph == graph}] for graph, of in settings.items()}
-    made.bound_s = least_with_heat(of_each, options, aware, made.fastest.step_s if own else np.inf)
-    made.answers, made.shardings = [*answers.values()], len(answers) - own
-
-
-def _sharding(one: Solved) -> Hashable:
-    """What tells answers apart: plan, tile count and schemes."""
-    return one.plan, one.mapping.tile_count, tuple(kernel.sharding for kernel in one.mapping.kernels)
-
-
 @dataclass(frozen=True)
 class _Aware:
     """A plan's heat-aware mapping, its seconds per step, a bound on those, and those of the throttled mapping."""
@@ -168,35 +149,56 @@ class _Aware:
     throttled_s: float
 
 
-@dataclass
 class _Made:
-    """What came of the plans: answers, those that could not be faster, and why others have none.
+    """What came of some plans: answers by plan and sharding, those that could not be faster, and why others have none.
 
-    ``kept``: why which shardings were kept; ``bound_s``: seconds that no sharding beats of the plans where it was free.
+    ``bound_s``: seconds that no sharding beats of the plans where it was free.
     """
 
-    answers: list[_Aware]
-    skipped: int
-    refused: list[Infeasible | PlanError]
-    kept: str
-    shardings: int = 0
-    bound_s: float = np.inf
+    def __init__(self, settings: dict[Graph, Setting], options: Options) -> None:
+        self.settings, self.options = settings, options
+        self.answers: dict[Hashable, _Aware] = {}
+        self.refused: list[Infeasible | PlanError] = []
+        self.skipped, self.bound_s = 0, np.inf
 
     @property
     def fastest(self) -> _Aware:
-        return min(self.answers, key=lambda one: one.step_s)
+        return min(self.answers.values(), key=lambda one: one.step_s)
 
-    def note(self, system: System, plans: int) -> str:
+    def answer(self, one: Solved, clock: Clock) -> _Aware:
+        """The heat-aware mapping of a plan, tile count and schemes."""
+        key = one.graph, one.plan, one.mapping.tile_count, tuple(kernel.sharding for kernel in one.mapping.kernels)
+        if key not in self.answers:
+            self.answers[key] = _aware(one, self.settings[one.graph], replace(self.options, clock=clock))
+        return self.answers[key]
+
+    def look_further(self, plans: Sequence[Solved]) -> None:
+        """Look for faster mappings under other shardings of some plans, and bound them all."""
+
+        def within(free: Solved, cutoff: float) -> LeafAnswer:
+            try:
+                found = self.answer(free, self.options.clock)
+            except PlanError as error:  # its blocks cannot be listed: nothing is shown
+                raise NoSolution(0.0, 0.0, str(error)) from error
+            return LeafAnswer([Candidate(found.step_s, found)], found.bound_s)
+
+        open_ = dict[Setting, dict[Plan, None]]()
+        for one in plans:
+            open_.setdefault(self.settings[one.graph], {})[one.plan] = None
+        kept = [Candidate(self.fastest.step_s, None)] if self.answers else []
+        self.bound_s = one_by_one({of: [*some] for of, some in open_.items()}, within, self.options, kept).bound
+
+    def note(self, system: System, plans: int, shardings: int, why_kept: str) -> str:
         """What was done, and over which set the answer is the best."""
         assert system.stack is not None
         found = self.fastest
-        gap = max(0.0, 1 - min(self.bound_s, *(one.bound_s for one in self.answers)) / found.step_s)
-        which, over = "the best plan", "that plan and sharding allow" if self.kept else "that plan allows"
+        gap = max(0.0, 1 - min(self.bound_s, *(one.bound_s for one in self.answers.values())) / found.step_s)
+        which, over = "the best plan", "that plan and sharding allow" if why_kept else "that plan allows"
         if plans > 1:
-            which = f"{len(self.answers) - self.shardings} of the {plans} fastest plans"
-            over = f"these plans allow, {self.kept}" if self.kept else "these plans allow"
-        if not self.kept:
-            which += f" and {self.shardings} shardings more"
+            which = f"{len(self.answers) - shardings} of the {plans} fastest plans"
+            over = f"these plans allow, {why_kept}" if why_kept else "these plans allow"
+        if not why_kept:
+            which += f" and {shardings} shardings more"
         note = (
             f"then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
             f" {system.stack.name}: {found.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"

@@ -19,7 +19,6 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.physics.efficiency import memory_rows
-from dfopt.search.budget_regions import best_within
 from dfopt.search.budgets import Budget, totals_of
 from dfopt.search.fitting import Fitter
 from dfopt.search.kept import proven_gap
@@ -147,7 +146,7 @@ def optimize_within(
             raise
         refused = f"{error.report}; "
     if not note:
-        best, lows = best_within(fitter, result.plan, best)
+        best, lows = fitter.best(result.plan, best)
     if best is None and not lows:
         raise Infeasible(f"{refused}no other sharding keeps them either")
     if best is None:

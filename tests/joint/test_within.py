@@ -22,9 +22,8 @@ from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.regions.facts import Memory
 from dfopt.regions.space import Space
-from dfopt.search.budget_regions import Rows
 from dfopt.search.budgets import Block, Budget
-from dfopt.search.fitting import Fitter
+from dfopt.search.fitting import Fitter, Rows
 from dfopt.search.within import optimize_within
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
