@@ -35,7 +35,7 @@ from dfopt.exploring.space import Box, Space
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
-from dfopt.search.proving import PROOF
+from dfopt.search.kept import PROOF
 from dfopt.search.verify import judged_again, verify
 
 __all__ = ["check_exploration", "problems_of"]

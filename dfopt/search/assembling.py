@@ -5,28 +5,30 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
-from typing import TypeVar
+from itertools import chain
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.evaluation import drawn
 from dfopt.documents.graph import Graph
+from dfopt.documents.heat import HeatProof
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
 from dfopt.documents.plan_records import DIFFERENT, Alternative, GraphRecord, PlanRecord, Provenance, Sensitivity
+from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.result import LOOSE, TOO_WIDE, Result, Status
-from dfopt.documents.space import Space
 from dfopt.documents.system import System
 from dfopt.interrupts import SIGNALS
 from dfopt.milp import solver_version
 from dfopt.physics.window import by_window
 from dfopt.search.kept import Kept, proven_gap
+from dfopt.search.space import together
+from dfopt.search.unlisted import in_few_words
+from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.offloads import looked_at_later
 from dfopt.setting.plans import not_asked_for, placed_dims
-from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 
-Excluded = TypeVar("Excluded", PlanRecord, GraphRecord)
 _ROUNDED = 1e-9  # relative: a gap that was asked for is reached to its last digits
 
 
@@ -79,23 +81,6 @@ def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRec
     bounds = [record.bound for record in records if record.bound is not None]
     levels = [record.level_bound for record in records if record.level_bound is not None]
     return min([*whole, *bounds]), min([*whole, *levels])
-
-
-def left_open(record: Excluded, kept: Kept, why: str) -> Excluded:
-    """A record, which excludes a plan only by what the answer keeps: not by a start that was never finished.
-
-    Under the sharding of a plan it claims no more than excludes it, or than what holds for every mapping.
-    """
-    name = {"pruned_by_bound": "bound", "pruned_per_level": "level_bound"}.get(record.status)
-    if name is None:
-        return record
-    claimed, beat = getattr(record, name), kept.to_beat(record)
-    if claimed >= beat * (1 - _ROUNDED):
-        most = max(record.bound or 0.0, min(claimed, beat))
-        return (
-            record.model_copy(update={"level_bound": most}) if getattr(record, "level_bound", most) > most else record
-        )
-    return record.model_copy(update={"status": "limit", "note": record.note or why})
 
 
 def status_of(gap: float, level_gap: float, asked: float, records: Sequence[PlanRecord]) -> Status:
@@ -200,42 +185,45 @@ def proof_of(
 
 
 def assemble(
-    system: System,
-    solved: list[Solved],
-    kept: Kept,
-    variants: tuple[Graph, ...],
-    records: list[PlanRecord],
-    apart: tuple[GraphRecord, ...],
-    assumptions: Assumptions,
-    options: Options,
-    began: float,
-    interrupted: bool,
+    workload: WorkloadSearch,
+    solved: Sequence[Solved],
     sensitivity: tuple[Sensitivity, ...],
-    space: Space,
+    heat: HeatProof | None,
+    missing: tuple[str, ...],
+    question: Question | None,
+    began: float,
 ) -> Result:
-    """The result document, not sealed yet: the best plan, every plan's record, status and gaps over all of them."""
+    """The result document: the best mapping, every plan's record, status and gaps over all of them."""
     from dfopt import __version__
 
-    best, asked = solved[0], options.request
-    graph, value = best.graph, best.value
-    gaps, status, next_best = standing(value, records, apart, kept)
-    if interrupted and status == "limit_with_solution":
+    best, state, searches = solved[0], workload.state, workload.usable
+    graph, value, asked = best.graph, best.value, state.request
+    system, assumptions = workload.graphs[0].setting.system, workload.graphs[0].setting.assumptions
+    variants = tuple(each.setting.graph for each in workload.graphs if each.setting.graph is not graph)
+    records = list(chain.from_iterable(each.records for each in searches))
+    apart = tuple(sorted((each.apart for each in searches if each.apart is not None), key=lambda each: each.order))
+    gaps, status, next_best = standing(value, records, apart, state.kept)
+    if state.stopped in SIGNALS and status == "limit_with_solution":
         status = "interrupted_with_solution"
     others = [
         Alternative(microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping)
         for one in solved[1:]
     ]
-    others.sort(key=lambda other: other.order)
     proof = proof_of((graph, *variants), system, records, apart, assumptions, best.p_max, gaps["gap"], asked)
+    plans, unlisted = in_few_words(searches)
+    seconds = time.perf_counter() - began
     return Result(
         status=status, value=value, **gaps, utilization=best.score.utilization, plan=best.plan, mapping=best.mapping,
-        score=best.score, p_max=best.p_max, proof=proof + next_best, seconds=time.perf_counter() - began,
-        alternatives=tuple(others) or None, plans=tuple(records), apart=apart or None, space=space,
+        score=best.score, p_max=best.p_max, proof=proof + next_best + ("" if heat is None else f"; {heat.note}"),
+        seconds=seconds, trace=(*workload.trace, (seconds, value, gaps["bound"])), heat=heat, missing=missing or None,
+        alternatives=tuple(sorted(others, key=lambda other: other.order)) or None, plans=plans, unlisted=unlisted,
+        apart=apart or None, space=together([each.size() for each in searches if each.apart is None]),
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
-        graph=graph, variants=variants, system=system, fixed=fixed_of((graph, *variants), system, assumptions, asked),
+        question=question, graph=graph, variants=variants, system=system,
+        fixed=fixed_of((graph, *variants), system, assumptions, asked),
         provenance=Provenance(
             dfopt=__version__, highs=solver_version(), solver=asked.solver, python=platform.python_version(),
             graph_digest=graph.digest(), system_digest=system.digest(), assumptions_digest=assumptions.digest(),
             variant_digests=tuple(one.digest() for one in variants), seed=asked.seed,
         ),
-    )  # fmt: skip
+    ).sealed()  # fmt: skip

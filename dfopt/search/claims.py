@@ -311,10 +311,10 @@ class Plans:
     def _excluded(self, number: int, record: PlanRecord) -> None:
         """Hold what excludes a plan against what others have to beat."""
         beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound or 0.0}.get(record.status)
-        if beaten is not None and beaten < self.kept.to_beat(record) * (1 - PROOF):
+        if beaten is not None and beaten < self.kept.to_beat(record.plan, record.variant) * (1 - PROOF):
             self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
         elif beaten is not None and self.traced and self.result.heat is None:
-            least = max(record.bound or 0.0, self.kept.to_beat(record))
+            least = max(record.bound or 0.0, self.kept.to_beat(record.plan, record.variant))
             if abs((record.level_bound or 0.0) - least) > 2 * PROOF * least:
                 self._wrong(number, "level_bound", record.level_bound, least)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import GraphRecord, PlanRecord
+from dfopt.documents.space import Space as Size
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion.downsets import Lattice
@@ -19,7 +20,8 @@ from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.space import Space
 from dfopt.regions.variants import Variants
-from dfopt.search.per_level import per_level
+from dfopt.search.kept import Kept
+from dfopt.search.space import search_space
 from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.setting.instance import Setting
@@ -33,10 +35,7 @@ from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["LISTED", "GraphSearch"]
-
-LISTED: Final = 200
-"""Records that a result has at most before some are written together."""
+__all__ = ["GraphSearch"]
 
 _MOST_PLANS: Final = 100_000
 """Plans that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes."""
@@ -76,11 +75,10 @@ class GraphSearch:
         self.units: dict[Unit, UnitState] = {}
         self.apart: GraphRecord | None = None
         self.refused: PlanError | None = None
-        self._unwritten: dict[Plan, Plan] = {}  # by plan of a record the one that holds too much
         self.rejected: list[Rejected] = []
         self.bounds: dict[Plan, float] = {}
         self._used: dict[Plan, float] = {}
-        self._unfit = set[Plan]()
+        self._unfit: dict[Plan, Plan] = {}  # by plan of a record the one that holds too much
         self._ways: dict[Plan, list[Plan]] = {}  # what a legal plan stands for
         self._memo: Memo = {}
         self._given = legal
@@ -183,7 +181,7 @@ class GraphSearch:
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan may fit the memories whatever the schemes; else that is on record."""
         if self._used[plan] > _ROUNDED or (self._used[plan] > 1.0 and self._too_large(plan)):
-            self._unfit.add(plan)
+            self._unfit[plan] = plan
             self.units[plan, None] = UnitState(unfit=plan)
             return False
         return True
@@ -195,6 +193,12 @@ class GraphSearch:
         except Infeasible as error:
             return str(error.report)
         return ""
+
+    def size(self, lattices: Mapping[int, Lattice | None] | None = None) -> Size:
+        """How many mappings its legal plans span, counted with down-sets of some kinds of layers: all if left out."""
+        placements = len(self.variants.placements) or 1
+        lattices = self.lattices() if lattices is None else lattices
+        return search_space(self.setting, self.legal, lattices, placements, self.state.request)
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every kind of layer."""
@@ -236,17 +240,15 @@ class GraphSearch:
 
     def give_up_graph(self, low: float, *, late: bool) -> None:
         """Leave all plans together, with a bound that holds under each."""
-        self.records, state = [], self.state
-        given_up = UnitState(low=max(low, self.least), late=late)
-        self.apart = given_up.of_graph(self.setting.graph, state.incumbent, state.request.gap, state.stopped)
+        given_up, self.records = UnitState(low=max(low, self.least), late=late), []
+        self.apart = given_up.graph_record(self.setting.graph, self.state.kept, self.state.stopped)
 
     # -- records ----------------------------------------------------------------------------------------------------
 
     def write_records(self, *, apart: bool = False) -> None:
         """The records of all plans that were not rejected.
 
-        Of many records most are written together: then those of plans that hold too much say why when they are asked
-        (:meth:`reason`).
+        Those of plans that hold too much say why when they are asked (:meth:`reason`): there may be many.
 
         Parameters
         ----------
@@ -254,14 +256,12 @@ class GraphSearch:
             Whether each variant of a plan has its own; else there is one of a plan with all its variants where nothing
             was found of any.
         """
-        opened = {plan for plan, _ in self.units}
+        opened, kept = {plan for plan, _ in self.units}, self.state.kept
         for plan in (each for each in self.space.plans if each not in opened):  # its options cannot be together
             self.units[plan, None] = UnitState()
         with uncollected():
-            units = [*(self.units.items() if apart else self._together())]
-            brief = self._jointly and not apart and len(units) > LISTED
-            for unit, known in units:
-                self.records.append(self._record(unit, known, brief=brief))
+            for unit, known in [*(self.units.items() if apart else self._together())]:
+                self.records.append(self._record(unit, known, kept))
 
     def _together(self) -> Iterator[tuple[Unit, UnitState]]:
         """Units with what is known; of plans that differ in variants only one, where nothing was found of any."""
@@ -278,10 +278,6 @@ class GraphSearch:
                 yield from zip(units, states, strict=True)
 
     @property
-    def _jointly(self) -> bool:
-        return self.setting.assumptions.sharding_objective == "joint"
-
-    @property
     def reasons(self) -> list[str]:
         """Why plans fit no mapping, but for those that are rejected."""
         rejected = {each.plan for each in self.rejected}
@@ -290,35 +286,23 @@ class GraphSearch:
 
     def reason(self, record: PlanRecord) -> str:
         """What a record says of its plan, or why that holds too much."""
-        unfit = None if record.note or record.status != "infeasible" else self._unwritten.get(record.plan)
+        unfit = None if record.note or record.status != "infeasible" else self._unfit.get(record.plan)
         return record.note if unfit is None else self._too_large(unfit)
 
-    def _record(self, unit: Unit, known: UnitState, *, brief: bool) -> PlanRecord:
+    def _record(self, unit: Unit, known: UnitState, kept: Kept) -> PlanRecord:
         """The record of a plan and tile count; where nothing fits, why."""
-        plan, tiles = unit
-        fields: dict[str, Any] = {"solves": known.solves}
-        beat = self.state.to_beat(self.setting, plan)
-        if np.isinf(min(known.value, known.low)):
-            note = ""
-            if known.unfit is None:
-                note = self._refusal(plan, tiles)
-            elif brief:
-                self._unwritten[plan] = known.unfit
-            else:
-                note = self._too_large(known.unfit)
-            fields |= {"status": "infeasible", "note": note}
-        else:
-            gap, best = self.state.request.gap, beat if self.state.several else known.value
-            fields |= known.status(beat, gap, self.state.stopped, best)
-        bound = None if fields["status"] == "infeasible" else min(known.low, known.value)
-        fields |= {"variant": self.setting.graph.variant, "bound": bound, "level_bound": bound}
-        record = PlanRecord(plan=plan, tile_count=tiles, **fields)
-        first = known.sharded_first
-        return record if first is None else per_level(record, self.bounds[plan], beat, first)
+        plan, _ = unit
+        record = known.plan_record(unit, self.setting.graph.variant, self.bounds[plan], kept, self.state.stopped)
+        if not record.status.startswith("infeasible"):
+            return record
+        if known.unfit is not None:
+            self._unfit[plan] = known.unfit
+            return record
+        return record.model_copy(update={"note": self._refusal(*unit)})
 
     def _refusal(self, plan: Plan, tiles: int | None) -> str:
         """Why nothing fits under a plan: whatever the schemes are, or with those that are best by themselves."""
-        if self._jointly and covers(self.setting.graph, plan):
+        if self.setting.assumptions.sharding_objective == "joint" and covers(self.setting.graph, plan):
             try:
                 next(self._relaxed.of_plan(plan))
             except Infeasible as error:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import GraphRecord, PlanRecord, different
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 
-__all__ = ["Kept", "proven_gap"]
+__all__ = ["PROOF", "Kept", "proven_gap"]
 
-_PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
+PROOF: Final = 1e-6
+"""Relative: what MILP solvers call equal, and what judge and problems may differ by (architecture, law 5)."""
 
 
 def proven_gap(value: float, bound: float) -> float:
     """Relative distance of a value to its bound; 0 where nothing is left to prove."""
     gap = 1.0 if np.isinf(value) and np.isfinite(bound) else max(0.0, (value - bound) / value)
-    return gap if gap > _PROVEN else 0.0
+    return gap if gap > PROOF else 0.0
 
 
 @dataclass(frozen=True)
@@ -50,19 +53,19 @@ class Kept:
         """Whether one plan may have several of them."""
         return self.request.distinct_in != "plan"
 
-    def to_beat(self, record: PlanRecord | GraphRecord) -> float:
-        """What another mapping of a plan, or of a graph whose plans were given up together, has to beat."""
-        plan = (record.plan, record.variant) if isinstance(record, PlanRecord) else None
-        return min(self.last, self.best.get(plan, self.last))
+    def to_beat(self, plan: Plan, variant: str | None) -> float:
+        """What another mapping of a plan has to beat: the last one, or that of the plan where only one is kept."""
+        return min(self.last, self.best.get((plan, variant), self.last))
 
-    def bound(self, record: PlanRecord | GraphRecord, name: str = "bound") -> float | None:
+    def bound(self, record: PlanRecord, name: str = "bound") -> float | None:
         """What a record says that no mapping is below: of a plan that may have several of the best, none but these."""
-        settled = self.several and record.status == "solved"
-        bound: float | None = getattr(record, name, record.bound)
-        return self.last * (1 - self.request.gap) if settled else bound
+        if self.several and record.status == "solved":
+            return self.last * (1 - self.request.gap)
+        bound: float | None = getattr(record, name)
+        return bound
 
     def gap(self, records: Sequence[PlanRecord], unlisted: Sequence[GraphRecord], name: str = "bound") -> float:
         """How much, relatively, another mapping may be below what it has to beat, as far as that is shown."""
-        each: list[PlanRecord | GraphRecord] = [*records, *unlisted]
-        lows = ((self.to_beat(record), self.bound(record, name)) for record in each)
+        lows = [(self.to_beat(record.plan, record.variant), self.bound(record, name)) for record in records]
+        lows += [(self.last, record.bound) for record in unlisted]
         return max((proven_gap(beat, low) for beat, low in lows if low is not None), default=0.0)

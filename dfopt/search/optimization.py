@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain
 from typing import TypeVar
 
 from dfopt.bnb import UNITS_PER_S, Clock
@@ -15,21 +13,19 @@ from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.errors import DfoptError, NoSolution
-from dfopt.interrupts import FIRST_AFTER, LIMIT, SIGNALS, cause, interruptible, wall_limit
+from dfopt.interrupts import FIRST_AFTER, SIGNALS, cause, interruptible, wall_limit
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.questions import Resolved
-from dfopt.search.assembling import assemble, left_open
+from dfopt.search.assembling import assemble
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.kept import Kept
 from dfopt.search.sensitivity import sensitivities
-from dfopt.search.space import search_space, together
 from dfopt.search.starts import begin
 from dfopt.search.state import SearchState
-from dfopt.search.unlisted import in_few_words
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Only, Options, Progress
+from dfopt.solving.solved import Solved
 from dfopt.technology.stack_models import power_of
 from dfopt.terms.refusals import check, check_names, check_variants
 
@@ -56,84 +52,70 @@ def search(
     PlanError, Infeasible, NoSolution, SolverFailure, ScoreMismatch
         See :mod:`dfopt.errors`.
     """
-    system = resolved.system
     request = resolved.request.model_copy(update={"solver": check_solver(resolved.request.solver)})
-    aware = request.heat == "aware"
-    if aware:
-        from dfopt.search.heat_aware import made_aware, needs_stack  # scipy: not for those who never ask
+    settings = _settings(resolved, request, variants)
+    options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
+    state = SearchState(options)
+    workload = WorkloadSearch([GraphSearch(each, state) for each in settings])
+    with wall_limit(options.clock.last - began, began):
+        jointly = settings[0].assumptions.sharding_objective == "joint"
+        if jointly and (only is None or not request.objective.limits):
+            begin(state, [graph.space for graph in workload.graphs])
+        workload.run()
+    if only is not None:
+        for each in workload.usable:
+            each.raise_known()
+    if not workload.usable:
+        raise next(each.refused for each in workload.graphs if each.refused is not None)
+    if not state.found:
+        plain = resolved.question.graph is not None and resolved.largest is None
+        start_s = state.began - began if plain else 0.0
+        raise _with_time_for_first(workload.failure(), start_s, request.time_limit)
+    best, *others = state.found
+    planned = max(request.time_limit * UNITS_PER_S - options.clock.spent, 0.0)
+    within = replace(state.options, clock=Clock(began + request.time_limit, planned=planned))
+    drawn, later = replace(settings[0], graph=best.graph), Later()
+    more: tuple[Sensitivity, ...] = ()
+    if request.sensitivity and state.stopped not in SIGNALS:
+        with wall_limit(request.time_limit, began):
+            more = later.step("sensitivity", lambda: sensitivities(drawn, best, within), more)
+    hot, shown = _with_heat(best, others, drawn, within, later)
+    kept = [hot] if shown is not None else [hot, *others]
+    question = resolved.question.named() if resolved.question.graph is not None else None
+    return assemble(workload, kept, more, shown, tuple(later.missing), question, began)
+
+
+def _settings(resolved: Resolved, request: Request, variants: Sequence[Graph]) -> list[Setting]:
+    """What is mapped onto what, by graph; what cannot be asked of it is refused."""
+    system = resolved.system
+    if request.heat == "aware":
+        from dfopt.search.heat_aware import needs_stack  # scipy: not for those who never ask
 
         system = needs_stack(system, None)
     if system.stack is not None:
         power_of(system.stack)  # what is wrong with a stack is told before the search
     chosen = request.assuming(resolved.assumptions)
     setting, *rest = (Setting.resolved(drawn, system, chosen) for drawn in (*resolved.graphs, *variants))
-    graph, variants = setting.graph, [each.graph for each in rest]
-    check_variants(graph, variants)
+    check_variants(setting.graph, [each.graph for each in rest])
     check(setting, request)
-    for other in variants:
-        check_names(other, request)
-    end = began + request.time_limit
-    options = Options(request, Clock.of_limit(_search_s(request), began), progress, only)
-    state = SearchState(options)
-    settings = setting, *(replace(setting, graph=other) for other in variants)
-    workload, found = WorkloadSearch([GraphSearch(each, state) for each in settings]), state.found
-    jointly = setting.assumptions.sharding_objective == "joint"
-    with wall_limit(options.clock.last - began, began):
-        if jointly and (only is None or not request.objective.limits):
-            begin(state, [graph.space for graph in workload.graphs])
-        workload.run()
-    searches = [each for each in workload.graphs if each.refused is None]
-    if only is not None:
-        for each in searches:
-            each.raise_known()
-    if not searches:
-        raise next(each.refused for each in workload.graphs if each.refused is not None)
-    if not found:
-        plain = resolved.question.graph is not None and resolved.largest is None
-        start_s = state.began - began if plain else 0.0
-        raise _with_time_for_first(workload.failure(), start_s, request.time_limit)
-    spaces = [
-        search_space(each.setting, each.legal, each.lattices(), len(each.variants.placements) or 1, request)
-        for each in searches
-        if each.apart is None
-    ]
-    best, options = found[0], state.options
-    kept, stopped = Kept.of(request, state.best_values), state.stopped or LIMIT
-    of_each = [[left_open(record, kept, stopped) for record in each.records] for each in searches]
-    records = list(chain(*of_each))
-    graphs = (left_open(each.apart, kept, stopped) for each in searches if each.apart is not None)
-    apart = tuple(sorted(graphs, key=lambda graph: graph.order))
-    interrupted = state.stopped in SIGNALS
-    planned = max(request.time_limit * UNITS_PER_S - options.clock.spent, 0.0)
-    within = replace(options, clock=Clock(end, planned=planned))
-    drawn, later = replace(setting, graph=best.graph), Later()
-    extra: tuple[Sensitivity, ...] = ()
-    if request.sensitivity and not interrupted:
-        with wall_limit(request.time_limit, began):
-            extra = later.step("sensitivity", lambda: sensitivities(drawn, best, within), extra)
-    others = tuple(one for one in (graph, *variants) if one is not best.graph)
+    for each in rest:
+        check_names(each.graph, request)
+    return [setting, *(replace(setting, graph=each.graph) for each in rest)]
+
+
+def _with_heat(
+    best: Solved, others: Sequence[Solved], setting: Setting, within: Options, later: Later
+) -> tuple[Solved, HeatProof | None]:
+    """The best mapping with heat, where that is asked for and works out; else as it is on the stack of its system."""
     shown: HeatProof | None = None
-    if aware:
-        cool, hot = partial(made_aware, best, drawn, within, found[1:]), (best, shown)
-        best, shown = later.step("heat: aware", cool, hot, DfoptError)
-        found = [best] if shown is not None else found
-    if shown is None and system.stack is not None:
-        found = [replace(best, score=evaluate(best.mapping, best.graph, system, setting.assumptions)), *found[1:]]
-    result = assemble(
-        *(system, found, kept, others, records, apart, setting.assumptions, options, began, interrupted, extra),
-        together(spaces),
-    )
-    question = resolved.question.named() if resolved.question.graph is not None else None
-    few = in_few_words(searches, of_each) if jointly else {}
-    changes = {
-        **few,
-        "plans": tuple(sorted(few.get("plans", result.plans), key=lambda record: record.order)),
-        "proof": result.proof + ("" if shown is None else f"; {shown.note}"),
-        "heat": shown,
-        "missing": tuple(later.missing) or None,
-        "trace": (*workload.trace, (result.seconds, result.value, result.bound)),
-    }
-    return result.model_copy(update={**changes, "question": question}).sealed()
+    if within.request.heat == "aware":
+        from dfopt.search.heat_aware import made_aware
+
+        made = later.step("heat: aware", lambda: made_aware(best, setting, within, others), (best, shown), DfoptError)
+        best, shown = made
+    if shown is None and setting.system.stack is not None:
+        best = replace(best, score=evaluate(best.mapping, best.graph, setting.system, setting.assumptions))
+    return best, shown
 
 
 def _with_time_for_first(error: BaseException, start_s: float, limit_s: float) -> BaseException:

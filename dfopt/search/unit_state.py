@@ -9,14 +9,15 @@ import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import GraphRecord, SolveRecord
+from dfopt.documents.plan_records import GraphRecord, PlanRecord, SolveRecord
 from dfopt.documents.result import LOOSE, NEAR, TOO_MANY, TOO_WIDE
 from dfopt.interrupts import LIMIT
 from dfopt.regions.sharded_first import ShardedFirst
+from dfopt.search.kept import Kept
 
-__all__ = ["SAME", "Unit", "UnitState"]
+__all__ = ["Unit", "UnitState"]
 
-SAME: Final = 1e-12
+_SAME: Final = 1e-12
 """Relative: values that differ by less are one value, as computed."""
 _CLOSE: Final = 1e-9
 """The same of a value that is reached and a bound that is proven."""
@@ -71,34 +72,72 @@ class UnitState:
         late, wide = any(each.late for each in every), any(each.wide for each in every)
         return UnitState(min(each.low for each in every), unfit=unfit, late=late, wide=wide)
 
-    def of_graph(self, graph: Graph, beat: float, gap: float, stopped: str) -> GraphRecord:
+    def graph_record(self, graph: Graph, kept: Kept, stopped: str) -> GraphRecord:
         """The record of a graph of which this is all that is known: all its plans are given up together."""
-        fields = self.status(beat, gap, stopped)
+        fields = self._status(kept.last, kept, stopped)
         fields["note"] = TOO_MANY if fields["note"] == LOOSE else fields["note"]
         return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
-    def status(self, beat: float, gap: float, stopped: str, best: float = np.inf) -> dict[str, Any]:
-        """Fields of its record, where a mapping or a bound is known.
+    def plan_record(self, unit: Unit, variant: str | None, least: float, kept: Kept, stopped: str) -> PlanRecord:
+        """Its record; where nothing fits without the reason.
 
         Parameters
         ----------
-        beat : float
-            Value from which on nothing of it is of interest.
-        gap : float
-            That was asked for.
+        unit : Unit
+            Plan and tile count.
+        variant : str, optional
+            Of the graph.
+        least : float, s
+            What no mapping of the plan is below, whatever the sharding.
+        kept : Kept
+            The best mappings.
         stopped : str
             What ended the search; empty where nothing did.
-        best : float
-            What none of its mappings that are not kept should be below: its value where one of a plan is kept.
         """
-        late, open_ = stopped or LIMIT, TOO_WIDE if self.wide else LOOSE
+        plan, tiles = unit
+        bound, beat, first = min(self.low, self.value), kept.to_beat(plan, variant), self.sharded_first
+        fields: dict[str, Any] = {"status": "infeasible", "bound": None, "level_bound": None}
+        if np.isfinite(bound):
+            fields = {"bound": bound, "level_bound": bound, **self._status(beat, kept, stopped)}
+        if first is not None and not (first.alone and first.proven):
+            fields |= self._per_level(first, least, beat, **fields)
+        return PlanRecord(plan=plan, tile_count=tiles, variant=variant, solves=self.solves, **fields)
+
+    def _status(self, beat: float, kept: Kept, stopped: str) -> dict[str, Any]:
+        """Fields of its record, where a mapping or a bound is known; ``beat``: from where nothing of it is of interest.
+
+        Of mappings that are not kept none should be below its value where one of a plan is kept, else below ``beat``.
+        """
+        late, open_, gap = stopped or LIMIT, TOO_WIDE if self.wide else LOOSE, kept.request.gap
         if np.isfinite(self.value):
-            low, short = min(self.low, self.value), self.low < best * (1 - max(gap, _CLOSE))
+            low, best = min(self.low, self.value), beat if kept.several else self.value
+            short = self.low < best * (1 - max(gap, _CLOSE))
             note = (late if self.late else open_) if short else ""
-            gap = (self.value - low) / self.value
-            return {"status": "limit" if short else "solved", "value": self.value, "gap": gap, "note": note}
-        if self.low >= beat * (1 - SAME):
+            own_gap = (self.value - low) / self.value
+            return {"status": "limit" if short else "solved", "value": self.value, "gap": own_gap, "note": note}
+        if self.low >= beat * (1 - _SAME):
             return {"status": "pruned_by_bound", "note": ""}
         if self.low >= beat * (1 - gap):
             return {"status": "limit", "note": NEAR}
         return {"status": "limit", "note": late if stopped or self.late else open_}
+
+    def _per_level(
+        self, first: ShardedFirst, least: float, beat: float, *, status: str, level_bound: float | None, **more: Any
+    ) -> dict[str, Any]:
+        """What is shown of mappings with the sharding that came first, and of all mappings.
+
+        Excluded under its sharding is a plan that a bound on all mappings does not exclude; no more is claimed then
+        than excludes it.
+        """
+        level, note = level_bound, more.get("note", "")
+        value = self.value if np.isfinite(self.value) else None
+        if not first.proven:  # another sharding may be the best by itself
+            status, level = "solved" if value == least else "limit", least
+            note = note or LIMIT * (status == "limit")  # nothing but time ends such a solve
+        elif status == "infeasible":
+            status = "infeasible_per_level"
+        elif status == "pruned_by_bound" and level is not None:
+            status, level = "pruned_per_level" if least < beat else status, max(least, min(level, beat))
+        gap = None if value is None or level is None else (value - level) / value
+        least = least if value is None else min(least, value)
+        return {"status": status, "bound": least, "level_bound": level, "gap": gap, "note": note}

@@ -4,55 +4,67 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Final
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
 from dfopt.documents.uncollected import uncollected
-from dfopt.search.graph_search import LISTED, GraphSearch
+from dfopt.search.graph_search import GraphSearch
 from dfopt.setting.plans import Rejected
 
-__all__ = ["expanded", "in_few_words"]
+__all__ = ["LISTED", "expanded", "in_few_words"]
+
+LISTED: Final = 200
+"""Records that a result has at most before some are written together."""
 
 _NEAREST = 40  # records that stay, of the plans with the least bounds
 _EXCLUDED = "pruned_by_bound"
 
 
 @uncollected()
-def in_few_words(searches: Sequence[GraphSearch], records: Sequence[Sequence[PlanRecord]]) -> dict[str, Any]:
+def in_few_words(
+    searches: Sequence[GraphSearch],
+) -> tuple[tuple[PlanRecord, ...], tuple[UnlistedPlans, ...] | None]:
     """What a result has of the records of searches: all of them, or few and all others together.
 
     Those stay that say more than a status, the nearest ones, and for every degree of every axis the nearest with it.
+    Where the sharding comes first all stay.
     """
-    if sum(map(len, records)) <= LISTED:
-        return {}
-    stay = {id(record) for record in _nearest(records)}
-    unlisted = []
-    for search, each in zip(searches, records, strict=True):
-        if search.apart is not None:  # it lists none
-            continue
-        places = {key: place for place, key in enumerate(_in_order(search.legal, search.rejected))}
-        several = Counter(record.plan for record in each)
-        groups: list[PlanGroup | None] = [None] * len(places)
-        for record in each:
-            keys = (record.plan, ""), (record.plan, record.note)
-            place = next((places[key] for key in keys if key in places), None)
-            if place is None or several[record.plan] > 1 or not _says_status(record):
-                stay.add(id(record))
-            elif id(record) not in stay:
-                note = record.note if record.status in OPEN else ""
-                groups[place] = PlanGroup(status=record.status, note=note)
-        if any(groups):
-            unlisted.append(UnlistedPlans.of(search.setting.graph, groups))
-    kept = tuple(
+    records = [record for search in searches for record in search.records]
+    jointly = searches[0].setting.assumptions.sharding_objective == "joint"
+    stay, unlisted = {id(record) for record in records}, list[UnlistedPlans]()
+    if jointly and len(records) > LISTED:
+        stay = {id(record) for record in _nearest(records)}
+        unlisted = [plans for search in searches if (plans := _of_graph(search, stay)) is not None]
+    kept = (
         record.model_copy(update={"note": search.reason(record)})
-        for search, each in zip(searches, records, strict=True)
-        for record in each
+        for search in searches
+        for record in search.records
         if id(record) in stay
     )
-    return {"plans": kept, "unlisted": tuple(sorted(unlisted, key=lambda each: each.order)) or None}
+    return tuple(sorted(kept, key=lambda each: each.order)), tuple(
+        sorted(unlisted, key=lambda each: each.order)
+    ) or None
+
+
+def _of_graph(search: GraphSearch, stay: set[int]) -> UnlistedPlans | None:
+    """The plans of a graph whose records say no more than a status; those of the others are told to stay."""
+    if search.apart is not None:  # it lists none
+        return None
+    places = {key: place for place, key in enumerate(_in_order(search.legal, search.rejected))}
+    several = Counter(record.plan for record in search.records)
+    groups: list[PlanGroup | None] = [None] * len(places)
+    for record in search.records:
+        keys = (record.plan, ""), (record.plan, record.note)
+        place = next((places[key] for key in keys if key in places), None)
+        if place is None or several[record.plan] > 1 or not _says_status(record):
+            stay.add(id(record))
+        elif id(record) not in stay:
+            note = record.note if record.status in OPEN else ""
+            groups[place] = PlanGroup(status=record.status, note=note)
+    return UnlistedPlans.of(search.setting.graph, groups) if any(groups) else None
 
 
 def expanded(
@@ -81,10 +93,10 @@ def _in_order(legal: Sequence[Plan], rejected: Sequence[Rejected]) -> list[tuple
     return sorted(every, key=lambda each: (each[0].model_dump_json(), each[1]))
 
 
-def _nearest(records: Sequence[Sequence[PlanRecord]]) -> Iterator[PlanRecord]:
+def _nearest(records: Sequence[PlanRecord]) -> Iterator[PlanRecord]:
     """Records of the plans with the least bounds, and of the first one with every value of what plans choose."""
     seen: set[object] = set()
-    least = sorted((r for each in records for r in each), key=lambda r: np.inf if r.bound is None else r.bound)
+    least = sorted(records, key=lambda r: np.inf if r.bound is None else r.bound)
     for number, record in enumerate(least):
         plan = record.plan
         values = {*enumerate(axis.degree for axis in plan.axes), ("chunks", plan.interleave), ("zero", plan.zero)}

@@ -55,13 +55,17 @@ class WorkloadSearch:
             self.state.clock.watch = self._report_if_due  # one step may take long
         self._of_model = {id(graph.setting.model): graph for graph in self.graphs}
 
+    @property
+    def usable(self) -> list[GraphSearch]:
+        """The searches of graphs that some plan can use."""
+        return [graph for graph in self.graphs if graph.refused is None]
+
     def run(self) -> None:
         """Search, and write the records of all graphs."""
         request, options = self.state.request, self.state.options
         problem = problem_in([graph.space for graph in self.graphs], options)
-        kept = [Candidate(each.value, JudgedMapping.of(each, request)) for each in self.state.found]
-        if request.formulation == "assignment":  # programs find, and show, what is there by themselves
-            kept = []
+        # programs find, and show, what is there by themselves
+        kept = [] if request.formulation == "assignment" else self.state.incumbents.kept
         for each in self.state.found:
             self._of_model[id(each.graph)].keep(each)
         parameters = parameters_of(request)
@@ -133,7 +137,7 @@ class WorkloadSearch:
     def report(self) -> None:
         """Tell what is found and proven so far."""
         state = self.state
-        seconds, best = state.seconds, state.found[0] if state.found else None
+        seconds, best = state.seconds, next(iter(state.found), None)
         self._due_s = now() + _REPORT_S
         label, value = ("no mapping yet", np.inf) if best is None else (best.plan.label, best.value)
         low, known = min(value, self._shown), None if best is None else value
@@ -153,7 +157,7 @@ class WorkloadSearch:
         """Why there is no mapping at all: that no plan fits only if that is shown for all."""
         if self.state.stopped in SIGNALS:
             return KeyboardInterrupt()
-        graphs = [graph for graph in self.graphs if graph.refused is None]
+        graphs = self.usable
         if any(record.status in OPEN for graph in graphs for record in _all_records(graph)):
             bounds = [record.bound for graph in graphs for record in _all_records(graph)]
             least = min((bound for bound in bounds if bound is not None), default=0.0)
@@ -162,7 +166,7 @@ class WorkloadSearch:
 
     def _infeasible(self, graph: GraphSearch) -> Infeasible:
         """Why no plan of a graph has a mapping; of a memory that is too small, what the best plan needs of it."""
-        records, ceiling = _all_records(graph), self.state.ceiling
+        records, ceiling = _all_records(graph), self.state.incumbents.limit
         beaten = [record.bound or 0.0 for record in records if record.status.startswith("pruned")]
         if beaten and np.isfinite(ceiling):
             what = f"{self.state.request.objective.metric} of at most {ceiling:.6g}"

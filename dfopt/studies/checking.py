@@ -22,8 +22,7 @@ from dfopt.processes.worker import Bounded, asked_of, bounded, judged_figures
 from dfopt.questions import Resolved, Resolver
 from dfopt.search.assembling import status_of
 from dfopt.search.claims import differences
-from dfopt.search.kept import proven_gap
-from dfopt.search.proving import PROOF
+from dfopt.search.kept import PROOF, proven_gap
 from dfopt.search.verify import judged_again, rounded, seconds_for, words_of
 from dfopt.setting.instance import Setting
 from dfopt.solving.solved import judged

@@ -13,7 +13,7 @@ import dfopt as df
 from dfopt.documents.packed import packed, unpacked
 from dfopt.documents.result import Result
 from dfopt.errors import DocumentError
-from dfopt.search import graph_search, unlisted
+from dfopt.search import unlisted
 from dfopt.search.verify import verify
 
 QUESTION = {"batch": 8, "sensitivity": False, "time_limit": 600}
@@ -26,8 +26,7 @@ def results(request: Any) -> tuple[Result, Result]:
     found = []
     for listed in (10**9, 4):
         with pytest.MonkeyPatch.context() as patch:
-            for where in (graph_search, unlisted):
-                patch.setattr(where, "LISTED", listed)
+            patch.setattr(unlisted, "LISTED", listed)
             patch.setattr(unlisted, "_NEAREST", 2)
             found.append(df.optimize("gpt2-small", "h100:4", **question))
     return found[0], found[1]
