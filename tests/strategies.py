@@ -29,7 +29,7 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.plans import asked_plans
+from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.solving.options import Options
 
 T = TypeVar("T")
@@ -629,3 +629,9 @@ def keeping(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> World:
     graph = world.graph.model_copy(update={"kernels": tuple(kernels), "main_gradients": held})
     rules = world.assumptions.with_(training_memory=draw(st.sampled_from([None, "calculon"])))
     return replace(world, graph=graph, assumptions=rules)
+
+
+def plans_on(graph: Graph, system: System, *, parts: bool = False, **asked: Any) -> tuple[list[Plan], list[Rejected]]:
+    """The plans that a request leaves free on dims, each whole or shared by several axes, without levels of ZeRO."""
+    assumptions = Assumptions(network_dims="parts" if parts else "whole")
+    return asked_plans(graph, system, Request.of(**{"zero": (0,), **asked}), assumptions)

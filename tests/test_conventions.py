@@ -38,13 +38,13 @@ SPACE: dict[str, set[str]] = {
     "execution": {"search/claims", "search/sensitivity", "search/space", "sharding/tables"},
     "sharding_objective": {
         "exploring/solves", "regions/space", "search/assembling", "search/claims", "search/dump", "search/heat_aware",
-        "search/graph_search", "search/optimization", "search/within", "setting/offloads", "setting/turns",
+        "search/graph_search", "search/optimization", "search/within", "setting/placements", "setting/schedules",
         "sharding/interchip",
     },
     "stage_time": {"sharding/interchip"},
     "sequence_parallelism": {"calibration/steps", "search/starts/textbook", "setting/plans"},
     "splits_tokens": {"setting/orders", "sharding/tables"},
-    "empty_partitions": {"search/assembling", "solving/fusing", "search/space", "setting/turns"},
+    "empty_partitions": {"search/assembling", "solving/fusing", "search/space", "setting/schedules"},
     "forward_backward": {
         "formulation/places", "fusion/assignment", "fusion/generation", "fusion/intrachip", "fusion/lattice",
         "fusion/moves", "fusion/one_block", "fusion/partitioning", "fusion/pieces", "fusion/shortfalls",
@@ -58,7 +58,7 @@ SPACE: dict[str, set[str]] = {
     "module_schemes": {"setting/plans"},
     "schedule": {"setting/plans"},
     "bubble": {"setting/plans"},
-    "offload": {"setting/offloads"},
+    "offload": {"setting/placements"},
     "tile_rows": {"setting/plans"},
 }  # fmt: skip
 """Files that read each, but for those that price (see `PRICES`); the first two also say how a question is searched."""

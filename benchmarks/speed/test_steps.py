@@ -12,6 +12,7 @@ import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
 from dfopt.documents.system import System
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, stage_tables
@@ -24,7 +25,7 @@ from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
-from dfopt.setting.plans import plans
+from dfopt.setting.plans import asked_plans
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import shard
@@ -43,7 +44,8 @@ class Ready:
         chosen = profile("default").with_(**case.assumptions)
         chip = self.system.chip
         self.assumptions = resolve(chosen, chip.execution, chip.compute_utilization)
-        legal, _ = plans(self.graph, self.system, tp=case.tp, pp=1, zero=0)
+        whole = self.assumptions.with_(network_dims="whole")
+        legal, _ = asked_plans(self.graph, self.system, Request.of(tp=case.tp, pp=1, zero=(0,)), whole)
         self.plan: Plan = legal[0]
         self.rule = self.assumptions.forward_backward if self.graph.trains else "shared"
         self.tables: StageTables = self.price()

@@ -11,7 +11,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.physics.window import by_window
 from dfopt.setting.instance import Setting
-from dfopt.setting.offloads import looked_at_later, offloads
+from dfopt.setting.placements import looked_at_later, offloads
 from dfopt.terms.step.overlap import in_the_way
 
 __all__ = ["Variants"]

@@ -25,7 +25,7 @@ from dfopt.search.kept import Kept, proven_gap
 from dfopt.search.space import together
 from dfopt.search.unlisted import in_few_words
 from dfopt.search.workload_search import WorkloadSearch
-from dfopt.setting.offloads import looked_at_later
+from dfopt.setting.placements import looked_at_later
 from dfopt.setting.plans import not_asked_for, placed_dims
 from dfopt.solving.solved import Solved
 

@@ -7,18 +7,21 @@ two of the fastest. All that prices layers (:mod:`dfopt.terms`) sees one memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.placement import SERVED, Item, Placement, item_of_weight, items_of
+from dfopt.documents.placement import SERVED, TRAINED, Item, Placement, item_of_weight, items_of
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import Chip
+from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, System
 from dfopt.errors import PlanError
+from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.states import cache_traffic, data_traffic
 
-__all__ = ["Counted", "counted", "placements"]
+__all__ = ["Counted", "counted", "looked_at_later", "offloads", "placements"]
 
 
 class Counted(NamedTuple):
@@ -82,27 +85,17 @@ def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None
     >>> [one and one.label for one in placements(graph, chip)]
     [None, 'weights in DDR']
     """
-    if fixed:
-        _check(graph, chip, fixed)
+    asked = fixed or {}
+    if asked:
+        _check(graph, chip, asked)
+    if graph.trains:
+        return [_beside_fastest(asked, chip)]
     names = list(chip.tiers)
     endless = [number for number, one in enumerate(chip.tiers.values()) if one.capacity is None]
-    last = max((names.index(one) for one in (fixed or {}).values()), default=0)
+    last = max((names.index(one) for one in asked.values()), default=0)
     names = names[: max(min(endless, default=len(names)), last) + 1]
-    if graph.trains:
-        elsewhere = {item: name for item, name in (fixed or {}).items() if name != chip.fastest_tier}
-        return [Placement.model_validate(elsewhere) if elsewhere else None]
-    if len(names) == 1:
-        return [None]
-    items = items_of(graph)
-    every = itertools.product(range(len(names)), repeat=len(items))
-    found: list[Placement | None] = []
-    for places in sorted(every, key=lambda one: (sum(one), one)):
-        lies = {item: names[place] for item, place in zip(items, places, strict=True)}
-        if fixed and any(lies[item] != name for item, name in fixed.items()):
-            continue
-        elsewhere = {item: name for item, name in lies.items() if name != names[0]}
-        found.append(Placement.model_validate(elsewhere) if elsewhere else None)
-    return found
+    every = _every([(item,) for item in items_of(graph)], names, lambda places: (sum(places), places))
+    return [_beside_fastest(lies, chip) for lies in every if lies.items() >= asked.items()]
 
 
 def _check(graph: Graph, chip: Chip, fixed: Mapping[Item, str]) -> None:
@@ -112,3 +105,97 @@ def _check(graph: Graph, chip: Chip, fixed: Mapping[Item, str]) -> None:
         raise PlanError(f"place: {graph.name} has no {missing[0]} to put anywhere, only {', '.join(has)}")
     for issue in Placement.model_validate(dict(fixed)).issues(graph, chip):
         raise PlanError(f"place: {issue.message} ({issue.remedy})")
+
+
+def _every(
+    groups: Sequence[tuple[Item, ...]], tiers: Sequence[str], order: Callable[[tuple[int, ...]], Any]
+) -> Iterator[dict[Item, str]]:
+    """All ways in which groups of items lie in memories, each group in one, in the order of places of memories."""
+    for places in sorted(itertools.product(range(len(tiers)), repeat=len(groups)), key=order):
+        yield {item: tiers[place] for items, place in zip(groups, places, strict=True) for item in items}
+
+
+def _beside_fastest(lies: Mapping[Item, str], chip: Chip) -> Placement | None:
+    """The placement of items, none if all lie in the fastest memory."""
+    elsewhere = {item: name for item, name in lies.items() if name != chip.fastest_tier}
+    return Placement.model_validate(elsewhere) if elsewhere else None
+
+
+def looked_at_later(graph: Graph, assumptions: Assumptions) -> bool:
+    """Whether placements of training are chosen while the search goes on, and not listed with the plans."""
+    return graph.folded and assumptions.sharding_objective == "joint"
+
+
+def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Placement | None]:
+    """The placements of a training step that a request leaves free, that with least in slower memories first.
+
+    One where it does not ask.
+
+    **Wherever things lie, nothing is faster than in the fastest memory.** Of one mapping a placement only adds to its
+    time (:mod:`dfopt.physics.offload`): a pass of a layer is as long as what is moved beside it at least, and the
+    optimizer's step reads and writes no faster. So what no mapping beats under a plan without a placement none beats
+    with any, and a plan that is excluded as it is needs none of them looked at. That asks for memories of which no
+    slower one ever sustains more.
+
+    Raises
+    ------
+    PlanError
+        If something is asked for that the graph does not have, or the chips have one memory only.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Memory, Sram
+    >>> memories = Memory(name="HBM", bandwidth=1e12, capacity=64e9), Memory(name="DDR", bandwidth=1e11)
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), memories=memories)
+    >>> sizes = {"m": 4, "k": 8, "n": 16}
+    >>> kernels = Kernel(name="a", op="gemm", **sizes), Kernel(name="b", op="gemm", pass_="backward", **sizes)
+    >>> graph, asked = Graph(name="g", repeat=4, kernels=kernels), Request(offload=("optimizer", "activations"))
+    >>> [one and one.label for one in offloads(graph, System(name="s", chip=chip), Assumptions(), asked)]
+    [None, 'activations in DDR', 'optimizer in DDR', 'activations, optimizer in DDR']
+    """
+    fixed: Mapping[Item, str] = asked.place or {}
+    if asked.offload is None or not graph.trains:
+        if asked.offload not in (None, "any"):
+            raise PlanError(f"offload: {graph.name} does not train, so nothing waits for a backward pass; use place")
+        return [_beside_fastest(fixed, system.chip)]
+    free = _free(graph, asked, assumptions)
+    tiers = list(system.chip.tiers)
+    if len(tiers) == 1:
+        raise PlanError(
+            f"offload: the chips of {system.name} have one memory, expected a slower one beside it; list both as"
+            " memories"
+        )
+    _check_rates(system, assumptions)
+    every = _every(free, tiers, lambda places: (sum(map(bool, places)), sum(places), places[::-1]))
+    return [_beside_fastest({**fixed, **lies}, system.chip) for lies in every]
+
+
+def _free(graph: Graph, asked: Request, assumptions: Assumptions) -> list[tuple[Item, ...]]:
+    """Items that may lie elsewhere, in one those that do so together: as Calculon has it, gradients and their state."""
+    known = [item for item in items_of(graph) if item in TRAINED]
+    if not graph.folded:
+        known = ["optimizer"]
+    said = known if asked.offload == "any" else asked.offload or ()
+    if missing := [item for item in said if item not in known]:
+        raise PlanError(f"offload: {graph.name} has no {missing[0]} to move, only {', '.join(known)}")
+    wanted = [item for item in known if item in said and item not in (asked.place or {})]
+    if assumptions.offload == "calculon" and "optimizer" in wanted:
+        together: tuple[Item, ...] = ("gradients", "optimizer")
+        return [*((item,) for item in wanted if item not in together), together]
+    return [(item,) for item in wanted]
+
+
+def _check_rates(system: System, assumptions: Assumptions) -> None:
+    """Refuse memories of which a slower one may sustain more."""
+    rows, (fastest, *others) = memory_rows(system.chip, assumptions), system.chip.tiers.items()
+
+    def shares(name: str) -> list[float]:
+        return [row.share for row in rows if row.memory in (None, name)] or [1.0]
+
+    least = fastest[1].bandwidth * min(shares(fastest[0]))
+    for name, one in others:
+        if one.bandwidth * max(shares(name)) > least * (1 + 1e-12):
+            raise PlanError(
+                f"offload: {name} may sustain more than {fastest[0]} by the rows of unit memory of {system.name}, so"
+                " that what lies where is no matter of room alone; fix it with place"
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from dfopt.documents.dim_names import parts_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import STREAM, Modules
 from dfopt.documents.on_axes import OnAxes
-from dfopt.documents.placement import Item, items_of
+from dfopt.documents.placement import items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import System
@@ -22,16 +22,13 @@ from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.module_menu import menu, obstacles, refusal
-from dfopt.setting.offloads import looked_at_later, offloads
 from dfopt.setting.orders import Orders
 from dfopt.setting.pinned import pin_reasons
-from dfopt.setting.placements import placements
-from dfopt.setting.recomputed import with_recomputed
-from dfopt.setting.schedules import of_schedule
+from dfopt.setting.placements import looked_at_later, offloads, placements
+from dfopt.setting.schedules import in_turns, of_schedule, turns_left_out, with_recomputed
 from dfopt.setting.shares import divisors, in_rank_order, shares
-from dfopt.setting.turns import in_turns, turns_left_out
-from dfopt.setting.uneven import Ends, uneven_chunks, uneven_layers, with_ends
-from dfopt.setting.zero import Replicas, shared_out
+from dfopt.setting.uneven import uneven_chunks, uneven_layers, with_ends
+from dfopt.setting.zero import shared_out
 
 COMMON = "module_schemes common"
 """What is fixed where not every scheme of modules is listed."""
@@ -45,25 +42,10 @@ class Rejected:
     reason: str
 
 
-def plans(
-    graph: Graph,
-    system: System,
-    assumptions: Assumptions | None = None,
-    *,
-    interleave: int | None = None,
-    ends: Ends = (None, None),
-    parts: bool = False,
-    placed: Collection[str] = (),
-    interleaved: bool = False,
-    schemes: Mapping[str, str] | None = None,
-    place: Mapping[Item, str] | None = None,
-    alike: bool = False,
-    rank_order: str | None = None,
-    replicas: Replicas = None,
-    listing: Listing | None = None,
-    **asked: Any,
+def asked_plans(
+    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: Listing | None = None
 ) -> tuple[list[Plan], list[Rejected]]:
-    """All plans: every network dim carries one axis, or shares its chips out among several.
+    """The plans that a request leaves free: every network dim carries one axis, or shares its chips out among several.
 
     Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them
     may have less layers than the others, as far as the balance of the stages asks for it
@@ -77,40 +59,21 @@ def plans(
     dim that is shared, groups of neighbours carry what communicates most often: tensor parallelism (every kernel),
     then pipeline parallelism (every microbatch), then data parallelism (every step). Of a switch or a fully connected
     dim all parts are wired alike, so there is nothing to choose. On rings and lines other orders are three to nine
-    times as many plans: they are searched where parts are asked for, and on dims that are `placed`. On these an axis
-    may also run around the block of two of its dims (:meth:`dfopt.documents.network.NetworkDim.around`). DFModel
-    (section IV.C) leaves dims whole.
+    times as many plans: they are searched where parts are asked for, and on dims of which :func:`placed_dims` says so.
+    On these an axis may also run around the block of two of its dims
+    (:meth:`dfopt.documents.network.NetworkDim.around`). DFModel (section IV.C) leaves dims whole.
 
     Parameters
     ----------
+    asked
+        Degrees and dims of axes, schemes of modules, layers and chunks of stages, memories, and other things that are
+        fixed: a plan with others is left out. Where neither schemes of modules nor the degree of the second axis are
+        asked for, only a model with experts has one, with the schemes that ``module_schemes`` says, see
+        :mod:`dfopt.setting.module_menu`.
     assumptions
         Resolved; they price the orders of dims.
-    interleave
-        Chunks of layers per stage asked for.
-    ends
-        Layers of the first and of the last stage asked for.
-    parts
-        Whether a dim may be shared by several axes.
-    placed
-        Rings and lines on which it is searched where the chips of an axis lie, see :func:`placed_dims`.
-    interleaved
-        Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
-    schemes
-        Schemes of modules on the second axis that are asked for. Where neither these nor its degree are, only a model
-        with experts has one, with those that ``module_schemes`` says, see :mod:`dfopt.setting.module_menu`.
-    place
-        Memories of the chips that are asked for, by item.
-    alike
-        Whether mixers and dense networks split alike over the second axis.
-    rank_order
-        Order of axes in which these take neighboring chips, such as ``tp-mp-pp-dp``; any way if left out.
-    replicas
-        Numbers of groups of copies that are asked for: orders of dims that copies can be cut into so are listed.
     listing
-        Which of them; all if left out.
-    **asked
-        Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
-        A plan with others is left out.
+        Which of the plans; all if left out.
 
     Returns
     -------
@@ -123,91 +86,23 @@ def plans(
     PlanError
         If nothing is left, saying which degrees the dims allow.
     """
-    listing, wanted = listing or Listing(), OnAxes(**asked)
-    degrees, dims = wanted.asked_degrees, wanted.asked_dims
-    _check_dims(system, dims)
-    pinned = any("[" in name for names in dims.values() for name in names)
-    shared_out = parts or pinned
-    assumed = assumptions or Assumptions()
-    as_chunks = assumed.bubble == "interleaved"
-    orders = Orders(graph, system, assumed, placed, replicas)
-    nested = [dim.name for dim in system.network] if pinned else placed
-    found: list[Plan] = []
-    rejected: list[Rejected] = []
-    used = [dim for dim in system.network if dim.size > 1]
-    second = _second(graph, asked, schemes or {})
-    sparing = _is_sparing(assumed, asked, schemes or {})
-    axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
-    menus: dict[int, list[Modules | None]] = {1: [None]}
-    ways = shares(used, shared_out, nested, named=bool(dims), axes=axes)
-    if rank_order is not None:
-        ways = in_rank_order(used, rank_order.split("-"), axes)
-    for degree, shared in ways:
-        if any(degree[axis] != value for axis, value in degrees.items()):
-            continue
-        if any(set(shared[axis]) != set(parts_of(names)) for axis, names in dims.items()):
-            continue
-        if not listing.shared(shared):
-            continue
-        for order in orders.of(shared | dims, fixed=dims if rank_order is None else AXES):
-            plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
-            legal, reason = _of_order(graph, plan, interleave, interleaved, ends, as_chunks)
-            if plan.members not in menus:
-                few = (one for one in menu(graph, plan.members, sparing=sparing) if one.alike or not alike)
-                menus[plan.members] = listing.picked([one for one in few if _taken(one, schemes or {})])
-            picked = menus[plan.members]
-            found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
-            if legal and not picked:
-                why = obstacles(graph, schemes or {}, plan.members)
-                reason = Rejected(
-                    plan, f"no module can share its work over {plan.label_of('modules')} as asked for{why}"
-                )
-            if reason:  # whatever the order
-                rejected.append(reason)
-                break
-    if not found:
-        raise PlanError(_nothing_left(system, degrees, dims, rejected, shared_out, axes))
-    places = placements(graph, system.chip, place)
+    listing = listing or Listing()
+    found, rejected = _on_dims(graph, system, asked, assumptions, listing)
+    places = placements(graph, system.chip, asked.place)
     mixed = not graph.trains and places != [None]  # bytes of a partition through several memories
-    if assumptions is not None and mixed and memory_rows(system.chip, assumptions):
+    if mixed and memory_rows(system.chip, assumptions):
         raise PlanError(
             f"{system.name}: found several memories, which {graph.name} may lie in, beside shares of bandwidth by the"
             " bytes of a partition; expected all of it in the fastest: place it there"
             f" ({', '.join(f'{item}={system.chip.fastest_tier}' for item in items_of(graph))}), or leave out the rows"
         )
-    return [
-        one.model_copy(update={"placement": place}) if place else one for one in found for place in places
-    ], rejected
-
-
-def asked_plans(
-    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: Listing | None = None
-) -> tuple[list[Plan], list[Rejected]]:
-    """The plans that a request leaves free under given assumptions, or some of them, see :func:`plans`."""
-    on_axes, schemes = asked.shared_out
-    found, rejected = plans(
-        graph,
-        system,
-        assumptions,
-        interleave=asked.interleave,
-        ends=(asked.first_layers, asked.last_layers),
-        parts=assumptions.network_dims != "whole",
-        placed=placed_dims(system, assumptions),
-        interleaved=graph.trains and assumptions.schedule == "one_f_one_b" and assumptions.bubble != "interleaved",
-        schemes=schemes,
-        place=asked.place,
-        alike=asked.parallelism == "expanded",
-        rank_order=asked.rank_order,
-        replicas=asked.zero_replicas,
-        listing=listing,
-        **on_axes,
-    )
+    found = [one.model_copy(update={"placement": place}) if place else one for one in found for place in places]
     found = of_schedule(_with_rows(found, assumptions), graph, asked)
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
     found = with_recomputed(found, graph, asked.recomputed)
-    found = shared_out(found, graph, system, assumptions, asked, (listing or Listing()).check_time)
+    found = shared_out(found, graph, system, assumptions, asked, listing.check_time)
     if asked.offload is not None:
         free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
         free = free[:1] if looked_at_later(graph, assumptions) else free
@@ -218,6 +113,56 @@ def asked_plans(
         found = [plan for plan, reason in zip(found, reasons, strict=True) if not reason]
         if not found:
             raise PlanError("; ".join(dict.fromkeys(reasons)))
+    return found, rejected
+
+
+def _on_dims(
+    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: Listing
+) -> tuple[list[Plan], list[Rejected]]:
+    """Plans by the dims of axes, schemes of modules, and the layers and chunks of stages."""
+    on_axes, schemes = asked.shared_out
+    wanted = OnAxes(**on_axes)
+    degrees, dims = wanted.asked_degrees, wanted.asked_dims
+    _check_dims(system, dims)
+    pinned = any("[" in name for names in dims.values() for name in names)
+    parts, placed = pinned or assumptions.network_dims != "whole", placed_dims(system, assumptions)
+    orders = Orders(graph, system, assumptions, placed, asked.zero_replicas)
+    used = [dim for dim in system.network if dim.size > 1]
+    second, sparing = _second(graph, on_axes, schemes), _is_sparing(assumptions, on_axes, schemes)
+    axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
+    if asked.rank_order is not None:
+        ways = in_rank_order(used, asked.rank_order.split("-"), axes)
+    else:
+        nested = [dim.name for dim in used] if pinned else placed
+        ways = shares(used, parts, nested, named=bool(dims), axes=axes)
+    menus: dict[int, list[Modules | None]] = {1: [None]}
+    found, rejected = list[Plan](), list[Rejected]()
+    for degree, shared in ways:
+        if any(degree[axis] != value for axis, value in degrees.items()):
+            continue
+        if any(set(shared[axis]) != set(parts_of(names)) for axis, names in dims.items()):
+            continue
+        if not listing.shared(shared):
+            continue
+        for order in orders.of(shared | dims, fixed=dims if asked.rank_order is None else AXES):
+            plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
+            legal, reason = _of_order(graph, plan, asked, assumptions)
+            if plan.members not in menus:
+                alike = asked.parallelism == "expanded"
+                few = (one for one in menu(graph, plan.members, sparing=sparing) if one.alike or not alike)
+                menus[plan.members] = listing.picked([one for one in few if _taken(one, schemes)])
+            picked = menus[plan.members]
+            found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
+            if legal and not picked:
+                why = obstacles(graph, schemes, plan.members)
+                reason = Rejected(
+                    plan, f"no module can share its work over {plan.label_of('modules')} as asked for{why}"
+                )
+            if reason:  # whatever the order
+                rejected.append(reason)
+                break
+    if not found:
+        raise PlanError(_nothing_left(system, degrees, dims, rejected, parts, axes))
     return found, rejected
 
 
@@ -310,10 +255,9 @@ def _taken(modules: Modules, schemes: Mapping[str, str]) -> bool:
     return all(modules.schemes.get(name) == scheme for name, scheme in schemes.items())
 
 
-def _of_order(
-    graph: Graph, plan: Plan, interleave: int | None, interleaved: bool, ends: Ends, as_chunks: bool
-) -> tuple[list[Plan], Rejected | None]:
+def _of_order(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptions) -> tuple[list[Plan], Rejected | None]:
     """Plans with the degrees and dims of one: microbatches, chunks and layers of their stages."""
+    interleave, ends = asked.interleave, (asked.first_layers, asked.last_layers)
     layers, microbatches = layers_per_stage(graph.repeat, plan.stages), graph.batch // (graph.microbatch * plan.copies)
     plan = plan.model_copy(update={"microbatches": max(microbatches, 1), "layers_per_stage": layers})
     reason = _unusable(graph, plan)
@@ -322,7 +266,7 @@ def _of_order(
             plan = plan.model_copy(update=with_ends(graph, plan.stages, *ends))
         except ValueError as error:
             reason = str(error)
-    chunks = [] if reason else [v for v in _chunks(graph, plan, interleaved) if interleave in (None, v)]
+    chunks = [] if reason else [v for v in _chunks(graph, plan, assumptions) if interleave in (None, v)]
     if not chunks:
         return [], Rejected(plan, reason or f"its layers cannot be interleaved {interleave} times")
     found = [plan.model_copy(update={"interleave": v}) for v in chunks]
@@ -332,15 +276,17 @@ def _of_order(
         why = f"its first or last chunk of {interleave} cannot be {shrunk} layers smaller"
         return found, None if found else Rejected(plan, why)
     if 1 in chunks:
+        as_chunks = assumptions.bubble == "interleaved"
         found += [plan.model_copy(update=uneven) for uneven in uneven_layers(graph, plan.stages, as_chunks=as_chunks)]
     for v in chunks:
         found += [plan.model_copy(update=uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
     return found, None
 
 
-def _chunks(graph: Graph, plan: Plan, interleaved: bool) -> list[int]:
+def _chunks(graph: Graph, plan: Plan, assumptions: Assumptions) -> list[int]:
     """Chunks of layers that a stage may be cut into; the microbatches go around in groups of one per stage."""
-    if not interleaved or plan.stages == 1 or not graph.folded or plan.microbatches % plan.stages:
+    cut = graph.trains and assumptions.schedule == "one_f_one_b" and assumptions.bubble != "interleaved"
+    if not cut or plan.stages == 1 or not graph.folded or plan.microbatches % plan.stages:
         return [1]
     return sorted(divisors(plan.layers_per_stage))
 

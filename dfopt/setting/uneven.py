@@ -15,7 +15,6 @@ from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
 
 _SAME = 1e-12
-Ends = tuple[int | None, int | None]  # layers of the first and of the last stage that are asked for
 Layers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
 
 

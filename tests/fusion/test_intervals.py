@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from problem_cases import all_blocks, close, partitionings, stages, tables_of, tight_stages
-from strategies import World, share
+from strategies import World, plans_on, share
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -25,7 +25,6 @@ from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
-from dfopt.setting.plans import plans
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded import shard
 from dfopt.terms.sharded_graph import Ints
@@ -119,7 +118,7 @@ def large() -> StageTables:
     """A GPT layer with its backward pass: 41 kernels, fan-out and skips over many levels."""
     graph, system = load_graph("gpt3-175b", mode="training"), load_system("sn10-8-ring")
     chosen = resolve(Assumptions(), system.chip.execution, system.chip.compute_utilization)
-    plan = plans(graph, system, pp=8)[0][0]
+    plan = plans_on(graph, system, pp=8)[0][0]
     sharded = shard(Setting(graph, system, chosen).under(plan), {k.name: "none" for k in graph.kernels})
     return stage_tables(sharded, chip_of(system, chosen))
 

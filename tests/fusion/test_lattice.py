@@ -11,7 +11,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from oracles import best_fusion, judged, mapping_of
 from problem_cases import close, fused, fusion_cases, limits_of, stage_of, tables_of
-from strategies import LEVELS, share
+from strategies import LEVELS, plans_on, share
 
 import dfopt as df
 from dfopt.bnb import ENDED
@@ -128,13 +128,12 @@ def _zoo_tables(graph):
     from dfopt.fusion.blocks import stage_tables
     from dfopt.physics.pipeline import resolve
     from dfopt.setting.instance import Setting
-    from dfopt.setting.plans import plans
     from dfopt.terms.chip import chip_of
     from dfopt.terms.sharded import shard
 
     system = load_system("sn10-8-ring")
     chosen = resolve(Assumptions(), system.chip.execution, system.chip.compute_utilization)
-    plan = plans(graph, system, pp=8)[0][0] if graph.repeat > 1 else plans(graph, system, tp=8)[0][0]
+    plan = plans_on(graph, system, **({"pp": 8} if graph.repeat > 1 else {"tp": 8}))[0][0]
     sharded = shard(Setting(graph, system, chosen).under(plan), {k.name: "none" for k in graph.kernels})
     tables = stage_tables(sharded, chip_of(system, chosen))
     return tables, IntraChipLimits(p_max=tables.kernels)

@@ -23,7 +23,7 @@ from dfopt.errors import Infeasible, PlanError
 from dfopt.judge import evaluate
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
-from dfopt.setting.offloads import offloads
+from dfopt.setting.placements import offloads
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
 

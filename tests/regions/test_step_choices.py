@@ -36,7 +36,7 @@ from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.search import solve
 from dfopt.search.verify import verify
-from dfopt.setting.offloads import offloads
+from dfopt.setting.placements import offloads
 from dfopt.setting.plans import asked_plans
 from dfopt.solving.options import Options
 from dfopt.workloads.recompute import recomputed, some_recomputed

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from strategies import plans_on
 
 import dfopt as df
 from dfopt.documents.axes import AXES, Axis, groups, keys
@@ -21,7 +22,6 @@ from dfopt.processes.packing import Task
 from dfopt.processes.worker import solve
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
-from dfopt.setting.plans import plans
 from dfopt.terms.bounds import PlanBounds
 
 PACKAGE = Path(df.__file__).parent
@@ -77,14 +77,14 @@ def solved(**asked: object) -> Result:
 
 
 def test_plans_share_dims_out_to_it_and_keep_its_rule(experts: Axis) -> None:
-    legal, rejected = plans(layers(), machine(), parts=True)
+    legal, rejected = plans_on(layers(), machine(), parts=True)
     assert {plan.xp for plan in legal} == {1, 2, 4}
     assert all(plan.shards * plan.stages * plan.copies == 8 == plan.tp * plan.pp * plan.dp * plan.xp for plan in legal)
     assert "TP2(x) PP1 DP2(y[2]) XP2(y[2@2])" in {plan.label for plan in legal}
     assert {one.reason for one in rejected if one.plan.xp == 8} == {"XP 8 does not divide the 4 experts of g"}
-    assert {plan.xp_dims for plan in plans(layers(), machine(), xp=2, parts=True)[0]} == {("x",), ("y[2@2]",)}
+    assert {plan.xp_dims for plan in plans_on(layers(), machine(), xp=2, parts=True)[0]} == {("x",), ("y[2@2]",)}
     with pytest.raises(PlanError, match=r"XP 3.*TP x PP x DP x XP must be 8"):
-        plans(layers(), machine(), xp=3)
+        plans_on(layers(), machine(), xp=3)
 
 
 def test_copies_on_it_are_timed_bounded_and_judged_as_copies_on_another(experts: Axis) -> None:

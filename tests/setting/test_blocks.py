@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import share
+from strategies import plans_on, share
 
 import dfopt as df
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -25,7 +25,7 @@ from dfopt.judge import grid
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
 from dfopt.setting.instance import Setting
-from dfopt.setting.plans import asked_plans, plans
+from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
 
 Chips = tuple[int, int]
@@ -160,7 +160,7 @@ def test_packages_are_placed_and_other_networks_only_if_asked() -> None:
 
 def test_a_block_asked_for_is_the_only_one_wherever_it_is() -> None:
     system = machine(dim("x", 4), dim("y", 4, "ring"), dim("z", 2, "switch"))
-    found, _ = plans(layers(), system, tp_dims=("x[2]+y",), parts=True)
+    found, _ = plans_on(layers(), system, tp_dims=("x[2]+y",), parts=True)
     assert found and all(plan.tp_dims == ("x[2]+y",) and plan.tp == 8 for plan in found)
 
 
@@ -179,7 +179,7 @@ def test_a_block_asked_for_is_the_only_one_wherever_it_is() -> None:
 def test_blocks_that_are_none_are_refused(block: str, expected: str) -> None:
     system = machine(dim("x", 3), dim("y", 4), dim("w", 3), dim("z", 2, "switch"))
     with pytest.raises(PlanError, match=expected):
-        plans(layers(), system, tp_dims=(block,))
+        plans_on(layers(), system, tp_dims=(block,))
 
 
 @pytest.mark.parametrize(

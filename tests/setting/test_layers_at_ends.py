@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import LEVELS, World, layered, share, worlds
+from strategies import LEVELS, World, layered, plans_on, share, worlds
 
 import dfopt as df
 from dfopt.documents.experts import Experts
@@ -24,7 +24,7 @@ from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import step_time
 from dfopt.search.dump import models
 from dfopt.search.verify import verify
-from dfopt.setting.plans import asked_plans, plans
+from dfopt.setting.plans import asked_plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
 from dfopt.setting.uneven import handed_on, other_cuts, splits, uneven_layers, wider_splits
 from dfopt.show.details import answer_report
@@ -191,16 +191,17 @@ def test_no_stage_spares_more_layers_than_there_are() -> None:
 
 def test_plans_with_uneven_layers_are_there_only_with_ends() -> None:
     system = machine(4)
-    legal, _ = plans(workload(), system, pp=4)
+    legal, _ = plans_on(workload(), system, pp=4)
     assert not any(plan.uneven for plan in legal)
-    legal, _ = plans(workload(simd("head", 10, "last")), system, pp=4, interleaved=True)
+    trained = workload(simd("head", 10, "last", pass_="backward"))
+    legal, _ = plans_on(trained, system, pp=4)
     assert {plan.interleave for plan in legal if not plan.uneven} == {1, 3}
     assert [(plan.label, plan.stage_layers) for plan in legal if plan.uneven] == [
         ("TP1 PP4(x) DP1 L4+4..4+1", (4, 4, 1)),
     ]
-    legal, _ = plans(workload(simd("head", 10, "last")), system, pp=4, interleaved=True, interleave=3)
+    legal, _ = plans_on(trained, system, pp=4, interleave=3)
     assert [plan.interleave for plan in legal] == [3]
-    assert not any(plan.uneven for plan in plans(workload(simd("head", 10, "last"), repeat=1), machine(2), pp=2)[0])
+    assert not any(plan.uneven for plan in plans_on(workload(simd("head", 10, "last"), repeat=1), machine(2), pp=2)[0])
 
 
 @given(worlds(most=4, max_pp=9))

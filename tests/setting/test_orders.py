@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import share
+from strategies import plans_on, share
 
 import dfopt as df
 from dfopt.documents.axes import AXES
@@ -22,7 +22,6 @@ from dfopt.physics.copies import exchanged
 from dfopt.physics.network import communication_seconds
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.orders import Orders
-from dfopt.setting.plans import plans
 from dfopt.terms.step.hops import sent_s
 
 DIM = st.builds(
@@ -155,7 +154,7 @@ def test_the_order_of_dims_in_a_file_is_no_matter(
     found = []
     for one in (system, turned):
         try:
-            legal, _ = plans(graph, one, parts=True, **asked)
+            legal, _ = plans_on(graph, one, parts=True, **asked)
             result = df.optimize(graph, one, **asked)
         except (PlanError, Infeasible):
             found.append((0, 0.0))
