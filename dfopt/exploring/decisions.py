@@ -11,16 +11,16 @@ A budget of power that is to be chosen is one more size: more of it is never slo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from dfopt.documents.design import POWER, Budget, Design
 from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
 from dfopt.exploring.space import Box, Sizes, Space
-from dfopt.technology.arithmetic import Numbers
 from dfopt.technology.components import (
     DEGREE,
     Core,
@@ -39,6 +39,8 @@ from dfopt.technology.dies import seam_mm
 from dfopt.technology.rules import DEFAULT
 
 __all__ = ["Decisions"]
+
+_BUDGETS: Final[tuple[Budget, ...]] = ("area", "power", "perimeter")  # as `Need` has them
 
 
 @dataclass(frozen=True)
@@ -128,20 +130,17 @@ class Decisions(Space):
         self, low: Mapping[str, float], high: Mapping[str, float], single: bool, weakest: Decisions
     ) -> Derived | None:
         """The corner of some sizes; ``weakest`` has the least power of those that are meant."""
-        budgets, technology = self.design.budgets, self.design.technology
-        least = self._needs(low)
-        edge = sum(self._taken("perimeter", name, need.perimeter) for name, need in least.items())
-        beside = (budgets.package_area_mm2 - budgets.chip_area_mm2) * (1 + ROUND)
-        if edge + self._fixed("perimeter") > self._edge * (1 + ROUND):
+        technology = self.design.technology
+        if self._others("perimeter", low) > self._edge * (1 + ROUND):
             return None
-        if low.get("dram", 0.0) * technology.stacks.stack_area_mm2 > beside:
+        if low.get("dram", 0.0) * technology.stacks.stack_area_mm2 > self._beside_mm2:
             return None
-        core = self._cores(low, least, None)
+        core = self._cores(low)
         if core is None or core.units < 1:
             return None
-        fewest = core if single else weakest._cores(high, self._needs(high), None)
+        fewest = core if single else weakest._cores(high)
         if not single and technology.core.static_power:
-            core = self._cores(low, least, 0.0 if fewest is None else float(fewest.units)) or core
+            core = self._cores(low, 0.0 if fewest is None else float(fewest.units)) or core
         clusters = 0.0 if fewest is None else fewest.clusters
         ports = core if single else core._replace(clusters=clusters, frequency=self._fastest)
         return joined(
@@ -152,7 +151,7 @@ class Decisions(Space):
             },
             dram=self._dram(low.get("dram"), high.get("dram")),
             links={role: self._links(role, high.get(role)) for role in technology.links},
-            dies=budgets.dies or 1,
+            dies=self.design.budgets.dies or 1,
         )
 
     def least(self, box: Box, corner: Derived) -> Derived:
@@ -169,7 +168,7 @@ class Decisions(Space):
         return self.under(low.pop(POWER))._least(low, high, corner)
 
     def _least(self, low: Mapping[str, float], high: Mapping[str, float], corner: Derived) -> Derived:
-        fewest = self._cores(high, self._needs(high), None)  # with the least area and power, they draw least
+        fewest = self._cores(high)  # with the least area and power, they draw least
         stacks = [one for one in self._drams(low.get("dram"), high.get("dram")) if one.rate > 0]
         slow = 0.0 if fewest is None or fewest.units < 2 else self._slowest
         return replace(
@@ -189,6 +188,12 @@ class Decisions(Space):
     def _edge(self) -> float:
         return self.design.budgets.edge
 
+    @cached_property
+    def _beside_mm2(self) -> float:
+        """The room for stacks beside the chip."""
+        of = self.design.budgets
+        return (of.package_area_mm2 - of.chip_area_mm2) * (1 + ROUND)
+
     def _budget(self, budget: Budget) -> float:
         of = self.design.budgets
         return {"area": of.chip_area_mm2, "power": of.power, "perimeter": self._edge}[budget]
@@ -202,16 +207,17 @@ class Decisions(Space):
         share = self._share(budget, name)
         return need if share is None else share * self._budget(budget)
 
-    def _fixed(self, budget: Budget) -> float:
-        """What components take whose sizes are not to be chosen, cores aside."""
-        others = {name for name in getattr(self.design.shares, budget) if name != "core"} - set(self.sizes)
-        return sum(self._share(budget, name) or 0.0 for name in others) * self._budget(budget)
+    def _others(self, budget: Budget, sizes: Mapping[str, float]) -> float:
+        """What components of some sizes take, and those whose sizes are not to be chosen, cores aside."""
+        needs = {name: need_of(self.design.technology, name, size) for name, size in sizes.items()}
+        taken = sum(self._taken(budget, name, getattr(need, budget)) for name, need in needs.items())
+        fixed = [name for name in getattr(self.design.shares, budget) if name != "core" and name not in self.sizes]
+        return taken + sum(self._share(budget, name) or 0.0 for name in fixed) * self._budget(budget)
 
-    def _core(self, budget: Budget, needs: Mapping[str, float]) -> float:
+    def _core(self, budget: Budget, sizes: Mapping[str, float]) -> float:
         """What the cores have of a budget; below 0 where nothing fits."""
         whole = self._budget(budget)
-        others = sum(self._taken(budget, name, need) for name, need in needs.items()) + self._fixed(budget)
-        left = whole - others
+        left = whole - self._others(budget, sizes)
         share = self._share(budget, "core")
         own = left if share is None else share * whole
         return own if own <= left + whole * ROUND else -1.0
@@ -240,17 +246,13 @@ class Decisions(Space):
         unit = self.design.technology.core
         return clock_at(unit, unit.supply.floor)
 
-    def _needs(self, sizes: Mapping[str, float]) -> dict[str, Need]:
-        return {name: need_of(self.design.technology, name, size) for name, size in sizes.items()}
-
-    def _cores(self, sizes: Mapping[str, float], needs: Mapping[str, Need], leaking: float | None) -> Core | None:
+    def _cores(self, sizes: Mapping[str, float], leaking: float | None = None) -> Core | None:
         """The cores beside other components, where there is anything left for them.
 
         ``leaking``: so many leak, however many there are; more of them are then never slower.
         """
         unit = self.design.technology.core
-        power = self._core("power", {name: need.power for name, need in needs.items()})
-        area = self._core("area", {name: need.area for name, need in needs.items()})
+        power, area = self._core("power", sizes), self._core("area", sizes)
         if crossed := crossed_mm2(self.design.technology, sizes):
             area = self._beside_links(area, crossed)
         if leaking is not None:
@@ -258,29 +260,25 @@ class Decisions(Space):
             unit = unit.model_copy(update={"static_power": None})
         return core_of(unit, area, power, DEFAULT) if area > 0 and power > 0 else None
 
-    def _power(self, name: str, need: float) -> float:
-        return self._taken("power", name, need) * (1 + ROUND)
+    def _given(self, name: str, size: float | None) -> Need:
+        """What a component has of each budget: what its size takes, and a little for rounding, or its shares."""
+        if size is None:
+            return Need(*(self._taken(budget, name, 0.0) for budget in _BUDGETS))
+        need = need_of(self.design.technology, name, size)
+        return Need(*(self._taken(of, name, taken) * (1 + ROUND) for of, taken in zip(_BUDGETS, need, strict=True)))
 
     def _sram(self, level: SramLevel, low: float | None, high: float | None, core: Core, exact: bool) -> Sram:
-        """A level of one design; or the most capacity and bandwidth of several, with as little leakage as one has."""
-        if low is None or high is None:
-            area, power = (self._taken(budget, level.name, 0.0) for budget in ("area", "power"))
-            made = sram_of(level, area, power, core, DEFAULT)
-            return made if exact else self._most(level, made, made.banks, power, 0.0, core)
-        banks, held = banks_of(level, low), 1 - level.overhead
-        links = held * core.clusters * level.link_area_mm2 if level.shared else 0.0
-        area = banks * (level.bank * 8 * level.bit_area_mm2 + links) / held * (1 + ROUND)
-        made = sram_of(
-            level, area, self._power(level.name, need_of(self.design.technology, level.name, low).power), core, DEFAULT
-        )
-        power = self._power(level.name, need_of(self.design.technology, level.name, high).power)
-        return made if exact else self._most(level, made, banks_of(level, high), power, made.static_power, core)
+        """A level of one design; or the most capacity and bandwidth of several, with as little leakage as one has.
 
-    def _most(self, level: SramLevel, made: Sram, banks: Numbers, power: float, leaking: Numbers, core: Core) -> Sram:
-        """A level with the capacity of so many banks, their ports at the clock of the cores, and what power allows."""
-        if not made.size:
+        Its ports have the clock of the cores.
+        """
+        least, most = self._given(level.name, low), self._given(level.name, high)
+        links = 0.0 if low is None or not level.shared else banks_of(level, low) * core.clusters * level.link_area_mm2
+        made = sram_of(level, least.area + links * (1 + ROUND), least.power, core, DEFAULT)
+        if exact or not made.size:
             return made
-        bandwidth = (power - float(leaking)) / level.energy
+        banks, leaking = (made.banks, 0.0) if high is None else (banks_of(level, high), made.static_power)
+        bandwidth = (most.power - float(leaking)) / level.energy
         if level.port is not None:
             bandwidth = min(bandwidth, float(banks) * level.port * float(core.frequency))
         return made._replace(size=banks * level.bank, bandwidth=bandwidth, rate=bandwidth * level.utilization)
@@ -288,7 +286,7 @@ class Decisions(Space):
     def _drawn(self, level: SramLevel, low: Mapping[str, float], high: Mapping[str, float], clock: float) -> float:
         """The least that a level draws, of sizes from low to high with cores of this clock or more."""
         name, chosen = level.name, level.name in low
-        power = self._taken("power", name, self._needs(low)[name].power if chosen else 0.0)
+        power = self._taken("power", name, need_of(self.design.technology, name, low[name]).power if chosen else 0.0)
         leaking = level.static_w_per_bit * level.bank * 8
         needed = self.design.template is not None and self.design.template.sram == name
         if not needed and not (chosen and leaking * banks_of(level, high[name]) < power):
@@ -304,27 +302,14 @@ class Decisions(Space):
         return max(made, key=lambda one: float(one.rate))._replace(size=max(one.size for one in made))
 
     def _drams(self, low: float | None, high: float | None) -> list[Dram]:
-        part, of = self.design.technology.stacks, self.design.budgets
-        beside = (of.package_area_mm2 - of.chip_area_mm2) * (1 + ROUND)
-        if low is None or high is None:
-            area, power, edge = (self._taken(budget, "dram", 0.0) for budget in ("area", "power", "perimeter"))
-            return [dram_of(part, beside, area, power, edge)]
-        made = []
-        for size in self.sizes["dram"]:
-            if low <= size <= high:
-                need = need_of(self.design.technology, "dram", size)
-                edge = self._taken("perimeter", "dram", need.perimeter) * (1 + ROUND)
-                made.append(dram_of(part, beside, need.area * (1 + ROUND), self._power("dram", need.power), edge))
-        return made
+        """The DRAM with each number of stacks, or with its shares."""
+        sizes: Sequence[float | None] = [None]
+        if low is not None and high is not None:
+            sizes = [size for size in self.sizes["dram"] if low <= size <= high]
+        return [dram_of(self.design.technology.stacks, self._beside_mm2, *self._given("dram", size)) for size in sizes]
 
     def _links(self, role: LinkRole, size: float | None) -> Links:
-        part = self.design.technology.links[role]
-        if size is None:
-            area, power, edge = (self._taken(budget, role, 0.0) for budget in ("area", "power", "perimeter"))
-            if role == "between_dies":
-                edge = seam_mm(self.design.budgets.dies or 1, self.design.budgets.chip_area_mm2)
-            return links_of(part, area, power, edge, DEGREE[role], DEFAULT)
-        need = need_of(self.design.technology, role, size)
-        edge = self._taken("perimeter", role, need.perimeter) * (1 + ROUND)
-        power = self._power(role, need.power)
-        return links_of(part, need.area * (1 + ROUND), power, edge, DEGREE[role], DEFAULT)
+        given = self._given(role, size)
+        if size is None and role == "between_dies":
+            given = given._replace(perimeter=seam_mm(self.design.budgets.dies or 1, self.design.budgets.chip_area_mm2))
+        return links_of(self.design.technology.links[role], *given, DEGREE[role], DEFAULT)
