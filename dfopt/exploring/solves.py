@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -130,29 +130,24 @@ class Solves:
         Without processes it is one after the other, below the same cutoffs, so that the answers are the same. A mapping
         that is found ends it.
         """
-        open_ = [one for one in wanted if self._is_open(*one[:2])]
-        todo = {system.digest(): (system, cutoff) for system, cutoff, _ in open_}
-        whole = {system.digest(): whole for system, _, whole in open_}
-        beside = self.run.processes is not None
-        apart = {key: one for key, one in todo.items() if beside and not self._is_recorded(*one)}
-        answers, left, ended = dict[str, dict[str, Any]](), dict[str, _Left](), ""
-        if self.run.processes is not None and len(apart) > 1:
-            tasks = []
-            for key, one in apart.items():
-                left[key] = self._open_plans(*one)
-                if left[key].graphs:
-                    tasks.append(self._task(key, *one, left[key], whole=whole[key]))
-            ended = self.run.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
+        todo = {one[0].digest(): one for one in wanted if self._is_open(*one[:2])}
+        answers, left, ended, processes = dict[str, dict[str, Any]](), dict[str, _Left](), "", self.run.processes
+        if processes is not None:
+            apart = {key: one for key, one in todo.items() if self._recorded(one[0], self._asked(one[1])) is None}
+            if len(apart) > 1:
+                left = {key: self._open_plans(system, cutoff) for key, (system, cutoff, _) in apart.items()}
+                tasks = [self._task(key, *todo[key], of) for key, of in left.items() if of.graphs]
+                ended = processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
         if ended and ended != INTERRUPTED:  # a cluster is lost: the rest is solved here
             _log.warning("%s; the search goes on here", ended)
             self.run.processes, ended = None, ""
-        for key, one in todo.items():  # in their order, whichever came first
+        for key, (system, cutoff, whole) in todo.items():  # in their order, whichever came first
             before = self.latest
             if key in answers:
                 self.count += 1
-                self.known[key] = self._keep(*one, _read(answers[key], left[key].only), left[key])
-            if not ended and (key not in answers or whole[key] or self.known[key].result is None):
-                self.solve(*one, whole=whole[key])
+                self.known[key] = self._keep(system, cutoff, _read(answers[key], left[key].only), left[key])
+            if not ended and (key not in answers or whole or self.known[key].result is None):
+                self.solve(system, cutoff, whole=whole)
             if self.latest is not before:
                 break  # the others may have to beat it, and are solved later
         if ended:
@@ -199,24 +194,22 @@ class Solves:
         return min(cutoff, known.result.score.step_time_s * (1 - self.request.gap))
 
     def _solve_anew(self, system: System, cutoff: float, *, whole: bool) -> Solved:
-        if self._is_recorded(system, cutoff):
-            assert self.run.store is not None
+        request = self._asked(cutoff)
+        if (record := self._recorded(system, request)) is not None:
             self.count += 1
-            record = self.run.store.records[self._key(system, self._asked(system, cutoff))]
-            self.refused = self.refused or record["refused"]
-            result = Result.from_data(record["result"]) if record["result"] else None
-            lows = record.get("lows", ())  # of earlier versions none
+            made, lows = Bounded.of_data(record), record.get("lows", ())  # of earlier versions none
+            self.refused = self.refused or made.refused
             self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in lows])
-            if result is not None:
-                self.take(result)
-            return Solved(_number(record["bound"]), result)
+            if made.result is not None:
+                self.take(made.result)
+            return Solved(made.bound, made.result)
         left = self._open_plans(system, cutoff)
         if not left.graphs:
             return Solved(left.others, None)  # no plan is below the cutoff
         self.count += 1
         first, *variants = left.graphs
         documents = {"graph": first, "system": system, "assumptions": self.assumptions}
-        question = Question(**documents, options=self.timed(self._asked(system, cutoff), whole=whole))
+        question = Question(**documents, options=self.timed(request, whole=whole))
         return self._keep(system, cutoff, bounded(question, variants, left.only), left)
 
     def _open_plans(self, system: System, cutoff: float) -> _Left:
@@ -282,17 +275,16 @@ class Solves:
     def _answer(self, system: System, graphs: tuple[Graph, ...], request: Request) -> Result | None:
         """The answer to a question about some graphs, with all plans that the request leaves free."""
         self.count += 1
-        key, store = self._key(system, request, graphs), self.run.store
-        if store is not None and key in store.records:
-            return Result.from_data(store.records[key]["result"])
+        if (record := self._recorded(system, request, graphs)) is not None:
+            return Bounded.of_data(record).result
         first, *others = graphs
         documents = {"graph": first, "system": system, "assumptions": self.assumptions}
         made = bounded(Question(**documents, options=self.timed(request)), others)
-        if store is not None and made.status in _WHOLE:
-            self._record(key, made)
+        if made.status in _WHOLE:
+            self._record(system, request, made, whole=graphs)
         return made.result
 
-    def _asked(self, system: System, cutoff: float) -> Request:
+    def _asked(self, cutoff: float) -> Request:
         """The request, limited where a limit rules out mappings of any sharding: in a search for the joint optimum."""
         if not self._is_limited(cutoff):
             return self.request
@@ -311,8 +303,9 @@ class Solves:
         share = left * (_ALONE if self.alone else _OF_TIME) if whole and math.isfinite(left) else 0.0
         return request.model_copy(update={"time_limit": max(share, min(request.time_limit, left), _LEAST_S)})
 
-    def _is_recorded(self, system: System, cutoff: float) -> bool:
-        return self.run.store is not None and self._key(system, self._asked(system, cutoff)) in self.run.store.records
+    def _recorded(self, system: System, request: Request, whole: tuple[Graph, ...] = ()) -> Mapping[str, Any] | None:
+        """What the store has of a solve."""
+        return None if self.run.store is None else self.run.store.records.get(self._key(system, request, whole))
 
     def _keep(self, system: System, cutoff: float, made: Bounded, left: _Left) -> Solved:
         """What a solve of what was left shows; it goes into the store, unless time was up."""
@@ -325,8 +318,8 @@ class Solves:
         bound = min(bound, others)
         if made.result is not None:
             self.take(made.result)
-        if self.run.store is not None and whole and made.status in ("infeasible", *_WHOLE):
-            self._record(self._key(system, self._asked(system, cutoff)), made._replace(bound=bound), shown)
+        if whole and made.status in ("infeasible", *_WHOLE):
+            self._record(system, self._asked(cutoff), made._replace(bound=bound), shown)
         late = made.result is not None and made.result.seconds >= _SPENT * made.result.request.time_limit
         return Solved(bound, made.result, whole, cut=late and made.status not in _WHOLE)
 
@@ -336,17 +329,21 @@ class Solves:
         self.known |= {key: solved._replace(whole=False) for key, solved in cut.items()}
         return bool(cut)
 
-    def _record(self, key: str, made: Bounded, shown: list[tuple[int, list[int], list[float]]] | None = None) -> None:
-        assert self.run.store is not None
-        bound, result = made.bound if math.isfinite(made.bound) else None, made.result
-        data = None if result is None else result.to_data()
-        lows = [(number, at, [one if math.isfinite(one) else None for one in low]) for number, at, low in shown or []]
-        said = {"status": made.status, "bound": bound, "result": data, "refused": made.refused, "lows": lows}
-        self.run.store.append({"cell": key, **said})
+    def _record(
+        self,
+        system: System,
+        request: Request,
+        made: Bounded,
+        shown: Sequence[tuple[int, list[int], list[float]]] = (),
+        whole: tuple[Graph, ...] = (),
+    ) -> None:
+        if self.run.store is not None:
+            lows = [(number, at, [one if math.isfinite(one) else None for one in low]) for number, at, low in shown]
+            self.run.store.append({"cell": self._key(system, request, whole), **made.to_data(), "lows": lows})
 
-    def _task(self, key: str, system: System, cutoff: float, left: _Left, *, whole: bool) -> dict[str, Any]:
+    def _task(self, key: str, system: System, cutoff: float, whole: bool, left: _Left) -> dict[str, Any]:
         """A solve for a process."""
-        request = self.timed(self._asked(system, cutoff), whole=whole)
+        request = self.timed(self._asked(cutoff), whole=whole)
         documents = {"graphs": self._packed(left.graphs), "system": system.to_data()}
         asked = {
             **documents,
@@ -395,6 +392,4 @@ def _read(answer: dict[str, Any], only: Only | None) -> Bounded:
         raise SolverFailure(answer["message"])
     for plans, lows in zip((only or {}).values(), answer["lows"], strict=True):
         plans.update(zip(plans, map(_number, lows), strict=True))
-    bound = _number(answer["bound"])
-    result = None if answer["result"] is None else Result.from_data(answer["result"])
-    return Bounded(answer["status"], bound, result, answer["refused"])
+    return Bounded.of_data(answer)

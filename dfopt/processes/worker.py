@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.evaluation import asked, sequences_of
@@ -102,6 +102,18 @@ class Bounded(NamedTuple):
     result: Result | None = None
     refused: str = ""
 
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Self:
+        """That of a record, or of the answer of a process."""
+        bound = math.inf if data["bound"] is None else data["bound"]
+        return cls(data["status"], bound, data["result"] and Result.from_data(data["result"]), data["refused"])
+
+    def to_data(self) -> dict[str, Any]:
+        """The same as JSON."""
+        bound = self.bound if math.isfinite(self.bound) else None
+        result = None if self.result is None else self.result.to_data()
+        return {"status": self.status, "bound": bound, "result": result, "refused": self.refused}
+
 
 def bounded(question: Question, others: Sequence[Graph] = (), only: Only | None = None) -> Bounded:
     """Answer a question, and take what is infeasible or out of time for an answer too.
@@ -129,11 +141,8 @@ def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:  # told where it was asked for
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
         return {**answer, "status": "failed", "message": message, "seconds": time.perf_counter() - began}
-    bound = told.bound if math.isfinite(told.bound) else None
-    result = None if told.result is None else told.result.to_data()
     lows = [[low if math.isfinite(low) else None for low in plans.values()] for plans in only.values()]
-    answer |= {"status": told.status, "bound": bound, "result": result, "refused": told.refused, "lows": lows}
-    return {**answer, "seconds": time.perf_counter() - began}
+    return {**answer, **told.to_data(), "lows": lows, "seconds": time.perf_counter() - began}
 
 
 def _figures(result: Result) -> dict[str, Any]:
