@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -23,14 +22,13 @@ from dfopt.documents.exploration_request import turned
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
-from dfopt.exploring.batches import BATCH, BatchBox, Batches, batches_of
-from dfopt.exploring.comparing import comparison, without_heat
-from dfopt.exploring.entries import problem_of
+from dfopt.exploring.comparing import comparison
+from dfopt.exploring.entries import BATCH, Batches, batches_of
 from dfopt.exploring.explore import restrictions
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
-from dfopt.exploring.sensitivity import about, with_more
+from dfopt.exploring.sensitivity import with_more
 from dfopt.exploring.space import Box, Space
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
@@ -67,38 +65,42 @@ class _Wrong(Exception):
 
 def _checked(made: Exploration, path: str, time_limit: float) -> str:
     """The verdict on an exploration without a range."""
-    began, issues = time.perf_counter(), list(problems_of(made))
-    if not issues:
-        # joules bound no seconds: solves that no cutoff limits have to come as far as those of the search may have
-        joules = "j" in MERITS[made.request.objective].needs
-        request = made.request.model_copy(update={"gap": 0.0}) if joules else made.request
-        problem = batches_of(_drawn(made), made.designs, made.assumptions, request)
-        for one in problem.of:
-            one.thrifty = False
-        workload = problem.of[problem.batches.index(made.graph.batch)]
-        issues += _best(made, problem, workload, time_limit)
-    late, unknown = 0, ""
-    if not issues:
-        workload.run.deadline = began + time_limit
-        for where, claim in _elsewhere(made):
-            found = _as_elsewhere(made, claim, where, workload)
-            unknown += "" if found is not None else f", {where}"
-            issues += found or []
-        workload.run.deadline = math.inf
-    if not issues:
-        for number, box in enumerate(made.boxes):
-            if time.perf_counter() - began > time_limit:
-                late += 1
-            else:
-                issues += _bounded(problem, number, box)
-    if issues:
-        raise DocumentError(path, [Issue(where, said, "explore again") for where, said in issues])
+    began = time.perf_counter()
+    _refuse(path, problems_of(made))
+    # joules bound no seconds: solves that no cutoff limits have to come as far as those of the search may have
+    joules = "j" in MERITS[made.request.objective].needs
+    request = made.request.model_copy(update={"gap": 0.0}) if joules else made.request
+    batches = batches_of(_drawn(made), made.designs, made.assumptions, request)
+    for each in batches.workloads:
+        each.thrifty = False
+    workload = batches.of[made.graph.batch]
+    _refuse(path, _best(made, batches, workload, time_limit))
+    workload.run.deadline = began + time_limit
+    issues, unknown, late = list[tuple[str, str]](), list[str](), 0
+    for where, claim in _elsewhere(made):
+        wrong = _as_elsewhere(made, claim, where, workload)
+        issues += wrong or []
+        unknown += [where] * (wrong is None)
+    _refuse(path, issues)
+    workload.run.deadline = math.inf
+    for number, box in enumerate(made.boxes):
+        if time.perf_counter() - began > time_limit:
+            late += 1
+        else:
+            issues += _bounded(batches, number, box)
+    _refuse(path, issues)
     boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs:,} designs bounded again"
     if late or unknown:
-        what = ", ".join(filter(None, [f"{late} boxes" if late else "", unknown.removeprefix(", ")]))
+        what = ", ".join([f"{late} boxes"] * bool(late) + unknown)
         return f"not checked in {time_limit:g} s: {what}; all else holds, {boxes}"
     what = "verified optimal" if made.gap <= PROOF else f"verified within {made.gap:.3%}"
     return "\n  not checked: ".join([f"{what}: {boxes}", *_unchecked(made)])
+
+
+def _refuse(path: str, wrong: Iterable[tuple[str, str]]) -> None:
+    """Raise `DocumentError` for what is wrong, if anything is: where, and why."""
+    if issues := [Issue(where, why, "explore again") for where, why in wrong]:
+        raise DocumentError(path, issues)
 
 
 def _unchecked(explored: Exploration) -> Iterator[str]:
@@ -201,15 +203,14 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     spaces = [space_of(design) for design in made.designs]
     yield from _others(made)
     designs, batches = sum(one.count for one in spaces), sorted({graph.batch for graph in _drawn(made)})
-    places = [_place_of_box(spaces, batches, number, box) for number, box in enumerate(made.boxes)]
-    held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for _, box in places)
+    places = [_place_of(spaces, batches, number, box) for number, box in enumerate(made.boxes)]
+    held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for box in places)
     if held != designs * len(batches) or made.effort.designs != designs:
         yield "$.boxes", f"hold {held} designs, the choices allow {designs} with {len(batches)} batches"
-    for (first, (batch, one)), (second, (against, other)) in combinations(enumerate(places), 2):
-        if (
-            batch == against
-            and one.which == other.which
-            and all(a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True))
+    for (first, one), (second, other) in combinations(enumerate(places), 2):
+        alike = (one.which, one.batch) == (other.which, other.batch)
+        if alike and all(
+            a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True)
         ):
             yield f"$.boxes[{second}]", f"holds designs that $.boxes[{first}] holds too"
             return
@@ -242,51 +243,42 @@ def _others(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.others_bound", f"found {made.others_bound!r}, the best of the other boxes is {bound!r}"
 
 
-def _place_in(
-    spaces: Sequence[Space], batches: Sequence[int], design: int, ends: dict[str, dict[str, float]]
-) -> BatchBox:
-    """The same where there may be several batches: its place among them, and the box."""
-    if len(batches) == 1:
-        return BatchBox(0, _place(spaces, design, ends))
-    first = next(iter(ends.values())).get(BATCH)
-    for where, end in ends.items():
-        if end.get(BATCH) != first or first not in batches:
-            names = ", ".join(map(str, batches))
-            raise _Wrong(f"{where}.{BATCH}", f"found {end.get(BATCH)}, expected one of {names}, the same for a box")
-    sizes = {where: {name: size for name, size in end.items() if name != BATCH} for where, end in ends.items()}
-    return BatchBox([batch == first for batch in batches].index(True), _place(spaces, design, sizes))
+def _place(spaces: Sequence[Space], batches: Sequence[int], design: int, ends: dict[str, dict[str, float]]) -> Box:
+    """The place of a box, of which both ends are given, or of a design, each with where it stands.
 
-
-def _place(spaces: Sequence[Space], design: int, ends: dict[str, dict[str, float]]) -> Box:
-    """The positions of the sizes of a box, of which both ends are given, or of a design, each with where it stands."""
+    Sizes name the batch if there are several.
+    """
     for where, end in ends.items():
         if design >= len(spaces):
             raise _Wrong(f"{where.rpartition('.')[0]}.design", f"found {design}, there are {len(spaces)}")
-        sizes = spaces[design].sizes
+        sizes = ({BATCH: batches} if len(batches) > 1 else {}) | {**spaces[design].sizes}
         if list(end) != list(sizes):
             raise _Wrong(where, f"found {', '.join(end)}, expected {', '.join(sizes)}")
         for name, size in end.items():
             if size not in sizes[name]:
                 raise _Wrong(f"{where}.{name}", f"found {size:g}, which is no choice of the design")
-    places = [tuple(sizes[name].index(size) for name, size in end.items()) for end in ends.values()]
-    return Box(places[0], places[-1], design)
+    low, high = ([*ends.values()][at] for at in (0, -1))
+    if low.get(BATCH) != high.get(BATCH):
+        raise _Wrong(f"{[*ends][-1]}.{BATCH}", f"found {high[BATCH]:g}, expected {low[BATCH]:g}, the same for a box")
+    steps = spaces[design].sizes.items()
+    first, last = (tuple(step.index(end[name]) for name, step in steps) for end in (low, high))
+    return Box(first, last, design, int(low.get(BATCH, batches[0])))
 
 
-def _place_of_box(spaces: Sequence[Space], batches: Sequence[int], number: int, box: DesignBox) -> BatchBox:
+def _place_of(spaces: Sequence[Space], batches: Sequence[int], number: int, box: DesignBox) -> Box:
     where = f"$.boxes[{number}]"
-    return _place_in(spaces, batches, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
+    return _place(spaces, batches, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
 
 
-def _best(made: Exploration, problem: Batches, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
+def _best(made: Exploration, batches: Batches, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
-    batches = problem.batches
-    at, best = _place_in(workload.spaces, batches, made.best_design, {"$.best": made.best})
-    if batches[at] != made.graph.batch:
-        return [("$.best.batch", f"found {batches[at]}, the graph has {made.graph.batch}")]
+    best = _place(workload.spaces, [*batches.of], made.best_design, {"$.best": made.best})
+    if best.batch != made.graph.batch:
+        return [("$.best.batch", f"found {best.batch}, the graph has {made.graph.batch}")]
     for number, other in enumerate(made.others):
         where = f"$.others[{number}]"
-        at, place = _place_in(workload.spaces, batches, other.design, {f"{where}.best": other.best})
-        _valued(made, problem.of[at], place, where, other)
+        place = _place(workload.spaces, [*batches.of], other.design, {f"{where}.best": other.best})
+        _valued(made, batches.of[place.batch], place, where, other)
     system = workload.system(best)
     if system is None or system != made.result.system:
         return [("$.result.system", "is not what the best design is derived to be")]
@@ -315,15 +307,15 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
     for number, claim in enumerate(made.sensitivity):
         where = f"$.sensitivity[{number}]"
         try:
-            more = with_more(workload, made.best_design, made.best, claim.budget)
+            alone, more = with_more(workload, made.best_design, made.best, claim.budget)
         except DfoptError as error:
             yield where, str(error)
             continue
-        if not math.isclose(claim.more, more.more, rel_tol=SAME):
-            yield f"{where}.more", f"found {claim.more!r}, expected {more.more!r}"
+        if not math.isclose(claim.more, more, rel_tol=SAME):
+            yield f"{where}.more", f"found {claim.more!r}, expected {more!r}"
             continue
-        alone = about(workload, more, (), workload.run)
-        _valued(made, alone, _place(alone.spaces, 0, {f"{where}.best": claim.best}), where, claim)
+        place = _place(alone.spaces, [made.graph.batch], 0, {f"{where}.best": claim.best})
+        _valued(made, alone, place, where, claim)
 
 
 def _elsewhere(made: Exploration) -> Iterator[tuple[str, WithoutHeat]]:
@@ -336,14 +328,13 @@ def _elsewhere(made: Exploration) -> Iterator[tuple[str, WithoutHeat]]:
 def _as_elsewhere(made: Exploration, said: WithoutHeat, where: str, workload: Workload) -> list[tuple[str, str]] | None:
     """What is wrong with what another question finds: searched, mapped and judged again; none where time is up."""
 
+    question = said.question if isinstance(said, Comparison) else None
+
     def found_in(*within: Box) -> WithoutHeat | None:
-        if isinstance(said, Comparison):
-            found: WithoutHeat | None = comparison(workload, made.request, said.question, within)
-        else:
-            found = without_heat(replace(workload, within=within), made.request.gap)
+        found = comparison(workload, made.request, question, within)
         return None if time.perf_counter() > workload.run.deadline else found
 
-    box = _place(workload.spaces, said.design, {f"{where}.best": said.best})
+    box = _place(workload.spaces, [made.graph.batch], said.design, {f"{where}.best": said.best})
     if (found := found_in()) is None:
         return None
     turn, unit = workload.merit.shown, workload.merit.unit
@@ -357,7 +348,7 @@ def _as_elsewhere(made: Exploration, said: WithoutHeat, where: str, workload: Wo
     if found is None:
         return None
     # all schedules of a design are searched within the gap: in other time they may come to another mapping
-    within = max(SAME, made.request.gap) if isinstance(said, Comparison) and said.question != "lumped" else SAME
+    within = max(SAME, made.request.gap) if question in ("tp_pp_dp", "expanded") else SAME
     return [
         (f"{where}.{name}", f"found {one!r}, expected {other!r}")
         for name in ("predicted", "judged", "frequency")
@@ -369,13 +360,13 @@ def _same(one: float | None, other: float | None, within: float = SAME) -> bool:
     return one == other if one is None or other is None else math.isclose(one, other, rel_tol=within)
 
 
-def _bounded(problem: Batches, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
+def _bounded(batches: Batches, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
     """What is wrong with the bound of a box: bounded by all relaxations up to the one that shows it."""
-    workload = problem.of[0]
+    workload = batches.workloads[0]
     turn = workload.merit.shown
     claimed = math.inf if box.bound is None else turn(box.bound)
-    place, shown = _place_of_box(workload.spaces, problem.batches, number, box), 0.0
-    for relaxation in problem_of(problem).relaxations:
+    place, shown = _place_of(workload.spaces, [*batches.of], number, box), 0.0
+    for relaxation in batches.problem.relaxations:
         try:
             # a limit a little above what is claimed: what is not below it is shown
             [low] = relaxation.answers([place], claimed * (1 + PROOF / 2), Clock())

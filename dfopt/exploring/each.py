@@ -12,7 +12,7 @@ from dfopt.documents.exploration import Exploration
 from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.documents.graph import Graph
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.exploring.batches import Batches, batches_of
+from dfopt.exploring.entries import Batches, batches_of
 from dfopt.exploring.explore import asked_workload, explored
 from dfopt.exploring.layer_space import space_of
 from dfopt.library import as_design
@@ -69,7 +69,7 @@ def explore_each(
     asking = ExplorationRequest(
         options=fixed if fixed.asked() else None, gap=gap, time_limit=time_limit, sensitivity=False
     )
-    (whole,) = batches_of(graphs, (of,), assumptions, asking).of
+    (whole,) = batches_of(graphs, (of,), assumptions, asking).workloads
     values = whole.spaces[0].sizes[size]
     for value, written in zip(values, given[size], strict=True):
         alone = Design.from_data({**of.to_data(), "choices": {**given, size: [written]}}, of.name)

@@ -1,6 +1,8 @@
 """Designs as a problem of branch and bound: a region is a box of designs that run one batch.
 
-Bounds, designs to try and halves of a box are those of the workload of the batch.
+The batch is one more size to choose. The problem of a batch bounds the boxes that run it, offers designs to try and
+halves of a box. So metrics must weigh steps of one batch against those of another: rates, where more is better. A step
+of a smaller batch takes less time, joules and money in any case.
 """
 
 from __future__ import annotations
@@ -8,6 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from dfopt.bnb import (
@@ -28,103 +34,155 @@ from dfopt.bnb import (
     View,
     branch_and_bound,
 )
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.design import Design
+from dfopt.documents.exploration_request import ExplorationRequest
+from dfopt.documents.graph import Graph
 from dfopt.errors import PlanError
-from dfopt.exploring.batches import BatchBox, BatchChoice, Batches
+from dfopt.exploring.problems import workload_of
+from dfopt.exploring.solves import Run
+from dfopt.exploring.space import Box, Choice, Sizes
 from dfopt.exploring.workload import SOLVE, Workload
+from dfopt.physics.merits import MERITS
 
-__all__ = ["best_of", "explore_boxes", "problem_of"]
+__all__ = ["BATCH", "Batches", "batches_of", "best_of", "explore_boxes"]
 
+BATCH: Final = "batch"
+"""The name of the batch among the sizes of a design."""
 _AHEAD: Final = 4
 """Boxes whose corners are solved at once: few, as what the first ones show may close the others."""
 
 
-class DesignBound(Relaxation[BatchBox, float]):
+@dataclass
+class Batches:
+    """Designs that run one of several batches, or one batch.
+
+    Attributes
+    ----------
+    workloads
+        The problem of each batch, the smallest first: of the same designs, with one objective and one `Run`.
+    refused
+        Why a batch has no plan; of a single batch that is raised.
+    """
+
+    workloads: tuple[Workload, ...]
+    refused: dict[int, PlanError] = field(default_factory=dict)
+
+    @cached_property
+    def of(self) -> dict[int, Workload]:
+        """The problem of each batch."""
+        return {workload.graph.batch: workload for workload in self.workloads}
+
+    def named(self, box: Box, positions: Sizes) -> dict[str, float]:
+        """The batch of a box, where there are several, and the sizes of components."""
+        batch = {BATCH: float(box.batch)} if len(self.workloads) > 1 else {}
+        return batch | self.workloads[0].spaces[box.which].named(positions)
+
+    @property
+    def problem(self) -> Problem[Box, Choice]:
+        """All designs with each batch, as a problem of branch and bound."""
+        return Problem(
+            roots=[box for workload in self.workloads for box in workload.roots],
+            relaxations=[DesignBound(self, name) for name in self.workloads[0].bounds],
+            branching=[Halves(self)],
+            heuristics=[KnownMappings(self)],
+            leaves=[OneDesign(self)],
+        )
+
+
+def batches_of(
+    graphs: Sequence[Graph],
+    designs: Sequence[Design],
+    assumptions: Assumptions | str = "default",
+    request: ExplorationRequest | None = None,
+    run: Run | None = None,
+) -> Batches:
+    """The problem of an exploration of graphs of one batch or more, each drawn in several ways.
+
+    Raises
+    ------
+    SystemSpecError, PlanError
+        As `dfopt.exploring.problems.workload_of`; `PlanError` too where the objective does not weigh batches.
+    """
+    of, same_run, batch_of = request or ExplorationRequest(), run or Run(), attrgetter("batch")
+    by_batch = [[*drawn] for _, drawn in groupby(sorted(graphs, key=batch_of), key=batch_of)]
+    if len(by_batch) > 1 and MERITS[of.objective].sense == "minimize":
+        rates = ", ".join(name for name, merit in MERITS.items() if merit.sense == "maximize")
+        less = "a step of the smallest batch has the least"
+        raise PlanError(f"objective: found {of.objective} beside several batches, expected one of {rates}: {less}")
+    return Batches(tuple(workload_of(drawn, designs, assumptions, of, same_run) for drawn in by_batch))
+
+
+class DesignBound(Relaxation[Box, float]):
     """A bound on the objective of every design in a box, from the best corner of the box."""
 
     def __init__(self, batches: Batches, name: str) -> None:
         self.name, self._batches, self.ahead = name, batches, _AHEAD if name == SOLVE else 0
 
-    def prepare(self, regions: Sequence[BatchBox], cutoff: float) -> None:
+    def prepare(self, regions: Sequence[Box], cutoff: float) -> None:
         """Solve the corners of some boxes in several processes, those of the first batch.
 
         What the first batch shows may close the boxes of the others.
         """
-        place = regions[0].place
-        self._batches.of[place].solve_ahead([at.box for at in regions if at.place == place], cutoff)
+        batch = regions[0].batch
+        self._batches.of[batch].solve_ahead([box for box in regions if box.batch == batch], cutoff)
 
-    def answers(self, regions: Sequence[BatchBox], cutoff: float, clock: Clock) -> list[float]:
+    def answers(self, regions: Sequence[Box], cutoff: float, clock: Clock) -> list[float]:
         """The bounds of some boxes; infinite where a batch has no plan and another one may have."""
-        return [self._answer(at, cutoff) for at in regions]
+        return [self._answer(box, cutoff) for box in regions]
 
-    def _answer(self, at: BatchBox, cutoff: float) -> float:
+    def _answer(self, box: Box, cutoff: float) -> float:
         try:
-            return self._batches.of[at.place].bounds[self.name](at.box, cutoff)
+            return self._batches.of[box.batch].bounds[self.name](box, cutoff)
         except PlanError as error:
-            if len(self._batches.of) == 1:
+            if len(self._batches.workloads) == 1:
                 raise
-            self._batches.refused.setdefault(at.place, error)
+            self._batches.refused.setdefault(box.batch, error)
             return math.inf
 
 
-class KnownMappings(Heuristic[BatchBox, BatchChoice]):
+class KnownMappings(Heuristic[Box, Choice]):
     """Designs of a box on which a mapping that is known of its corner is better than the best design."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
 
-    def due(self, node: Node[BatchBox], after: str) -> bool:
+    def due(self, node: Node[Box], after: str) -> bool:
         """After a solve that gave a mapping, and before a box of several designs is divided."""
-        at = node.region
+        box = node.region
         if after == SOLVE:
-            return self._batches.of[at.place].has_mapping(at.box)
-        return after == BRANCHING and not at.box.single
+            return self._batches.of[box.batch].has_mapping(box)
+        return after == BRANCHING and not box.single
 
-    def propose(self, node: Node[BatchBox], view: View) -> Iterator[Candidate]:
+    def propose(self, node: Node[Box], view: View) -> Iterator[Candidate]:
         """One design, if there is such."""
-        return _candidates(self._batches, node.region, view.last)
+        return self._batches.of[node.region.batch].candidates(node.region, view.last)
 
 
-class OneDesign(LeafSolver[BatchBox, BatchChoice]):
+class OneDesign(LeafSolver[Box, Choice]):
     """Maps the only design of a box."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
 
-    def accepts(self, region: BatchBox, bound: Bound) -> bool:
+    def accepts(self, region: Box, bound: Bound) -> bool:
         """Whether the box has one design."""
-        return region.box.single
+        return region.single
 
-    def solve(self, region: BatchBox, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Box, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The design with its mapping. No other mapping of it is below the bound of the box."""
-        return LeafAnswer([*_candidates(self._batches, region, view.last)], bound=bound.value)
+        return LeafAnswer([*self._batches.of[region.batch].candidates(region, view.last)], bound=bound.value)
 
 
-class Halves(BranchingRule[BatchBox]):
+class Halves(BranchingRule[Box]):
     """Divides a box of designs in two."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
 
-    def children(self, region: BatchBox, bound: Bound, view: View) -> list[tuple[BatchBox, float]]:
+    def children(self, region: Box, bound: Bound, view: View) -> list[tuple[Box, float]]:
         """The halves on which the best mapping of the box loses most."""
-        parts = self._batches.of[region.place].split(region.box)
-        return [(BatchBox(region.place, part), bound.value) for part in parts]
-
-
-def _candidates(batches: Batches, at: BatchBox, best: float) -> Iterator[Candidate]:
-    for value, choice in batches.of[at.place].candidates(at.box, best):
-        yield Candidate(value, BatchChoice(at.place, choice))
-
-
-def problem_of(batches: Batches) -> Problem[BatchBox, BatchChoice]:
-    """All designs with each batch, as a problem of branch and bound."""
-    return Problem(
-        roots=[BatchBox(place, box) for place, workload in enumerate(batches.of) for box in workload.roots],
-        relaxations=[DesignBound(batches, name) for name in batches.of[0].bounds],
-        branching=[Halves(batches)],
-        heuristics=[KnownMappings(batches)],
-        leaves=[OneDesign(batches)],
-    )
+        return [(part, bound.value) for part in self._batches.of[region.batch].split(region)]
 
 
 def explore_boxes(
@@ -134,24 +192,22 @@ def explore_boxes(
     *,
     top: int = 1,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[Progress[BatchChoice]], None] | None = None,
-) -> Outcome[BatchBox, BatchChoice]:
+    progress: Callable[[Progress[Choice]], None] | None = None,
+) -> Outcome[Box, Choice]:
     """The best designs, within a relative gap, as far as a number of seconds goes; see :func:`branch_and_bound`."""
     clock = Clock(time.perf_counter() + time_limit)
-    return branch_and_bound(
-        problem_of(batches), Parameters(gap=gap, top=top), clock=clock, kept=kept, progress=progress
-    )
+    return branch_and_bound(batches.problem, Parameters(gap=gap, top=top), clock=clock, kept=kept, progress=progress)
 
 
-def best_of(workload: Workload, gap: float, time_limit: float) -> Outcome[BatchBox, BatchChoice]:
-    """The best design of a workload inside of a larger question, which an interrupt ends.
+def best_of(workload: Workload, gap: float) -> Outcome[Box, Choice]:
+    """The best design of a workload inside of a larger question, which an interrupt ends, in the time that is left.
 
     Raises
     ------
     KeyboardInterrupt
         On Ctrl-C.
     """
-    found = explore_boxes(Batches((workload,)), gap, time_limit)
+    found = explore_boxes(Batches((workload,)), gap, workload.run.left)
     if found.ending == "interrupted":
         raise KeyboardInterrupt
     return found

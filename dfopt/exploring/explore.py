@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 import dfopt
@@ -23,7 +22,6 @@ from dfopt.documents.exploration import (
     Effort,
     EnergyRange,
     Exploration,
-    ExplorationStatus,
     OtherDesign,
     WithoutHeat,
 )
@@ -41,15 +39,14 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
-from dfopt.exploring.batches import BatchBox, BatchChoice, Batches, batches_of
-from dfopt.exploring.comparing import compared, without_heat
-from dfopt.exploring.entries import explore_boxes
+from dfopt.exploring.comparing import compared, comparison
+from dfopt.exploring.entries import BATCH, Batches, batches_of, explore_boxes
 from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.solves import Run
-from dfopt.exploring.space import Box
+from dfopt.exploring.space import Box, Choice
 from dfopt.exploring.workload import Workload
 from dfopt.interrupts import LIMIT, cause, interruptible
 from dfopt.library import as_design
@@ -163,11 +160,11 @@ def explore(
         objective=objective, limits=limits, options=fixed if fixed.asked() else None, heat=heat,
         stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity, compare=tuple(compare),
     )  # fmt: skip
-    problems = [batches_of(graphs, of, assumptions, asking) for of in (designs, *ends)]
+    run = Run()
+    problems = [batches_of(graphs, of, assumptions, asking, run) for of in (designs, *ends)]
     processes = executor_of(None if cluster is not None and jobs == 1 else jobs, cluster, stay=True)
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
-        for problem in problems:
-            problem.run = Run(store=opened, processes=processes if processes.jobs > 1 else None)
+        run.store, run.processes = opened, processes if processes.jobs > 1 else None
         part = asking.model_copy(update={"time_limit": time_limit / len(problems)})
         made = explored(problems[0], part, progress)
         part = part.model_copy(update={"sensitivity": False, "compare": ()})
@@ -213,12 +210,14 @@ def explored(
     """
     began = time.perf_counter()
     part_s = request.time_limit / (1 + len(request.compare))  # each question has as much
-    problem.run.deadline = began + part_s
+    run = problem.workloads[0].run
+    run.deadline = began + part_s
     tell = None if progress is None else _telling(problem, progress)
     found = _searched(problem, request, part_s * _SEARCH, tell)
     if found.solution is None or found.ending == "empty":  # which comes of no choice only
         raise _nothing(problem, found.ending, max(found.bound, 0.0), found.seconds)
-    workload, box, result = problem.of[found.solution.place], found.solution.choice.box, found.solution.choice.result
+    box, result = found.solution.box, found.solution.result
+    workload = problem.of[box.batch]
     going = found.ending != "interrupted"
     if going and (system := workload.system(box)) is not None and request.heat != "aware":
         try:
@@ -227,24 +226,24 @@ def explored(
             going = result.status != "interrupted_with_solution"
         except KeyboardInterrupt:  # the answer goes out without it
             going = cause() == LIMIT
-    workload.run.deadline = began + request.time_limit
+    run.deadline = began + request.time_limit
     value = workload.valued(box, result.system, result.score) or found.best
     bound, shown = min(found.bound, value), workload.merit.shown
-    beside = _beside(workload, request, box) if going else _Beside([], None, [])
+    comparisons, plain, more = _beside(workload, request, box) if going else ((), None, ())
     made = Exploration(
         status=found.ending,
         value=shown(value),
         bound=shown(bound),
         gap=max(0.0, 1 - bound / value) if value > 0 else 0.0,
         best_design=box.which,
-        best=problem.named(found.solution),
+        best=problem.named(box, box.low),
         result=result,
         others=tuple(
             OtherDesign(
-                design=one.choice.box.which,
-                best=problem.named(one),
+                design=one.box.which,
+                best=problem.named(one.box, one.box.low),
                 value=shown(value),
-                mapping=one.choice.result.mapping,
+                mapping=one.result.mapping,
             )
             for value, one in found.kept[1:]
         ),
@@ -252,36 +251,39 @@ def explored(
         boxes=tuple(
             sorted((_box(problem, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
         ),
-        sensitivity=tuple(beside.more),
+        sensitivity=more,
         effort=Effort(
             designs=workload.designs,
-            sizes=problem.counts | {name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
-            plans=sum(one.listed for one in problem.of),
+            sizes=({BATCH: len(problem.of)} if len(problem.of) > 1 else {})
+            | {name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
+            plans=sum(one.listed for one in problem.workloads),
             boxes=found.regions,
             bounds=found.bounded,
-            solves=sum(one.solver.count for one in problem.of),
+            solves=sum(one.solver.count for one in problem.workloads),
             seconds=found.seconds,
         ),
         fixed=restrictions(result, request),
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.solver.drawn_as(result),
-        other_batches=tuple(graph for one in problem.of if one is not workload for graph in one.graphs),
+        other_batches=tuple(graph for one in problem.workloads if one is not workload for graph in one.graphs),
         assumptions=workload.assumptions,
-        comparisons=tuple(beside.comparisons),
-        without_heat=beside.without_heat,
+        comparisons=comparisons,
+        without_heat=plain,
         lumped=workload.lumped(box, result.system.chip.power_w or 0.0),
         request=request,
         version=dfopt.__version__,
     )
-    return made.model_copy(update={"status": _shown(made), "asked": made.asked_digest()}).sealed()
+    # whatever ended it, nothing may be left to show
+    status = made.status if made.widest_gap else "optimal"
+    return made.model_copy(update={"status": status, "asked": made.asked_digest()}).sealed()
 
 
 def _searched(
     problem: Batches,
     request: ExplorationRequest,
     time_limit: float,
-    tell: Callable[[Progress[BatchChoice]], None] | None,
-) -> Outcome[BatchBox, BatchChoice]:
+    tell: Callable[[Progress[Choice]], None] | None,
+) -> Outcome[Box, Choice]:
     """The search over boxes; what a share of the time cut short goes on while time is left."""
     began = time.perf_counter()
     kept: Sequence[Candidate] = ()
@@ -290,8 +292,8 @@ def _searched(
         found = explore_boxes(problem, request.gap, left, top=request.top, kept=kept, progress=tell)
         late = time.perf_counter() - began > time_limit * (1 - _LEFT)
         # a list: the solves of every batch go on
-        if found.ending != "exhausted" or late or not any([one.solver.reopen() for one in problem.of]):
-            return dataclasses.replace(found, seconds=time.perf_counter() - began)
+        if found.ending != "exhausted" or late or not any([one.solver.reopen() for one in problem.workloads]):
+            return replace(found, seconds=time.perf_counter() - began)
         kept = found.kept
 
 
@@ -305,33 +307,27 @@ def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]
     return fixed_of(graphs, result.system, result.assumptions, asked)
 
 
-@dataclass
-class _Beside:
-    """What an answer says of other questions and of other designs, as far as it came."""
+def _beside(
+    workload: Workload, request: ExplorationRequest, box: Box
+) -> tuple[tuple[Comparison, ...], WithoutHeat | None, tuple[BudgetSensitivity, ...]]:
+    """What other questions find, and what more of budgets would bring, as far as it comes.
 
-    comparisons: list[Comparison]
-    without_heat: WithoutHeat | None
-    more: list[BudgetSensitivity]
-
-
-def _beside(workload: Workload, request: ExplorationRequest, box: Box) -> _Beside:
-    """What comes after the search: a limit or Ctrl-C ends all of it."""
-    found = _Beside([], None, [])
+    It comes after the search: a limit or Ctrl-C ends all of it.
+    """
+    comparisons, plain, more = list[Comparison](), None, list[BudgetSensitivity]()
     with suppress(KeyboardInterrupt), interruptible():
-        for other in compared(workload, request):
-            found.comparisons.append(other)
-        found.without_heat = without_heat(workload, request.gap)
+        comparisons.extend(compared(workload, request))
+        plain = comparison(workload, request, None)
         budgets = request.budgets_of(workload.spaces[box.which].design) if request.sensitivity else ()
-        for one in budget_sensitivities(workload, box, budgets, request.gap, workload.run.deadline):
-            found.more.append(one)
-    return found
+        more.extend(budget_sensitivities(workload, box, budgets, request.gap))
+    return tuple(comparisons), plain, tuple(more)
 
 
 def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> BaseException:
     """Why an exploration has no answer: what the smallest batch lacks that has a plan."""
     if len(problem.refused) == len(problem.of):
-        return problem.refused[0]
-    workload = next(one for place, one in enumerate(problem.of) if place not in problem.refused)
+        return problem.refused[min(problem.of)]
+    workload = next(one for batch, one in problem.of.items() if batch not in problem.refused)
     if ending == "interrupted":
         return KeyboardInterrupt()
     if ending != "empty":
@@ -348,19 +344,14 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
     return Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
 
 
-def _shown(explored: Exploration) -> ExplorationStatus:
-    """What ended an exploration, or that nothing was left to show then."""
-    return explored.status if explored.widest_gap else "optimal"
-
-
-def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> Callable[[Progress[BatchChoice]], None]:
+def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
     """Tells the progress over boxes in the words of a search."""
-    workload = problem.of[0]
+    workload = problem.workloads[0]
 
-    def tell(now: Progress[BatchChoice]) -> None:
-        design = None if now.solution is None else workload.spaces[now.solution.choice.box.which].design
+    def tell(now: Progress[Choice]) -> None:
+        design = None if now.solution is None else workload.spaces[now.solution.box.which].design
         front = "no design yet" if design is None else design.technology.name
-        words = f"{now.regions} boxes, {sum(one.solver.count for one in problem.of)} solves"
+        words = f"{now.regions} boxes, {sum(one.solver.count for one in problem.workloads)} solves"
         shown, unit = workload.merit.shown, workload.merit.unit
         best = now.best if design is None else shown(now.best)
         progress(options.Progress(front, words, now.seconds, best, shown(now.bound), unit))
@@ -379,21 +370,19 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
     return tuple(Design.from_data({**design.to_data(), "technology": one.to_data()}, one.name) for one in given)
 
 
-def others_bound(found: Outcome[BatchBox, BatchChoice]) -> float:
+def others_bound(found: Outcome[Box, Choice]) -> float:
     """The least bound of the boxes that are no kept design alone; infinite where nothing in them can be had.
 
     A kept design that is inside of a larger box is not below the bound of that box either.
     """
-    named = [BatchBox(one.place, one.choice.box) for _, one in found.kept]
+    named = [one.box for _, one in found.kept]
     return min((leaf.bound for leaf in found.leaves if leaf.region not in named), default=math.inf)
 
 
-def _box(problem: Batches, leaf: Leaf[BatchBox]) -> DesignBox:
-    return DesignBox.model_validate(
-        {
-            "design": leaf.region.box.which,
-            "low": problem.sizes(leaf.region, leaf.region.box.low),
-            "high": problem.sizes(leaf.region, leaf.region.box.high),
-            "bound": problem.of[0].merit.shown(leaf.bound) if math.isfinite(leaf.bound) else None,
-        }
+def _box(problem: Batches, leaf: Leaf[Box]) -> DesignBox:
+    return DesignBox(
+        design=leaf.region.which,
+        low=problem.named(leaf.region, leaf.region.low),
+        high=problem.named(leaf.region, leaf.region.high),
+        bound=problem.workloads[0].merit.shown(leaf.bound) if math.isfinite(leaf.bound) else None,
     )

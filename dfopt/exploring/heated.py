@@ -32,10 +32,9 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
-from dfopt.exploring.levels import Rung, intervals_of_voltage, levels_of_stack, slower
-from dfopt.exploring.mixtures import mixture, part_of
+from dfopt.exploring.levels import Rung, intervals_of_voltage, levels_of_stack, mixture, slower
 from dfopt.exploring.space import Box
-from dfopt.exploring.together import Together, together
+from dfopt.exploring.together import Together, part_of, together
 from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import Joules, least_interval_of
 from dfopt.physics.merits import Figures
@@ -337,18 +336,18 @@ class Heated(Workload):
         decisions = self.spaces[box.which]
         if box.single or list(decisions.sizes) != [POWER]:
             return box.single
-        ends = [self.stack(decisions.one(at)._replace(which=box.which)) for at in (box.low, box.high)]
+        ends = [self.stack(box.at(at)) for at in (box.low, box.high)]
         return ends[0].tiles == ends[1].tiles  # more power has no fewer units: so between them too
 
     def _priced(self, box: Box) -> Stack:
         """A stack whose prices hold for every design of a box: its own, or one with a tile for each thermal cell."""
         decisions = self.spaces[box.which]
         if self._one_floorplan(box):
-            return self.stack(decisions.one(box.low)._replace(which=box.which))
-        key = decisions.alike(box)._replace(which=box.which)
+            return self.stack(box.at(box.low))
+        key = decisions.alike(box)
         if key not in self._stacks:
-            one = next(at for at in (box.low, box.high) if decisions.chip(decisions.one(at)) is not None)
-            stack = self.stack(decisions.one(one)._replace(which=box.which))
+            one = next(at for at in (box.low, box.high) if decisions.chip(box.at(at)) is not None)
+            stack = self.stack(box.at(one))
             grid = TileGrid(columns=stack.cells, rows=stack.cells)
             dies = tuple(
                 die.model_copy(update={"floorplan": grid, "leakage": None}) if die.kind == "logic" else die

@@ -27,7 +27,7 @@ def with_slowest_hiding(corner: System, best: Derived, box: Box, space: Space) -
     sides = [range(low, high + 1) for low, high in zip(box.low, box.high, strict=True)]
     share = 0.0
     if math.prod(map(len, sides)) <= _LISTED:
-        chips = (space.chip(Box(at, at, box.which)) for at in itertools.product(*sides))
+        chips = (space.chip(box.at(at)) for at in itertools.product(*sides))
         share = min((_share(chip, best) for chip in chips if chip is not None), default=0.0)
     return corner.model_copy(update={"chip": corner.chip.model_copy(update={"hiding_share": share})})
 

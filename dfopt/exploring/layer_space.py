@@ -71,7 +71,7 @@ class LayerSpace(Space):
         def end(at: Sizes, otherwise: Sizes) -> Sizes:
             return tuple(a if is_layers else b for is_layers, a, b in zip(chosen, at, otherwise, strict=True))
 
-        return Box(end(box.low, self.whole.low), end(box.high, self.whole.high))
+        return box._replace(low=end(box.low, self.whole.low), high=end(box.high, self.whole.high))
 
     def of_one_stack(self, box: Box) -> bool:
         """Whether all designs of a box have the same number of layers."""

@@ -1,8 +1,10 @@
-"""Levels of the clock of a chip on a stack, or of any of several chips, and the chip at one of them."""
+"""Levels of the clock of a chip on a stack, or of any of several chips, the chip at one of them, and mixtures."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from dfopt.documents.dtypes import Peaks
@@ -11,7 +13,7 @@ from dfopt.documents.system import System
 from dfopt.documents.technology import CoreUnit
 from dfopt.technology.components import Core, clock_at
 
-__all__ = ["Rung", "intervals_of_voltage", "levels_of_stack", "slower"]
+__all__ = ["Rung", "intervals_of_voltage", "levels_of_stack", "mixture", "slower"]
 
 _RUNGS: Final = 16  # intervals of voltage from the lowest that works to the highest
 
@@ -81,3 +83,20 @@ def slower(system: System, share: float, sram: bool = True) -> System:
     if sram and chip.sram.bandwidth is not None:
         changes["sram"] = chip.sram.model_copy(update={"bandwidth": chip.sram.bandwidth * share})
     return system.model_copy(update={"chip": chip.model_copy(update=changes), "stack": None})
+
+
+def mixture(points: Sequence[tuple[float, float]]) -> float:
+    """The least of the larger coordinate over all mixtures of points, such as those of a chip at several levels.
+
+    Examples
+    --------
+    >>> mixture([(1.0, 3.0), (3.0, 1.0), (4.0, 0.5)])
+    2.0
+    """
+    least = min(max(point) for point in points)
+    for (a, b), (c, d) in combinations(points, 2):
+        one, other = a - b, c - d
+        if one * other < 0:  # on the line between them both are equal somewhere
+            part = one / (one - other)
+            least = min(least, a + part * (c - a))
+    return least

@@ -7,25 +7,22 @@ Under heat the budgets of a chip stay as they are: with others it would be anoth
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import BudgetSensitivity
 from dfopt.documents.exploration_request import BudgetName, DesignLimits
-from dfopt.documents.stack import Stack
 from dfopt.errors import DfoptError
 from dfopt.exploring.entries import best_of
 from dfopt.exploring.layer_space import space_of
-from dfopt.exploring.solves import Run
-from dfopt.exploring.space import Box, Space
+from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.physics.lumped import LIMIT_C
 
-__all__ = ["about", "budget_sensitivities", "raised", "with_more"]
+__all__ = ["budget_sensitivities", "raised", "with_more"]
 
 _MORE: Final = 0.1
 _KELVIN, _ZERO_C = 10.0, 273.15
@@ -50,50 +47,45 @@ def raised(design: Design, budget: BudgetName) -> tuple[Design, float]:
     return design.model_copy(update={"budgets": of.model_copy(update=changed)}), more
 
 
-class _More(NamedTuple):
-    """A design with more of one budget or looser limits, and how much that is."""
-
-    design: Design
-    more: float
-    limits: DesignLimits | None
-    on: Stack | None
-
-
-def with_more(workload: Workload, which: int, best: dict[str, float], budget: BudgetName) -> _More:
-    """A design with more of a budget than that of some place whose best sizes are known, or with looser limits.
+def with_more(workload: Workload, which: int, best: dict[str, float], budget: BudgetName) -> tuple[Workload, float]:
+    """The question about one design with more of a budget, or with looser limits, and how much more that is.
 
     Raises `DfoptError` where there is no such design: with a layer more than can be stacked.
+
+    Parameters
+    ----------
+    workload
+        The question about all designs.
+    which, best
+        The place of the design, and the sizes that were found best for it.
+    budget
+        Of which it has more.
     """
     design, limits, on = workload.spaces[which].design, workload.limits, workload.on
     if budget == "layers":
-        data = design.to_data()
+        data, more = design.to_data(), 1.0
         data["choices"]["dram_layers"] = [int(best["dram_layers"]) + 1]
-        return _More(Design.from_data(data, design.name), 1.0, limits, on)
-    if budget == "price":
+        design = Design.from_data(data, design.name)
+    elif budget == "price":
         assert limits is not None and limits.price is not None  # it is among the budgets
         more = _MORE * limits.price
-        return _More(design, more, limits.model_copy(update={"price": limits.price + more}), on)
-    if budget == "temperature":
-        of = limits or DesignLimits()
+        limits = limits.model_copy(update={"price": limits.price + more})
+    elif budget == "temperature":
+        of, more = limits or DesignLimits(), _KELVIN
         if of.temperature is not None or workload.heat == "lumped":
             limit_k = LIMIT_C + _ZERO_C if of.temperature is None else of.temperature
-            limits = of.model_copy(update={"temperature": limit_k + _KELVIN})
+            limits = of.model_copy(update={"temperature": limit_k + more})
         if on is not None:
             given = {"logic": on.limits.logic, "dram": on.limits.dram}
-            looser = {name: limit + _KELVIN for name, limit in given.items() if limit is not None}
+            looser = {name: limit + more for name, limit in given.items() if limit is not None}
             on = on.model_copy(update={"limits": on.limits.model_copy(update=looser)})
-        return _More(design, _KELVIN, limits, on)
-    return _More(*raised(design, budget), limits, on)
-
-
-def about(workload: Workload, more: _More, within: tuple[Box, ...], run: Run) -> Workload:
-    """The same question about a design with more."""
-    spaces = (space_of(more.design),)
-    return replace(workload, spaces=spaces, within=within, run=run, limits=more.limits, on=more.on)
+    else:
+        design, more = raised(design, budget)
+    return replace(workload, spaces=(space_of(design),), within=(), limits=limits, on=on), more
 
 
 def budget_sensitivities(
-    workload: Workload, best: Box, budgets: Sequence[BudgetName], gap: float, deadline: float
+    workload: Workload, best: Box, budgets: Sequence[BudgetName], gap: float
 ) -> Iterator[BudgetSensitivity]:
     """The best designs that were found with more of each budget, near the best one, until time is up.
 
@@ -107,30 +99,25 @@ def budget_sensitivities(
         Of which there may be more: `ExplorationRequest.budgets_of`.
     gap
         Relative gap at which to stop.
-    deadline
-        Of :func:`time.perf_counter`.
     """
-    space = workload.spaces[best.which]
-    sizes, run = space.named(best.low), replace(workload.run, deadline=deadline)
+    sizes = workload.spaces[best.which].named(best.low)
     for budget in budgets:
         with suppress(DfoptError):  # such a design there is not
-            more = with_more(workload, best.which, sizes, budget)
-            near = about(workload, more, (_near(space_of(more.design), sizes),), run)
-            found = best_of(near, gap, deadline - time.perf_counter()).solution
-            if found is not None:
-                choice = found.choice
+            near, more = with_more(workload, best.which, sizes, budget)
+            near.within = (_near(near, sizes),)
+            if (choice := best_of(near, gap).solution) is not None:
                 value = near.merit.shown(near.judged(choice.box, choice.result.mapping))
                 best_sizes, mapping = near.spaces[0].named(choice.box.low), choice.result.mapping
-                yield BudgetSensitivity(budget=budget, more=more.more, value=value, best=best_sizes, mapping=mapping)
+                yield BudgetSensitivity(budget=budget, more=more, value=value, best=best_sizes, mapping=mapping)
 
 
-def _near(space: Space, sizes: dict[str, float]) -> Box:
-    """The sizes of a space that are near given ones: some of them, and at least the next ones on each side."""
+def _near(workload: Workload, sizes: dict[str, float]) -> Box:
+    """The designs whose sizes are near given ones: some of them, and at least the next ones on each side."""
     low, high = [], []
     for name, size in sizes.items():
-        every = space.sizes[name]
-        at = min(range(len(every)), key=lambda position: abs(every[position] - size))
-        inside = [position for position, one in enumerate(every) if size / _NEAR <= one <= size * _NEAR]
+        steps = workload.spaces[0].sizes[name]
+        at = min(range(len(steps)), key=lambda position: abs(steps[position] - size))
+        inside = [position for position, step in enumerate(steps) if size / _NEAR <= step <= size * _NEAR]
         low.append(max(min([*inside, at - 1]), 0))
-        high.append(min(max([*inside, at + 1]), len(every) - 1))
-    return Box(tuple(low), tuple(high))
+        high.append(min(max([*inside, at + 1]), len(steps) - 1))
+    return workload.roots[0]._replace(low=tuple(low), high=tuple(high))

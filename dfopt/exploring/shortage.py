@@ -8,10 +8,8 @@ from typing import Final, NamedTuple
 from dfopt.documents.design import Design
 from dfopt.documents.design_choices import MOST_STACKS, DesignChoices, StackSteps
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.exploring.batches import Batches
-from dfopt.exploring.entries import explore_boxes
+from dfopt.exploring.entries import Batches, explore_boxes
 from dfopt.exploring.layer_space import space_of
-from dfopt.exploring.solves import Run
 from dfopt.exploring.workload import Workload
 from dfopt.search import solve
 from dfopt.search.shortage import LeastHeld
@@ -65,12 +63,10 @@ def _smallest(workload: Workload, which: int) -> SmallestPackage | None:
     least = max(math.ceil(held.bytes / part.stack), int(space.sizes["dram"][-1]) + 1)
     for stacks in range(least, min(least + _TRIED, MOST_STACKS)):
         design = _with_stacks(space.design, stacks)
-        alone = Workload(
-            (space_of(design),), workload.graphs, workload.assumptions, workload.request, run=Run(workload.run.deadline)
-        )
+        alone = Workload((space_of(design),), workload.graphs, workload.assumptions, workload.request, workload.run)
         found = explore_boxes(Batches((alone,)), 1.0, workload.run.left)  # the first that there is
         if found.solution is not None:
-            sizes = alone.spaces[0].named(found.solution.choice.box.low)
+            sizes = alone.spaces[0].named(found.solution.box.low)
             package = design.budgets.package_area_mm2
             return SmallestPackage(design.technology.name, stacks, package, sizes)
         if found.ending != "empty":  # of so many stacks nothing is known

@@ -1,10 +1,13 @@
-"""A space of designs: sizes of components, each from a list, and boxes of positions in these lists."""
+"""A space of designs: sizes of components, each from a list, and boxes of positions in these lists.
+
+From the corner of a box to one design that is good: the smallest that does, then downhill.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -13,22 +16,30 @@ from dfopt.documents.design import Design
 from dfopt.documents.result import Result
 from dfopt.technology.derive import Derived
 
-__all__ = ["Box", "Choice", "Sizes", "Space"]
+__all__ = ["Box", "Choice", "Sizes", "Space", "downhill", "smallest"]
 
 Sizes = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.searched``, of one of several designs."""
+    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.searched``, of one of several designs.
+
+    ``batch``: the batch that they run.
+    """
 
     low: Sizes
     high: Sizes
     which: int = 0
+    batch: int = 0
 
     @property
     def single(self) -> bool:
         """Whether this is one design."""
         return self.low == self.high
+
+    def at(self, positions: Sizes) -> Box:
+        """One design of the same document with the same batch."""
+        return self._replace(low=positions, high=positions)
 
     def holds(self, other: Box) -> bool:
         """Whether all designs of another box are in this one."""
@@ -38,7 +49,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """One design, and its best mapping; the same design is the same choice."""
+    """One design, and its best mapping; the same design with the same batch is the same choice."""
 
     box: Box
     result: Result = field(compare=False)
@@ -87,7 +98,7 @@ class Space(ABC):
 
     def alike(self, box: Box) -> Box:
         """All designs with the dies of those of a box, which has one number of dies."""
-        return self.whole
+        return box._replace(low=self.whole.low, high=self.whole.high)
 
     def of_one_stack(self, box: Box) -> bool:
         """Whether all designs of a box have the same number of dies."""
@@ -106,3 +117,48 @@ class Space(ABC):
                 above = box._replace(low=(*box.low[:at], middle + 1, *box.low[at + 1 :]))
                 parted.append(((high - low) / len(sizes), at, (below, above)))
         return [halves for _, _, halves in sorted(parted, key=lambda part: (-part[0], part[1]))]
+
+
+def smallest(box: Box, fits: Callable[[Box], bool]) -> Box:
+    """The design of the smallest sizes, one after the other, up to which the box still fits.
+
+    Examples
+    --------
+    >>> smallest(Box((0, 0), (9, 9)), lambda box: box.high[0] >= 3 and box.high[1] >= 5).high
+    (3, 5)
+    """
+    high = list(box.high)
+    for at, least in enumerate(box.low):
+        most = high[at]
+        while least < most:
+            high[at] = (least + most) // 2
+            least, most = (least, high[at]) if fits(box._replace(high=tuple(high))) else (high[at] + 1, most)
+        high[at] = most
+    return box.at(tuple(high))
+
+
+def downhill(design: Box, within: Box, value: Callable[[Box], float]) -> tuple[float, Box]:
+    """From one design in steps of half the sizes and less to where no step helps: the value there, and the design.
+
+    Examples
+    --------
+    >>> far = Box((0, 0), (9, 9))
+    >>> least, design = downhill(far.at((0, 0)), far, lambda box: (box.low[0] - 3) ** 2 + (box.low[1] - 12) ** 2)
+    >>> least, design.low
+    (9, (3, 9))
+    """
+    ends = list(zip(within.low, within.high, strict=True))
+    step, best = max(high - low + 1 for low, high in ends) // 2, value(design)
+    while step:
+        around = []
+        for at, (low, high) in enumerate(ends):
+            for moved in (design.low[at] - step, design.low[at] + step):
+                if low <= moved <= high:
+                    near = design.at((*design.low[:at], moved, *design.low[at + 1 :]))
+                    around.append((value(near), near))
+        least, near = min(around, default=(math.inf, design))
+        if least < best:
+            best, design = least, near
+        else:
+            step //= 2
+    return best, design

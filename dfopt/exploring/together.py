@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from dfopt.documents.graph import Graph
 from dfopt.heat.balanced_power import crowding
+from dfopt.physics.ops import flop
 from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 from dfopt.terms.figures import Figures
 
-__all__ = ["Together", "together"]
+__all__ = ["Together", "part_of", "together"]
 
 _SLACK = 2e-6  # by which the judge lets SRAM be exceeded, and a little
 
@@ -52,3 +55,10 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
         sizes = np.sort(held_k[(kind_k == kind) & (held_k <= room)])
         most = max(most, int((np.cumsum(sizes) <= room).sum()))
     return Together(alone, crowding(most, chip.tiles) if figures.layer.one_rate else np.inf)
+
+
+def part_of(graph: Graph, names: frozenset[str]) -> float:
+    """The part of all FLOP that some kernels have."""
+    parts = [graph.times_of(one) * flop(one) for one in graph.kernels if one.name in names]
+    whole = math.fsum(graph.times_of(one) * flop(one) for one in graph.kernels)
+    return math.fsum(parts) / whole if whole > 0 else 0.0

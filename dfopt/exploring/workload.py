@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from dfopt.bnb import Candidate
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.exploration import LumpedHeat
@@ -28,12 +29,11 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import Dram, System
 from dfopt.errors import DfoptError, PlanError, SystemSpecError
 from dfopt.exploring.costs import Costs
-from dfopt.exploring.descent import downhill, smallest
 from dfopt.exploring.hiding import with_slowest_hiding
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.least_plans import LeastPlans, PlanLows
 from dfopt.exploring.solves import Run, Solves
-from dfopt.exploring.space import Box, Choice, Space
+from dfopt.exploring.space import Box, Choice, Space, downhill, smallest
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
 from dfopt.physics.merits import MERITS, Figures, Merit
@@ -59,9 +59,9 @@ class Workload:
     graphs: tuple[Graph, ...]  # the same work drawn in several ways
     assumptions: Assumptions
     request: Request
+    run: Run
     objective: ObjectiveName = "time"
     limits: DesignLimits | None = field(default=None, kw_only=True)
-    run: Run = field(default_factory=Run, kw_only=True)
     within: tuple[Box, ...] = ()  # in place of all designs
     above: PlanLows | None = field(default=None, kw_only=True)  # of a machine that is no worse than any here
     thrifty: bool = field(default=True, kw_only=True)  # boxes whose solve would hardly close them are split instead
@@ -85,7 +85,8 @@ class Workload:
     @property
     def roots(self) -> Sequence[Box]:
         """All designs, technology by technology; or those that are asked for."""
-        return self.within or [one.whole._replace(which=number) for number, one in enumerate(self.spaces)]
+        batch = self.graph.batch
+        return self.within or [one.whole._replace(which=at, batch=batch) for at, one in enumerate(self.spaces)]
 
     @property
     def designs(self) -> int:
@@ -131,7 +132,7 @@ class Workload:
         value, result = min(known, key=lambda one: one[0], default=(math.inf, None))
         return value, result if math.isfinite(value) else None
 
-    def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
+    def candidates(self, box: Box, best: float) -> Iterator[Candidate]:
         """One design, if that is all; else one on which a mapping that is known is better than the best."""
         tried = box if box.single else self.promising(box, best)
         system = None if tried is None else self.system(tried)
@@ -140,7 +141,7 @@ class Workload:
         result = self.mapped(tried, system, self._most(tried, best)) if box.single else self.adapted(tried, system, box)
         value = None if result is None else self.valued(tried, system, result.score)
         if result is not None and value is not None:
-            yield value, Choice(tried, result)
+            yield Candidate(value, Choice(tried, result))
 
     def has_mapping(self, box: Box) -> bool:
         """Whether a mapping on the corner of a box is known, of several designs, which may suit one of them."""
