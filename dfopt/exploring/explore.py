@@ -222,7 +222,7 @@ def explored(
     if going and (system := workload.system(box)) is not None and request.heat != "aware":
         try:
             with interruptible():
-                result = workload.solver.complete(system, result, whole=whole)
+                result = (workload.solver.complete if whole else workload.solver.fixed)(system, result)
             going = result.status != "interrupted_with_solution"
         except KeyboardInterrupt:  # the answer goes out without it
             going = cause() == LIMIT

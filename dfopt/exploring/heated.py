@@ -31,7 +31,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import TileGrid
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
+from dfopt.errors import SystemSpecError
 from dfopt.exploring.levels import Rung, intervals_of_voltage, levels_of_stack, mixture, slower
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, part_of, together
@@ -39,7 +39,6 @@ from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import Joules, least_interval_of
 from dfopt.physics.merits import Figures
 from dfopt.physics.pipeline import least_step_s
-from dfopt.search import solve
 from dfopt.setting.instance import Instance
 from dfopt.technology.as_stack import derived_stack
 from dfopt.technology.layered_stack import most_delivered
@@ -98,7 +97,7 @@ class Heated(Workload):
         if (key := (box, share)) not in self._slow:
             system = self.system(box)
             assert system is not None
-            self._slow[key] = slower(self._delivering(system, box) if box.single else system, share, box.single)
+            self._slow[key] = slower(self._delivering(system, box), share, box.single)
         return self._slow[key]
 
     def stack(self, box: Box) -> Stack:
@@ -117,15 +116,9 @@ class Heated(Workload):
             return None
         if self.heat == "throttle":
             return self.solver.fixed(system, result)
-        request = self.solver.timed(self.request.model_copy(update={"heat": "aware"}))
-        self.solver.count += 1
-        try:
-            return solve(self.graph, system, request, assumptions=self.assumptions, variants=self.graphs[1:])
-        except (Infeasible, PlanError) as error:
-            self.refused = self.refused or str(error).removeprefix("infeasible: ")
-        except NoSolution:
-            pass
-        return None
+        made = self.solver.answer(system, self.graphs, self.request.model_copy(update={"heat": "aware"}))
+        self.refused = self.refused or made.refused
+        return made.result
 
     def adapted(self, tried: Box, system: System, box: Box) -> Result | None:
         """A mapping on a design: under the plan of the corner, or around the heat under any."""
@@ -175,17 +168,8 @@ class Heated(Workload):
         for rung in self._rungs(box):
             bound = self._at(box, rung)
             if bound < least:
-                solved = self._solved(self._slower(box, rung.share), least, self._least(box))
-                least = min(least, max(bound, solved))
+                least = min(least, max(bound, self._solved(box, self._slower(box, rung.share), least)))
         return least
-
-    def _solved(self, system: System, cutoff: float, of: Figures) -> float:
-        """What no mapping on a machine is below in the objective, or the cutoff."""
-        if not (most := self.merit.most_s(cutoff, of)):
-            return cutoff
-        seconds, _ = self.solver.solve(system, most)
-        value = seconds if math.isinf(seconds) else self.merit.value(seconds, of)
-        return max(value, cutoff) if seconds >= most else value
 
     def _rungs(self, box: Box) -> list[Rung]:
         """The levels of a design, or intervals of voltage that hold those of all designs of a box."""

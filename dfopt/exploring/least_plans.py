@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import Bools, Floats
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["LeastPlans", "PlanLows"]
+__all__ = ["PlanLows", "least_lows"]
 
 _FIRST, _MORE = 32, 4  # plans that are bounded again at once, and how many times as many the next time
 
@@ -27,55 +26,48 @@ PlanLows = list[Floats | float]
 """Of each graph the seconds of a step that each of its plans takes at least; one number where they are not listed."""
 
 
-@dataclass
-class LeastPlans:
-    """The plans of each graph of a workload, and their bounds on one machine after another.
+def least_lows(
+    plans_of: Callable[[int], Sequence[Plan]], settings: Sequence[Setting], above: PlanLows | None = None
+) -> tuple[float, PlanLows]:
+    """The seconds of a step that no plan beats on a machine, and what shows it.
 
-    ``plans_of(number)`` lists the plans of a graph, the same for all machines.
+    Parameters
+    ----------
+    plans_of
+        Lists the plans of a graph, by its number: the same for all machines.
+    settings
+        Each graph on the machine.
+    above
+        What was shown on a machine that is no worse in anything.
     """
-
-    plans_of: Callable[[int], Sequence[Plan]]
-
-    def lows(self, settings: Sequence[Setting], above: PlanLows | None = None) -> tuple[float, PlanLows]:
-        """The seconds of a step that no plan beats on a machine, and what shows it.
-
-        Parameters
-        ----------
-        settings
-            Each graph on the machine.
-        above
-            What was shown on a machine that is no worse in anything.
-        """
-        lows: PlanLows = [low if isinstance(low, float) else low.copy() for low in above or [0.0] * len(settings)]
-        bounds = [PlanBounds(setting) for setting in settings]
-        here: list[Bools] = [np.zeros(np.shape(low), dtype=bool) for low in lows]  # what was bounded on this machine
-        size = [_FIRST] * len(settings)
-        while True:
-            number = min(range(len(lows)), key=lambda one: float(np.min(lows[one], initial=math.inf)))
-            low = lows[number]
-            if isinstance(low, float):
-                if math.isinf(low):
-                    return low, lows
-                if not here[number]:
-                    lows[number], here[number] = max(low, least_step(settings[number])), np.ones((), dtype=bool)
-                    continue
-                plans = self.plans_of(number)
-                lows[number], here[number] = np.full(len(plans), low), np.zeros(len(plans), dtype=bool)
-                size[number] = len(plans)
-                continue
-            least = float(low.min(initial=math.inf))
-            if math.isinf(least) or here[number][int(low.argmin())]:
-                return least, lows
-            self._bound(bounds[number], number, low, here[number], size[number])
+    lows: PlanLows = [low if isinstance(low, float) else low.copy() for low in above or [0.0] * len(settings)]
+    bounds = [PlanBounds(setting) for setting in settings]
+    here: list[Bools] = [np.zeros(np.shape(low), dtype=bool) for low in lows]  # what was bounded on this machine
+    size = [_FIRST] * len(settings)
+    while True:
+        number = min(range(len(lows)), key=lambda one: float(np.min(lows[one], initial=math.inf)))
+        low, least = lows[number], float(np.min(lows[number], initial=math.inf))
+        if math.isinf(least):
+            return least, lows
+        if isinstance(low, float) and not here[number]:
+            lows[number], here[number] = max(low, least_step(settings[number])), np.ones((), dtype=bool)
+        elif isinstance(low, float):
+            size[number] = len(plans_of(number))
+            lows[number], here[number] = np.full(size[number], low), np.zeros(size[number], dtype=bool)
+        elif here[number][int(low.argmin())]:
+            return least, lows
+        else:
+            _bound(bounds[number], plans_of(number), low, here[number], size[number])
             size[number] *= _MORE
 
-    def _bound(self, bounds: PlanBounds, number: int, low: Floats, here: Bools, size: int) -> None:
-        """Bound those plans of a graph again that have the least bounds."""
-        plans, stale = self.plans_of(number), np.flatnonzero(~here)
-        places = stale[np.argsort(low[stale], kind="stable")][:size].tolist()
-        place_of = {plans[place]: place for place in places}
-        for table in bounds.tables([plans[place] for place in places]):
-            shown = np.where(table.used_i <= 1.0, table.seconds(), np.inf)
-            at = [place_of[plan] for plan in table.plans]
-            low[at] = np.maximum(low[at], shown)
-        here[places] = True
+
+def _bound(bounds: PlanBounds, plans: Sequence[Plan], low_i: Floats, here_i: Bools, size: int) -> None:
+    """Bound those plans of a graph again that have the least bounds."""
+    stale = np.flatnonzero(~here_i)
+    places = stale[np.argsort(low_i[stale], kind="stable")][:size].tolist()
+    place_of = {plans[place]: place for place in places}
+    for table in bounds.tables([*place_of]):
+        shown = np.where(table.used_i <= 1.0, table.seconds(), np.inf)
+        at = [place_of[plan] for plan in table.plans]
+        low_i[at] = np.maximum(low_i[at], shown)
+    here_i[places] = True

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from dfopt.documents.dtypes import Peaks
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.documents.technology import CoreUnit
@@ -72,17 +71,11 @@ def slower(system: System, share: float, sram: bool = True) -> System:
     """
     if share == 1:
         return system.model_copy(update={"stack": None})
-    chip, peak = system.chip, system.chip.peak
-    if isinstance(peak, Peaks):
-        rates: Peaks | float = Peaks(**{name: rate * share for name, rate in peak if rate is not None})
-    else:
-        rates = system.chip.peak_flops * share
-    changes: dict[str, object] = {"peak": rates}
-    if chip.frequency is not None:
-        changes["frequency"] = chip.frequency * share
+    chip = system.chip.faster(share)
     if sram and chip.sram.bandwidth is not None:
-        changes["sram"] = chip.sram.model_copy(update={"bandwidth": chip.sram.bandwidth * share})
-    return system.model_copy(update={"chip": chip.model_copy(update=changes), "stack": None})
+        own = chip.sram.model_copy(update={"bandwidth": chip.sram.bandwidth * share})
+        chip = chip.model_copy(update={"sram": own})
+    return system.model_copy(update={"chip": chip, "stack": None})
 
 
 def mixture(points: Sequence[tuple[float, float]]) -> float:

@@ -207,10 +207,8 @@ class Solves:
         if not left.graphs:
             return Solved(left.others, None)  # no plan is below the cutoff
         self.count += 1
-        first, *variants = left.graphs
-        documents = {"graph": first, "system": system, "assumptions": self.assumptions}
-        question = Question(**documents, options=self.timed(request, whole=whole))
-        return self._keep(system, cutoff, bounded(question, variants, left.only), left)
+        made = self._bounded(system, left.graphs, request, whole=whole, only=left.only)
+        return self._keep(system, cutoff, made, left)
 
     def _open_plans(self, system: System, cutoff: float) -> _Left:
         """What may have a mapping below a cutoff.
@@ -249,21 +247,16 @@ class Solves:
             lows[number] = low_i
         self.lows[key] = max(least, min(float(np.min(low, initial=math.inf)) for low in lows)), lows
 
-    def complete(self, system: System, result: Result, *, whole: bool = True) -> Result:
-        """The answer to the whole question about one machine; where time is up before it, that about its plan.
-
-        ``whole``: otherwise that about its plan in any case.
-        """
-        if not whole:
-            return self.fixed(system, result)
-        made = self._answer(system, self.graphs, self.request)
+    def complete(self, system: System, result: Result) -> Result:
+        """The answer to the whole question about one machine; where time is up before it, that about its plan."""
+        made = self.answer(system, self.graphs, self.request).result
         if made is not None and made.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
             return made
         return self.fixed(system, result)
 
     def fixed(self, system: System, result: Result) -> Result:
         """The answer to the question about the plan of a result on another machine; the result where it is as fast."""
-        made = self._answer(system, (self.drawn_as(result),), _fixing(self.request, result.plan))
+        made = self.answer(system, (self.drawn_as(result),), _fixing(self.request, result.plan)).result
         most = math.inf if result.system != system else result.score.step_time_s * (1 + _ROUND)
         return result if made is None or made.score.step_time_s > most else made
 
@@ -272,17 +265,22 @@ class Solves:
         of = result.graph
         return next(one for one in self.graphs if (one.microbatch, one.variant) == (of.microbatch, of.variant))
 
-    def _answer(self, system: System, graphs: tuple[Graph, ...], request: Request) -> Result | None:
+    def answer(self, system: System, graphs: tuple[Graph, ...], request: Request) -> Bounded:
         """The answer to a question about some graphs, with all plans that the request leaves free."""
         self.count += 1
         if (record := self._recorded(system, request, graphs)) is not None:
-            return Bounded.of_data(record).result
-        first, *others = graphs
-        documents = {"graph": first, "system": system, "assumptions": self.assumptions}
-        made = bounded(Question(**documents, options=self.timed(request)), others)
+            return Bounded.of_data(record)
+        made = self._bounded(system, graphs, request)
         if made.status in _WHOLE:
             self._record(system, request, made, whole=graphs)
-        return made.result
+        return made
+
+    def _bounded(
+        self, system: System, graphs: Sequence[Graph], request: Request, *, whole: bool = True, only: Only | None = None
+    ) -> Bounded:
+        options = self.timed(request, whole=whole)
+        question = Question(graph=graphs[0], system=system, assumptions=self.assumptions, options=options)
+        return bounded(question, graphs[1:], only)
 
     def _asked(self, cutoff: float) -> Request:
         """The request, limited where a limit rules out mappings of any sharding: in a search for the joint optimum."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from dfopt.bnb import Candidate
 from dfopt.documents.assumptions import Assumptions
@@ -31,7 +31,7 @@ from dfopt.errors import DfoptError, PlanError, SystemSpecError
 from dfopt.exploring.costs import Costs
 from dfopt.exploring.hiding import with_slowest_hiding
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
-from dfopt.exploring.least_plans import LeastPlans, PlanLows
+from dfopt.exploring.least_plans import PlanLows, least_lows
 from dfopt.exploring.solves import Run, Solves
 from dfopt.exploring.space import Box, Choice, Space, downhill, smallest
 from dfopt.judge import evaluate
@@ -69,8 +69,6 @@ class Workload:
     on: Stack | None = field(default=None, kw_only=True)
     memory: Dram | None = None  # of chips that have none beside them
     refused: str = field(default="", init=False)  # why a design could not be had, for the case that none can
-    _systems: dict[Box, System | None] = field(default_factory=dict, init=False)
-    _least_of: dict[Box, Figures] = field(default_factory=dict, init=False)
     _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict, init=False)
     _above: dict[Box, Box] = field(default_factory=dict, init=False)  # the box that each was split from
     _listed: dict[int, list[Plan]] = field(default_factory=dict, init=False)  # plans by graph
@@ -232,11 +230,10 @@ class Workload:
     def _assumed(self) -> Assumptions:
         return self.request.assuming(self.assumptions)
 
-    def system(self, box: Box) -> System | None:
+    @cached_property
+    def system(self) -> Callable[[Box], System | None]:
         """The machine of a design, or of the best corner of several; none where there is none."""
-        if box not in self._systems:  # every stage asks for it, and a design for its split
-            self._systems[box] = self._derived(box)
-        return self._systems[box]
+        return cache(self._derived)  # every stage asks for it, and a design for its split
 
     def bounding(self, box: Box) -> System | None:
         """The machine whose mappings bound those of all designs of a box."""
@@ -264,11 +261,10 @@ class Workload:
         """Costs of the systems of designs."""
         return Costs(self.spaces)
 
-    def _least(self, box: Box) -> Figures:
+    @cached_property
+    def _least(self) -> Callable[[Box], Figures]:
         """The least figures of the systems of a box, as far as the objective needs them."""
-        if box not in self._least_of:
-            self._least_of[box] = self._figures(box)
-        return self._least_of[box]
+        return cache(self._figures)
 
     def _figures(self, box: Box) -> Figures:
         of = Figures(tokens=self._tokens)
@@ -309,7 +305,7 @@ class Workload:
                 self._by_plans(above)
                 known = self._planned[better.digest()][1]
             settings = [self.setting(system, graph) for graph in self.graphs]
-            self._planned[key] = self._least_plans.lows(settings, known)
+            self._planned[key] = least_lows(self.plans, settings, known)
             self._unfit = self._unfit if self._planned[key][0] < math.inf else system
         return self._planned[key][0]
 
@@ -332,11 +328,15 @@ class Workload:
         system = self.bounding(box)
         if system is None:
             return math.inf
+        if self._most(box, cutoff) and not self._is_worth_it(box, cutoff):
+            return 0.0
+        return self._solved(box, system, cutoff, whole=box.single or not self.thrifty)
+
+    def _solved(self, box: Box, system: System, cutoff: float, *, whole: bool = True) -> float:
+        """The objective that no mapping on a machine is below on the designs of a box, or the cutoff."""
         if not (most := self._most(box, cutoff)):
             return cutoff
-        if not self._is_worth_it(box, cutoff):
-            return 0.0
-        seconds, _ = self.solver.solve(system, most, whole=box.single or not self.thrifty)
+        seconds, _ = self.solver.solve(system, most, whole=whole)
         value = self._valued(box, seconds)
         return max(value, cutoff) if seconds >= most else value  # but for rounding they are the same there
 
@@ -390,10 +390,6 @@ class Workload:
             if len(self.graphs) > 1:  # drawn in another way it may have some
                 return []
             raise
-
-    @cached_property
-    def _least_plans(self) -> LeastPlans:
-        return LeastPlans(self.plans)
 
     @cached_property
     def _flop(self) -> float:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.exploring.explore import asked_workload, workload_of
-from dfopt.exploring.least_plans import LeastPlans
+from dfopt.exploring.least_plans import least_lows
 from dfopt.exploring.workload import Workload
 from dfopt.terms.bounds import PlanBounds
 
@@ -30,10 +30,9 @@ def test_bounds_on_a_worse_machine_build_on_those_of_a_better_one(work: Workload
     root, inside = work.system(space.whole), work.system(box)
     if root is None or inside is None:
         return
-    plans = LeastPlans(work.plans)
     settings, better = ([work.setting(system, graph) for graph in work.graphs] for system in (inside, root))
-    _, above = plans.lows(better)
-    least, lows = plans.lows(settings, above)
+    _, above = least_lows(work.plans, better)
+    least, lows = least_lows(work.plans, settings, above)
     every = [
         {**dict.fromkeys(work.plans(n), np.inf)} | PlanBounds(setting).of_all(work.plans(n))
         for n, setting in enumerate(settings)
