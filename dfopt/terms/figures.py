@@ -29,13 +29,13 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.rules import OF_KERNELS, SENT
 from dfopt.terms.rules.network import COLLECTIVES, OWN_COMMUNICATIONS
 from dfopt.terms.rules.tensors import END_BUFFERS
-from dfopt.terms.rules.weights import accumulated, gradient_bytes
+from dfopt.terms.rules.weights import gradient_bytes
 from dfopt.terms.rules.work import accessed, at_rate
 
 __all__ = ["Figures", "figures_of"]
 
 
-_APART: Final = ("weight", "read", "gradient", "added", "accessed", "at rate")
+_APART: Final = ("weight", "gradient", "accessed", "at rate")
 """Figures of kernels that are no resources."""
 
 
@@ -57,10 +57,7 @@ def figures_of(of: LayerKernel) -> dict[str, Floats]:
         The dict always has these as well:
 
         - ``weight``, B: the part of its weight that the chip has. All routed experts count.
-        - ``read``, B: the part of ``weight`` that the evaluation reads. Routed experts that no token chooses do not
-          count.
         - ``gradient``, B: the gradient of its weight on the chip, in the type in which data-parallel copies add it up.
-        - ``added``, B: the part of the weight gradient that the evaluation adds to, in the type that memory holds.
         - ``accessed``, B: data that it reads from SRAM and writes there. Tensors between kernels are not included.
         - ``at rate``, s: time in which the whole chip computes the largest shard of the kernel.
 
@@ -75,9 +72,7 @@ def figures_of(of: LayerKernel) -> dict[str, Floats]:
     compute_o = found.get("compute_s")
     return found | {
         "weight": weight_bytes(of, ops.weight_elements),
-        "read": weight_bytes(of, ops.weights_read),
         "gradient": gradient_bytes(of),
-        "added": accumulated(of),
         "accessed": accessed(of),
         "at rate": at_rate(of) if compute_o is None else compute_o,
     }
@@ -264,15 +259,6 @@ class Figures:
         return self._alone["weight"]
 
     @property
-    def read_o(self) -> Floats:
-        """Bytes of weight that one chip reads for one microbatch, under every option: float array, shape (options,).
-
-        Of routed experts only those count that some token of the microbatch chooses. These bytes are given even if
-        ``weights_from_dram: false`` charges no DRAM traffic for them.
-        """
-        return self._alone["read"]
-
-    @property
     def gradient_o(self) -> Floats:
         """Bytes of the kernel's weight gradient on one chip, for every option: float array, shape (options,).
 
@@ -281,16 +267,6 @@ class Figures:
         ``weight_update``.
         """
         return self._alone["gradient"]
-
-    @property
-    def added_o(self) -> Floats:
-        """Bytes of weight gradient on one chip that one microbatch adds to: float array, shape (options,).
-
-        There is an entry for every option. Bytes count once, even where the gradient is both read and written. Of
-        routed experts only those count that some token of the microbatch chooses. 0 under ``gradients: dfmodel``, and
-        for all ops but ``weight_update``.
-        """
-        return self._alone["added"]
 
     @property
     def accessed_o(self) -> Floats:

@@ -48,8 +48,6 @@ class ShardedGraph:
         experts run one after another, so those of one count.
     weight_k : float, B
         Bytes of the kernel's weight on the chip. All routed experts count.
-    read_k : float, B
-        Bytes of weight that an evaluation reads: of routed experts only of those that some token chooses.
     mem_k : float, B
         Bytes that the kernel moves to and from DRAM whatever the partitions are: weight reads, gradients, carried
         tensors, inputs and outputs of the graph, KV caches. A byte in a slower memory counts as several, see
@@ -95,9 +93,6 @@ class ShardedGraph:
     gradient_k : float, B
         Bytes of the kernel's weight gradient, in the type in which data-parallel copies add it up, of routed experts
         that of all. 0 for all ops but ``weight_update``.
-    added_k : float, B
-        Bytes of weight gradient that an evaluation adds to: of routed experts only of those that some token chooses. 0
-        under ``gradients: dfmodel``.
     again_k : float, B
         DRAM traffic that is added to ``mem_k`` for each part of the weight after the first, if the kernel is alone in
         its partition and runs in parts because it does not fit SRAM. Under ``weight_tiling: reread`` these are the
@@ -120,7 +115,6 @@ class ShardedGraph:
     compute_k: Floats
     stationary_k: Floats
     weight_k: Floats
-    read_k: Floats
     mem_k: Floats
     accessed_k: Floats
     fixed_buffer_k: Floats
@@ -138,7 +132,6 @@ class ShardedGraph:
     output_k: Floats
     held_k: Floats
     gradient_k: Floats
-    added_k: Floats
     again_k: Floats
     toll_x: Floats
     sent_x: Floats

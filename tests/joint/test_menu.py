@@ -79,7 +79,7 @@ def test_gradients_that_are_added_up_are_those_of_the_options() -> None:
     rules = resolve(Assumptions(), "dataflow", 0.5)
     graph, system = Graph(name="g", kernels=(kernel,)), System(name="s", chip=chip, network=(link,))
     menu = menu_of(World(graph, system, Plan(tp=2, tp_dims=("x",)), rules))
-    added = {z: float(menu.stage(options_of(menu, {"w": z}), 1).added_k[0]) for z in menu.tables.scheme_o}
+    added = {z: float(menu.stage(options_of(menu, {"w": z}), 1).gradient_k[0]) for z in menu.tables.scheme_o}
     assert added["m"] * 2 == added["none"] > 0
 
 
