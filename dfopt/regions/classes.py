@@ -64,10 +64,10 @@ class PlanClass(PlanGroup):
     numbering_k: tuple[Numbering, ...]
     cuts: Cuts | None = None
 
-    @cached_property
+    @property
     def steps(self) -> Steps:
         """What a step takes under each plan."""
-        return Steps(self.table_of_plans)
+        return self.table_of_plans.steps
 
     @cached_property
     def cut_stages(self) -> CutStages:
@@ -75,15 +75,15 @@ class PlanClass(PlanGroup):
         assert self.cuts is not None
         return CutStages(self.steps, self.layer, self.cuts.set_uk)
 
-    @cached_property
+    @property
     def holding(self) -> Holding:
         """What stages hold under each plan."""
-        return Holding(self.table_of_plans)
+        return self.table_of_plans.holding
 
-    @cached_property
+    @property
     def moving(self) -> Moving:
         """What slower memories move beside layers."""
-        return Moving(self.holding)
+        return self.table_of_plans.moving
 
     def alone(self, plan: int) -> PlanClass:
         """The class with one of its plans."""
@@ -200,12 +200,12 @@ class PlanClass(PlanGroup):
         try:
             tables = self.stage(kind, domain)
         except Infeasible:  # no member of a region fits, which its other bounds show
-            return PassSeconds(*np.zeros((6, 1, 1)))
+            return PassSeconds(*np.zeros((6, 1, 1, 1)))
         members = np.flatnonzero(self.kind_k == kind).astype(np.int64)
         stages = [PricedStage(members, tables, self.numbering_k[kind].limits, None)]
         work, memory = passes.least_passes(stages), passes.least_memory(stages, self.instance(0))
         of_both = work.forward_s, work.backward_s, memory.forward_s, memory.backward_s, (0.0,), (0.0,)
-        return PassSeconds(*(np.array([each]) for each in of_both))
+        return PassSeconds(*(np.reshape(each, (1, 1, 1)) for each in of_both))
 
     # -- what a layer holds and sends ---------------------------------------------------------------------------------
 
@@ -227,11 +227,11 @@ class PlanClass(PlanGroup):
         return int(self.kind_k[kernel])
 
     def held(self, amount_vc: Floats) -> Floats:
-        """What a layer holds, from amounts of charges: shape (HELD, kinds, vectors)."""
-        held_hkv = np.zeros((len(HELD), self.kinds, len(amount_vc)))
+        """What a layer holds, from amounts of charges: shape (HELD, kinds, 1, vectors), the same under all plans."""
+        held_hkgv = np.zeros((len(HELD), self.kinds, 1, len(amount_vc)))
         for h, kind, columns in self._held_columns:
-            held_hkv[h, kind] = amount_vc[:, columns].sum(axis=1)
-        return held_hkv
+            held_hkgv[h, kind, 0] = amount_vc[:, columns].sum(axis=1)
+        return held_hkgv
 
     def sent_by_option(self, kernel: int) -> Floats | None:
         """Seconds of messages that a kernel drawn once may send to other stages, by option: shape (options, any)."""
@@ -314,7 +314,7 @@ class PlanClass(PlanGroup):
         """
         rule, in_blocks = self.by_pass, token_rows(self.layer) is not None
         waits = rule is not None and (rule.waits_count or (rule.moves and in_blocks))
-        return self.table_of_plans.exposed.monotone and not waits
+        return self.steps.exposed.monotone and not waits
 
     def beside_of(self, option_vk: Ints, amount_vc: Floats) -> Beside:
         """Seconds beside the layers under given options of all kernels, without those of passes."""

@@ -187,7 +187,7 @@ class Composed:
             return np.stack(found)
 
         of_field = [[None if each is None else each[0] for each in of] for of in zip(*fields, strict=True)]
-        beside = self.beside._replace(passes=PassSeconds(*map(sums, of_field)), exact=True)
+        beside = self.beside._replace(passes=PassSeconds(*(sums(each)[:, None] for each in of_field)), exact=True)
         return np.asarray(self.of.steps.of(sums(self._price_kb), beside)[0])
 
     @cached_property

@@ -40,6 +40,7 @@ def least_passes(rule: PassRule, arcs_k: Sequence[Arcs], priced_k: Sequence[Bloc
 
     def least(field: int) -> Floats:
         pairs = zip(arcs_k, (of[field] for of in fields), strict=True)
-        return np.stack([np.zeros(1) if of is None else arcs.distances(of)[:, -1] for arcs, of in pairs])
+        least = [np.zeros(1) if of is None else arcs.distances(of)[:, -1] for arcs, of in pairs]
+        return np.stack(least)[:, None]
 
     return PassSeconds(*map(least, range(6)))

@@ -30,6 +30,7 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans, may_share
 from dfopt.setting.shares import divisors
 from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.step.ledger import held, usable_bytes, usable_words
 
 __all__ = ["LargestBatch", "largest_batch"]
@@ -199,7 +200,7 @@ def _room(
     rooms, unit = [], plan.members if plan.modules is not None and "n" in plan.modules.schemes.values() else 1
     under = one.under(plan), two.under(plan)
     states = tuple(bound.least_states(instance) for bound, instance in zip(bounds, under, strict=True))
-    for stage in bounds[0].stages(under[0]):
+    for stage in bounded_stages(under[0]):
         books = [held(instance, stage, least) for instance, least in zip(under, states, strict=True)]
         for tier, capacity in usable_bytes(one).items():
             first, more = (books[0].get(tier, {}), books[1].get(tier, {}))

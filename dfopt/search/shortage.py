@@ -19,6 +19,7 @@ from dfopt.solving.options import Options
 from dfopt.solving.relaxed import RelaxedPlans, covers
 from dfopt.solving.waiting import least_waiting
 from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import State, kept, usable_bytes, usable_words
 
@@ -126,7 +127,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     books, best, others = list[LeastHeld](), None, 0
     for plan in plans:
         instance = free.under(plan)
-        books.append(_fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits))
+        books.append(_fullest(instance, bounded_stages(instance), bounds.least_states(instance), {}, limits))
     with interruptible():
         for kept_only in sorted(books, key=lambda held: held.short):
             if best is not None and kept_only.short >= best.short:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from design_cases import chosen
+from given_plans import least_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +35,7 @@ def test_bounds_on_a_worse_machine_build_on_those_of_a_better_one(work: Workload
     _, above = least_lows(work.plans, better)
     least, lows = least_lows(work.plans, settings, above)
     every = [
-        {**dict.fromkeys(work.plans(n), np.inf)} | PlanBounds(setting).of_all(work.plans(n))
+        {**dict.fromkeys(work.plans(n), np.inf)} | least_of(setting, work.plans(n))
         for n, setting in enumerate(settings)
     ]
     tables = [table for n, setting in enumerate(settings) for table in PlanBounds(setting).tables(work.plans(n))]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from given_plans import least_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, shardings, share, worlds
@@ -23,7 +24,6 @@ from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.show.stages import stage_facts
-from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import WORKLOADS
 from dfopt.workloads.recompute import recomputed, some_recomputed
 
@@ -158,6 +158,6 @@ def test_no_mapping_beats_the_bound(drawn: tuple[World, list[Plan]], data: st.Da
         for number, k in enumerate(world.graph.kernels)
     ]
     mapping = Mapping(graph="g", system="s", plan=plan, kernels=tuple(kernels), tile_count=1)
-    bounds = PlanBounds(Setting(world.graph, world.system, world.assumptions)).of_all(plans)
+    bounds = least_of(Setting(world.graph, world.system, world.assumptions), plans)
     score = evaluate(mapping, world.graph, world.system, world.assumptions)
     assert bounds[plan] <= score.step_time_s * (1 + 1e-9)

@@ -93,7 +93,7 @@ def test_plans_of_a_world_are_not_mixed_up(world: World, data: st.DataObject) ->
                 for a, b in pairs
             )
         mine, theirs = work.setdefault(instance.setting, LeastWork(instance.setting)), LeastWork(alone.setting)
-        for ask in ("layers", "passes", "exchanged", "moved", "parts"):
+        for ask in ("seconds", "held", "states", "exchanged", "added"):
             assert same(getattr(mine, ask)(instance), getattr(theirs, ask)(alone)), ask
 
 

@@ -6,22 +6,20 @@ layer or kernel, v vector of options.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.documents.plan import Plan
-from dfopt.physics.network import adds_up_at_once
 from dfopt.setting.instance import Instance
-from dfopt.setting.reads import ByReads
-from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.passes import PassSeconds
+from dfopt.terms.bounds.plan_arrays import PlanArrays, drawn_stages
+from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded import LayerOptions
-from dfopt.terms.step.hops import hop_seconds, sent_once
-from dfopt.terms.step.optimizer import optimizer_seconds
+from dfopt.terms.step.hops import added_by_kind, hop_seconds, sent_once
 from dfopt.terms.step.overlap import exchanged_by_kind, hides_any
 
 __all__ = ["Beside", "Messages", "OptionFigures"]
@@ -80,35 +78,32 @@ class Messages:
 
     Attributes
     ----------
-    table : PlanTable
+    table : PlanArrays
         The plans, with the layers of their stages.
     """
 
-    table: PlanTable
+    table: PlanArrays
 
     def of(self, figures: OptionFigures) -> Beside:
         """Seconds beside the layers, for some vectors of options; without moving and passes."""
         hop_rv = np.zeros((len(self.table.plan_r), 1))
         if self.sends:
-            share_vk, place_v = np.unique(figures.output_vk[:, self.handed], axis=0, return_inverse=True)
-            hop_rv = np.stack([self._hops(row.tobytes(), figures.least) for row in share_vk], axis=1)[
-                :, place_v.ravel()
-            ]
+            shares, place_v = _distinct(figures.output_vk[:, self.handed])
+            hop_rv = np.stack([self._hops(each, figures.least) for each in shares], axis=1)[:, place_v]
         added_iv, exchanged = np.zeros((len(self.table.plans), 1)), None
-        if self._trains:
-            both_vk = np.concatenate([figures.gradient_vk, figures.weight_vk], axis=1)
-            both_uk, place_v = np.unique(both_vk, axis=0, return_inverse=True)
+        if self.trains:
+            sizes, place_v = _distinct(np.concatenate([figures.gradient_vk, figures.weight_vk], axis=1))
             if self.hides:
-                hidden = [self._hidden(row.tobytes()) for row in both_uk]
-                exchanged = tuple(np.stack(of, axis=2)[:, :, place_v.ravel()] for of in zip(*hidden, strict=True))
+                hidden = zip(*map(self._hidden, sizes), strict=True)
+                exchanged = tuple(np.stack(each, axis=2)[:, :, place_v] for each in hidden)
             else:
-                added_iv = np.stack([self._added(row.tobytes()) for row in both_uk], axis=1)[:, place_v.ravel()]
+                added_iv = np.stack(list(map(self._added, sizes)), axis=1)[:, place_v]
         return Beside(hop_rv, added_iv, exchanged)
 
     @property
     def hides(self) -> bool:
         """Whether passes may hide exchanges of copies."""
-        return hides_any(self.table.setting.assumptions, self.table.setting.graph)
+        return hides_any(self.table.assumptions, self.table.setting.graph)
 
     @cached_property
     def sends(self) -> bool:
@@ -125,69 +120,56 @@ class Messages:
         return np.array(sorted({index[one.src] for of in graph.handed_on for one in of}), dtype=np.int64)
 
     @cached_property
-    def _trains(self) -> bool:
-        return not adds_up_at_once(self.table.setting.assumptions) and self.table.setting.graph.trains
+    def trains(self) -> bool:
+        """Whether copies of the batch exchange gradients at the end of a step."""
+        return counts_training(self.table.setting.graph, self.table.assumptions)
+
+    def slowest(self, added_gk: Floats) -> Floats:
+        """Seconds once per step of the slowest stage of every plan, from those of a layer of every kind: (plans,)."""
+        return self.table.slowest((self.table.runs_rk * added_gk[self.table.group_r]).sum(axis=1))
 
     @cached_property
-    def _known(self) -> dict[tuple[str, bytes, bool], Floats]:
-        return {}
+    def _hops(self) -> Callable[[bytes, bool], Floats]:
+        """Seconds of messages of every stage, with some shares of what layers hand on, which may be the least."""
 
-    def _hops(self, shares: bytes, least: bool) -> Floats:
-        """Seconds of messages of every stage, with some shares of what layers hand on."""
-        if ("hops", shares, least) not in self._known:
+        def hops(shares: bytes, least: bool) -> Floats:
             plain = LayerOptions.of(Instance(self.table.setting, self.table.plans[0])).plain
             output_k = np.ones(len(plain.names))
             output_k[self.handed] = np.frombuffer(shares)
-            sharded = replace(plain, output_k=output_k)
-            question = ByReads()
+            sharded, kind_k = replace(plain, output_k=output_k), self.table.kind_k
+            return np.concatenate(
+                self.table.of_plans(lambda instance: hop_seconds(instance, sharded, kind_k, least=least))
+            )
 
-            def hops(plan: Plan) -> Floats:
-                return hop_seconds(Instance(self.table.setting, plan), sharded, self.table.kind_k, least=least)
-
-            found = [question.answer(plan, hops) for plan in self.table.plans]
-            self._known["hops", shares, least] = np.concatenate(found)
-        return self._known["hops", shares, least]
+        return cache(hops)
 
     @cached_property
-    def _known_hidden(self) -> dict[bytes, tuple[Floats, ...]]:
-        return {}
-
-    def _hidden(self, figures: bytes) -> tuple[Floats, ...]:
+    def _hidden(self) -> Callable[[bytes], tuple[Floats, ...]]:
         """Seconds of exchanges of a layer that passes may hide: three arrays, shape (groups, kinds)."""
-        if figures not in self._known_hidden:
-            gradient_k, weight_k = np.frombuffer(figures).reshape(2, -1)
-            question = ByReads()
 
-            def exchanged(plan: Plan) -> tuple[Floats, ...]:
-                instance = Instance(self.table.setting, plan)
-                step_k = optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
-                return exchanged_by_kind(instance, gradient_k, weight_k, self.table.kind_k, step_k)
+        def hidden(sizes: bytes) -> tuple[Floats, ...]:
+            (gradient_k, weight_k), kind_k = np.frombuffer(sizes).reshape(2, -1), self.table.kind_k
+            each = self.table.of_groups(lambda instance: exchanged_by_kind(instance, gradient_k, weight_k, kind_k))
+            return tuple(map(np.array, zip(*each, strict=True)))
 
-            found = [question.answer(one.plan, exchanged) for one in self.table.instances]
-            self._known_hidden[figures] = tuple(np.array(each) for each in zip(*found, strict=True))
-        return self._known_hidden[figures]
+        return cache(hidden)
 
-    def _added(self, figures: bytes) -> Floats:
+    @cached_property
+    def _added(self) -> Callable[[bytes], Floats]:
         """Seconds of exchanges and of the optimizer's step, once per step, by plan."""
-        if ("added", figures, False) not in self._known:
-            gradient_k, weight_k = np.frombuffer(figures).reshape(2, -1)
-            once_gk, question = list[Floats](), ByReads()
-            work = partial(self._exchanged, gradient_k=gradient_k, weight_k=weight_k)
-            for instance in self.table.instances:
-                once_gk.append(question.answer(instance.plan, work))
-            each_rk = np.array(once_gk)[self.table.group_i[self.table.plan_r]]
-            stage_r = (self.table.runs_rk * each_rk).sum(axis=1)
-            self._known["added", figures, False] = np.maximum.reduceat(stage_r, self.table.first_i)
-        return self._known["added", figures, False]
 
-    def _exchanged(self, plan: Plan, gradient_k: Floats, weight_k: Floats) -> Floats:
-        """Seconds per layer of every kind, as :func:`dfopt.terms.step.hops.gradient_seconds` has them."""
-        instance = Instance(self.table.setting, plan)
-        share = 1.0 / self.table.work.drawn_stages(instance)  # that of an average stage, where kernels are drawn once
-        step_k = share * optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
-        seconds = np.zeros(self.table.runs_rk.shape[1])
-        for kind in range(len(seconds)):
-            volume_k = np.where(self.table.kind_k == kind, share * gradient_k, 0.0)
-            seconds[kind] = step_k[self.table.kind_k == kind].sum()
-            seconds[kind] += sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding)
-        return seconds
+        def added(sizes: bytes) -> Floats:
+            (gradient_k, weight_k), kind_k = np.frombuffer(sizes).reshape(2, -1), self.table.kind_k
+
+            def of_layers(instance: Instance) -> Floats:
+                return added_by_kind(instance, gradient_k, weight_k, kind_k, 1.0 / drawn_stages(instance))
+
+            return self.slowest(np.array(self.table.of_groups(of_layers)))
+
+        return cache(added)
+
+
+def _distinct(figure_vx: Floats) -> tuple[list[bytes], Ints]:
+    """The distinct vectors of some figures, and the place among these of each."""
+    figure_ux, place_v = np.unique(figure_vx, axis=0, return_inverse=True)
+    return [row.tobytes() for row in figure_ux], place_v.ravel()

@@ -5,7 +5,7 @@ as Calculon counts it (:mod:`dfopt.physics.window`). From least seconds it is a 
 that are known it is exact.
 
 Suffixes: i plan, r distinct pipeline stage of a plan (those of all plans in a row), k kind of layer, p place in the
-order in which a stage runs its layers, v vector of options. Arrays may have one vector for all.
+order in which a stage runs its layers: a row of equal layers, v vector of options. Arrays may have one vector for all.
 """
 
 from __future__ import annotations
@@ -13,41 +13,39 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import reductions
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import by_window, exposed_in_windows
-from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import ByReads
-from dfopt.setting.stages import PipelineStage, in_order
-from dfopt.terms.bounds.hidden import Stages, behind_layers, in_windows
-from dfopt.terms.bounds.pipelines import Pipelines
+from dfopt.setting.stages import in_order
+from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.step.overlap import in_the_way
 
-__all__ = ["Exposed", "Exchanging"]
-
-_LOT = 500_000
-"""Stages times vectors that are worked out together: some arrays of 4 MB for each kind of layer."""
+__all__ = ["Exchanging", "Exposed"]
 
 
 class Exchanging(NamedTuple):
     """Seconds of pipeline stages that decide what shows, at least or exact.
+
+    Copies exchange gradients and weights. *Calculon's rule* is :mod:`dfopt.physics.window`, under ``gradient_overlap:
+    calculon`` and ``calculon_or_none``; under ``backward`` exchanges of a layer run while the backward pass computes
+    the layers behind it. Arrays have one stage for all where the seconds of a layer are the same in all of them.
 
     Attributes
     ----------
     stage_rv : s, shape (stages, vectors)
         Time of all layers of a stage for one microbatch, and of the messages that it waits for.
     exchanges : three float arrays, s, shape (stages, kinds, vectors)
-        ``reduce``, ``weights`` and ``gathers`` of :class:`dfopt.terms.bounds.hidden.Stages`.
+        Of one layer of every kind, see :func:`dfopt.terms.step.overlap.exchanged_by_kind`.
     passes : four float arrays, s, shape (stages, kinds, vectors)
-        Its ``forward`` and ``backward``; then memory time and compute time of the backward pass of a layer, as Calculon
-        counts them.
+        Of one layer of every kind for one microbatch: partitions with a kernel of the forward pass, all others, then
+        memory time and compute time of the backward pass, as Calculon counts them.
     hop_rv : s, shape (stages, vectors)
         Messages of one chunk of layers for one microbatch, on and back together.
     waits_rv : s, shape (stages, vectors)
@@ -61,33 +59,6 @@ class Exchanging(NamedTuple):
     hop_rv: Floats
     waits_rv: Floats
 
-    @property
-    def vectors(self) -> int:
-        """Number of vectors."""
-        return max(int(each.shape[-1]) for each in (self.stage_rv, *self.exchanges, *self.passes, self.hop_rv))
-
-    def of_vectors(self, vectors: slice) -> Exchanging:
-        """The same of some vectors."""
-
-        def some(each: Floats) -> Floats:
-            return each if each.shape[-1] == 1 else each[..., vectors]
-
-        exchanges, passes = tuple(map(some, self.exchanges)), tuple(map(some, self.passes))
-        return Exchanging(some(self.stage_rv), exchanges, passes, some(self.hop_rv), some(self.waits_rv))
-
-
-class Plans(Protocol):
-    """Plans as arrays, as :class:`dfopt.terms.bounds.PlanTable` has them."""
-
-    plans: tuple[Plan, ...]
-    instances: list[Instance]
-    assumptions: Assumptions
-    pipelines: Pipelines
-    stages: list[PipelineStage]
-    group_i: Ints
-    plan_r: Ints
-    runs_rk: Floats
-
 
 @dataclass(frozen=True, eq=False)
 class Exposed:
@@ -95,21 +66,19 @@ class Exposed:
 
     Attributes
     ----------
-    table : Plans
+    table : PlanArrays
         The plans, with their stages.
     """
 
-    table: Plans
+    table: PlanArrays
 
-    def seconds(self, of: Exchanging, rows: Ints, first: Ints, *, exact: bool) -> Floats:
+    def seconds(self, of: Exchanging, *, exact: bool) -> Floats:
         """Seconds of a step beside the time of the slowest stage.
 
         Parameters
         ----------
         of : Exchanging
-            Of the stages `rows`.
-        rows, first : int arrays
-            Stages of some plans, all of each, and where each of these plans begins among them.
+            Of all stages.
         exact : bool
             Whether all seconds are of known partitions.
 
@@ -118,72 +87,111 @@ class Exposed:
         float array, s, shape (plans, vectors)
             With the optimizer's step, and at least 0.
         """
-        vectors = of.vectors
-        lot = max(_LOT // max(len(rows), 1), 1)
-        if vectors > lot:
-            parts = (of.of_vectors(slice(v, v + lot)) for v in range(0, vectors, lot))
-            return np.concatenate([self.seconds(part, rows, first, exact=exact) for part in parts], axis=1)
-        if not by_window(self.table.assumptions, self._setting.graph):
-            shows_iv = np.maximum.reduceat(self._behind_layers(of, rows, first, vectors), first, axis=0)
+        if not by_window(self.table.assumptions, self.table.setting.graph):
+            shows_iv = self.table.slowest(self._behind_layers(of))
         elif exact:
-            shows_iv = self._in_windows(of, rows, first)
+            shows_iv = self._in_windows(of)
         else:
-            shows_iv = np.maximum.reduceat(self._least_in_windows(of, rows, vectors), first, axis=0)
-        some_i = self._some_g[self.table.group_i[self.table.plan_r[rows[first]]]]
+            shows_iv = self.table.slowest(self._least_in_windows(of))
+        some_i = self._some_g[self.table.group_i]
         return np.where(some_i[:, None], np.maximum(shows_iv, 0.0), 0.0)
 
-    def _behind_layers(self, of: Exchanging, rows: Ints, first: Ints, vectors: int) -> Floats:
-        """What shows of every stage, hidden layer by layer: shape (stages, vectors)."""
+    def _behind_layers(self, of: Exchanging) -> Floats:
+        """Seconds per step that exchanges add beside the slowest stage, if hidden layer by layer: (stages, vectors).
+
+        The rule is that of :class:`dfopt.physics.overlap.Reduced`: ``weights_s + n * (max(stage_s + last_s, ends_s) -
+        slowest_s)``, with these figures of the stage:
+
+        - ``weights_s``: seconds per step that no pass hides. They include the optimizer's step.
+        - ``n``: reductions of gradients in a step.
+        - ``stage_s``: seconds of its work for one microbatch. ``slowest_s``: those of the slowest stage of the plan.
+        - ``last_s``: seconds of the exchanges of its first layer, which the backward pass reaches last.
+        - ``ends_s``: seconds from the start of the stage's work for one microbatch until the last exchange of one
+          reduction ends. It is the sum of what the stage waits, the forward pass and the backward pass. In the forward
+          pass weights of the layers are gathered one after another, and a layer starts when its own are there. In the
+          backward pass gradients of the layers are reduced one after another, each not before its layer is done.
+
+        Negative where a stage finishes all of this before the slowest stage finishes its work: it adds nothing.
+        """
         kind_rp, times_rp = self._order_rp
-        slowest_iv = np.maximum.reduceat(of.stage_rv, first, axis=0)
-        slowest_rv = slowest_iv[np.searchsorted(rows[first], rows, side="right") - 1]
-        each_r, stages = np.repeat(rows, vectors), _flat(of, len(rows), vectors)
-        often_r = self._reductions_g[self.table.group_i[self.table.plan_r[each_r]]]
-        beside_r = _flat_rv(of.waits_rv, len(rows), vectors), often_r, _flat_rv(slowest_rv, len(rows), vectors)
-        return behind_layers(stages, kind_rp[each_r], times_rp[each_r], *beside_r).reshape(len(rows), vectors)
-
-    def _least_in_windows(self, of: Exchanging, rows: Ints, vectors: int) -> Floats:
-        """The same at least by Calculon's rule."""
-        table, each_r = self.table, np.repeat(rows, vectors)
-        plan_r = table.plan_r[each_r]
-        group_r, (usage_g, copies_g) = table.group_i[plan_r], self._copies_g
-        memory_rv, compute_rv, hop_rv = (
-            _flat_rv(each, len(rows), vectors) for each in (of.passes[2][:, 0], of.passes[3][:, 0], of.hop_rv)
+        times_rpv, stages = times_rp[:, :, None], np.arange(len(kind_rp))[:, None]
+        reduce_rpv, weights_rpv, gathers_rpv, forward_rpv, backward_rpv = (
+            np.broadcast_to(each_rkv, (len(stages), *each_rkv.shape[1:]))[stages, kind_rp]
+            for each_rkv in (*of.exchanges, *of.passes[:2])
         )
-        pipelines = table.pipelines
-        rounds_r = (pipelines.rounds_i + pipelines.fill_i)[plan_r]
-        counts = table.runs_rk[each_r].sum(axis=1), pipelines.stages_i[plan_r], pipelines.interleave_i[plan_r]
-        alone_r, optional = copies_g[group_r] == 1, table.assumptions.gradient_overlap == "calculon_or_none"
-        once = memory_rv, compute_rv, usage_g[group_r]
-        found = in_windows(_flat(of, len(rows), vectors), *once, *counts, rounds_r, hop_rv, alone_r, optional)
-        return found.reshape(len(rows), vectors)
+        ahead_rv = _after(gathers_rpv, forward_rpv, times_rpv)
+        ends_rv = ahead_rv + _after(backward_rpv[:, ::-1], reduce_rpv[:, ::-1], times_rpv[:, ::-1]) + of.waits_rv
+        last_rv = np.where(times_rp[:, :1] > 0, reduce_rpv[:, 0] + gathers_rpv[:, 0], 0.0)
+        often_r = np.array([reductions(one.plan) for one in self.table.instances], dtype=float)[self.table.group_r]
+        until_rv = (times_rpv * weights_rpv).sum(axis=1)
+        until_rv = until_rv + often_r[:, None] * np.maximum(of.stage_rv + last_rv, ends_rv)
+        slowest_rv = self.table.slowest(of.stage_rv)[self.table.plan_r]
+        return np.asarray(until_rv - often_r[:, None] * slowest_rv)
 
-    def _in_windows(self, of: Exchanging, rows: Ints, first: Ints) -> Floats:
+    def _least_in_windows(self, of: Exchanging) -> Floats:
+        """Seconds per step that exchanges of each stage add at least by Calculon's rule: shape (stages, vectors).
+
+        The rule (:mod:`dfopt.physics.window`) hides exchanges of all layers but the last behind the backward pass. All
+        layers are of one kind. The result is the optimizer's step plus the largest of up to four linear functions ``a +
+        b * stage_s`` of the time of the stage for one microbatch, with ``b`` at most 0
+        (:func:`dfopt.physics.window.least_lines`). Each function adds up some of three parts:
+
+        1. the exchange of the last layer, which nothing hides;
+        2. the least by which exchanges of the last chunk exceed the backward pass that may hide them;
+        3. the same of all other chunks.
+
+        The four functions have the parts 1; 1 and 2; 1 and 3; and all three. Those with part 3 count only if a stage
+        has several chunks. A function with which the time of the step would fall as that of the stage grows is left
+        out: a lower bound on the latter would give none on the step. The others remain a bound.
+
+        With one data-parallel copy exchanges of chips of the second axis are charged in full, none hidden. 0 for a
+        stage without layers.
+        """
+        table, pipelines, plan_r = self.table, self.table.pipelines, self.table.plan_r
+        rounds_rv = (pipelines.rounds_i + pipelines.fill_i)[plan_r, None]
+        exchange_rv, once_rv = of.exchanges[0][:, 0], of.exchanges[1][:, 0]
+        forward_rv, _, memory_rv, compute_rv = (each[:, 0] for each in of.passes)
+        usage_g, copies_g = self._copies_g
+        size_rv, stages_rv = table.runs_rk.sum(axis=1)[:, None], pipelines.stages_i[plan_r, None]
+        chunks_rv = pipelines.interleave_i[plan_r, None]
+        each_rv, some_rv = np.maximum(size_rv / chunks_rv, 1.0), np.maximum(size_rv, 1.0)
+        lost_rv, slowed_rv = forward_rv + memory_rv, compute_rv * usage_g[table.group_r, None]
+        open_rv = stages_rv * (of.hop_rv / 2 - each_rv * lost_rv)
+        over_rv = (chunks_rv - 1) * (each_rv * exchange_rv + stages_rv * each_rv * slowed_rv - open_rv)
+        last_rv = (each_rv - 1) * exchange_rv + slowed_rv
+        last_rv = last_rv + np.where(each_rv > 1, (each_rv - 1) * lost_rv + memory_rv + of.hop_rv / 4, 0.0)
+        shows_rv = np.full((1, 1), -np.inf)
+        for over, last in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            slope_rv = (over * (1 - chunks_rv) * stages_rv * each_rv + last * (1 - each_rv)) / some_rv
+            line_rv = size_rv * once_rv + exchange_rv + over * over_rv + last * last_rv
+            line_rv = line_rv + slope_rv * (of.stage_rv - chunks_rv * of.hop_rv)
+            counts_rv = (rounds_rv + slope_rv >= 0) & ((chunks_rv > 1) | (over == 0))  # see dfopt.physics.window.Shown
+            shows_rv = np.maximum(shows_rv, np.where(counts_rv, line_rv, -np.inf))
+        after_rv = size_rv * (exchange_rv + once_rv)
+        if table.assumptions.gradient_overlap == "calculon_or_none":
+            shows_rv = np.minimum(shows_rv, after_rv)
+        alone_rv = (copies_g == 1)[table.group_r, None]
+        return np.where(alone_rv, after_rv, np.where(size_rv > 0, shows_rv, 0.0))
+
+    def _in_windows(self, of: Exchanging) -> Floats:
         """What shows under every plan by Calculon's rule, of known partitions: shape (plans, vectors).
 
         The stage that shows most counts for all.
         """
-        table, plan_r = self.table, self.table.plan_r[rows]
-        group_r, (usage_g, copies_g) = table.group_i[plan_r], self._copies_g
-        size_r, chunks_r = table.runs_rk[rows].sum(axis=1), table.pipelines.interleave_i[plan_r]
+        table, plan_r, group_r = self.table, self.table.plan_r, self.table.group_r
+        (usage_g, copies_g), pipelines = self._copies_g, table.pipelines
+        size_r = table.runs_rk.sum(axis=1)
         exchange_rv, once_rv = of.exchanges[0][:, 0], of.exchanges[1][:, 0]
         _, backward_rv, memory_rv, compute_rv = (each[:, 0] for each in of.passes)
         passes = backward_rv + of.waits_rv, memory_rv, compute_rv, of.hop_rv / 2
-        plans_r = usage_g[group_r], self._crosses_g[group_r], table.pipelines.stages_i[plan_r], chunks_r, size_r
-        microbatches_r = table.pipelines.microbatches_i[plan_r]
-        shows_rv = exposed_in_windows(exchange_rv, *passes, *(each[:, None] for each in (*plans_r, microbatches_r)))
-        shows_iv = np.maximum.reduceat(np.where(size_r[:, None] > 0, shows_rv, 0.0), first, axis=0)
-        whole_iv, steps_iv = (
-            np.maximum.reduceat(size_r[:, None] * each, first, axis=0) for each in (exchange_rv, once_rv)
-        )
+        of_pipelines = (each_i[plan_r] for each_i in (pipelines.stages_i, pipelines.interleave_i))
+        of_plans = usage_g[group_r], self._crosses_g[group_r], *of_pipelines, size_r, pipelines.microbatches_i[plan_r]
+        shows_rv = exposed_in_windows(exchange_rv, *passes, *(each_r[:, None] for each_r in of_plans))
+        shows_iv = table.slowest(np.where(size_r[:, None] > 0, shows_rv, 0.0))
+        whole_iv, steps_iv = (table.slowest(size_r[:, None] * each_rv) for each_rv in (exchange_rv, once_rv))
         if table.assumptions.gradient_overlap == "calculon_or_none":
             shows_iv = np.minimum(shows_iv, whole_iv)
-        alone_i = copies_g[group_r[first]] == 1
-        return np.where(alone_i[:, None], whole_iv, shows_iv) + steps_iv
-
-    @property
-    def _setting(self) -> Setting:
-        return self.table.instances[0].setting
+        return np.where((copies_g == 1)[table.group_i, None], whole_iv, shows_iv) + steps_iv
 
     @cached_property
     def monotone(self) -> bool:
@@ -192,7 +200,7 @@ class Exposed:
         By Calculon's rule it may be shorter with a longer pass, where messages to other stages are in the way of
         exchanges, or these take a share of the processor.
         """
-        if not by_window(self.table.assumptions, self._setting.graph):
+        if not by_window(self.table.assumptions, self.table.setting.graph):
             return True
         interleaved_i = self.table.pipelines.interleave_i > 1
         waits_i = interleaved_i & self._crosses_g[self.table.group_i]
@@ -207,7 +215,7 @@ class Exposed:
     @cached_property
     def _order_rp(self) -> tuple[Ints, Ints]:
         """What every stage runs, one after the other: kinds, and how often in a row; 0 times behind the end."""
-        model, questions = self._setting.model, defaultdict[int, ByReads](ByReads)
+        model, questions = self.table.setting.model, defaultdict[int, ByReads](ByReads)
 
         def one_by_one(plan: Plan, number: int) -> list[tuple[int, int]]:
             return [(kind, times) for kind, times in in_order(model, plan, number) if times]
@@ -224,32 +232,24 @@ class Exposed:
         return found[0], found[1]
 
     @cached_property
-    def _reductions_g(self) -> Floats:
-        return np.array([reductions(one.plan) for one in self.table.instances], dtype=float)
-
-    @cached_property
     def _crosses_g(self) -> Bools:
         return np.array([in_the_way(one.plan) for one in self.table.instances], dtype=bool)
 
     @cached_property
     def _copies_g(self) -> tuple[Floats, Floats]:
         """The share of a processor that takes part in an exchange of copies, and how many there are."""
-        system, plans = self._setting.system, [one.plan for one in self.table.instances]
+        system, plans = self.table.setting.system, [one.plan for one in self.table.instances]
         usage = {dims: usage_of(system, dims) for dims in {plan.copy_dims for plan in plans}}
         usage_g = np.array([usage[plan.copy_dims] for plan in plans])
         return usage_g, np.array([plan.copies for plan in plans], dtype=float)
 
 
-def _flat_rv(each_rv: Floats, rows: int, vectors: int) -> Floats:
-    """An array of stages and vectors with one axis for both."""
-    return np.broadcast_to(each_rv, (rows, vectors)).ravel()
-
-
-def _flat(of: Exchanging, rows: int, vectors: int) -> Stages:
-    """Stages under every vector below one another."""
-
-    def kinds(each_rkv: Floats) -> Floats:
-        shape = rows, each_rkv.shape[1], vectors
-        return np.moveaxis(np.broadcast_to(each_rkv, shape), 1, 2).reshape(rows * vectors, -1)
-
-    return Stages(_flat_rv(of.stage_rv, rows, vectors), *map(kinds, (*of.exchanges, *of.passes[:2])))
+def _after(first_rpv: Floats, then_rpv: Floats, times_rpv: Ints) -> Floats:
+    """:func:`dfopt.physics.overlap.reduced_after_s` of many stages: of every layer one thing, and then the other."""
+    passed_rv = finished_rv = np.zeros((len(times_rpv), 1))
+    for p in range(times_rpv.shape[1]):
+        times_rv, own_rv, after_rv = times_rpv[:, p], first_rpv[:, p], then_rpv[:, p]
+        begun_rv = np.maximum(finished_rv, passed_rv + own_rv) + times_rv * after_rv
+        passed_rv = passed_rv + times_rv * own_rv
+        finished_rv = np.where(times_rv > 0, np.maximum(begun_rv, passed_rv + after_rv), finished_rv)
+    return finished_rv

@@ -5,7 +5,8 @@ that only the layer at work has, of which the largest kind of layer counts, and 
 while the graph trains. Everything is non-decreasing in every figure, so least figures give a lower bound on bytes.
 
 Suffixes: m memory of a chip, the fastest first; r distinct pipeline stage of a plan (those of all plans in a row), i
-plan, k kind of layer, h what a layer holds, c state, v vector of options.
+plan, g group of plans that differ in layers of stages only, k kind of layer, h what a layer holds, c state, v vector of
+options. What layers hold has one group for all where all plans give a chip the same work.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Bools, Floats
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
+from dfopt.physics.offload import buffered
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import ByReads
-from dfopt.terms.bounds import PlanTable
-from dfopt.terms.bounds.memory import copied
+from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.rules import HELD
 from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved, states_of, usable_bytes
@@ -38,11 +40,11 @@ class Holding:
 
     Attributes
     ----------
-    table : PlanTable
+    table : PlanArrays
         The plans, with the layers of their stages.
     """
 
-    table: PlanTable
+    table: PlanArrays
 
     @cached_property
     def capacity_m(self) -> Floats:
@@ -61,21 +63,33 @@ class Holding:
         """Whether tensors that wait between partitions take up room of the fastest memory."""
         return math.isfinite(self.capacity_m[0]) and waits(self.table.setting)
 
-    def bytes_held(self, held_hkv: Floats) -> Floats:
+    def bytes_held(self, held_hkgv: Floats) -> Floats:
         """Bytes that one chip of every stage holds, without tensors that wait between partitions.
 
         Parameters
         ----------
-        held_hkv : float array, shape (HELD, kinds, vectors)
+        held_hkgv : float array, shape (HELD, kinds, groups, vectors)
             What one layer of every kind holds for one microbatch, in the order of :data:`dfopt.terms.rules.HELD`.
 
         Returns
         -------
         float array, B, shape (memories, stages, vectors)
-            A lower bound if ``held_hkv`` is.
+            A lower bound if ``held_hkgv`` is.
         """
-        linear: Floats = np.einsum("mrkh,hkv->mrv", self.of_layers, held_hkv)
-        return linear + self._beside_layers(held_hkv)
+        linear: Floats = np.einsum("mrkh,hkrv->mrv", self.of_layers, self._by_stage(held_hkgv))
+        return linear + self._beside_layers(held_hkgv)
+
+    def used(self, held_hkgv: Floats) -> Floats:
+        """Share of the fullest memory of every plan that its fullest stage holds: shape (plans, vectors).
+
+        Above 1 it does not fit; 0 without limits. A lower bound if ``held_hkgv`` is.
+        """
+        used_mrv = self.bytes_held(held_hkgv) / self.capacity_m[:, None, None]
+        return self.table.slowest(used_mrv.max(axis=0))
+
+    def _by_stage(self, held_hkgv: Floats) -> Floats:
+        """What layers hold, by stage of a plan instead of group of plans."""
+        return held_hkgv if held_hkgv.shape[2] == 1 else held_hkgv[:, :, self.table.group_r]
 
     @property
     def of_layers(self) -> Floats:
@@ -85,32 +99,32 @@ class Holding:
         """
         return self._linear[0] * self.table.share_r[:, None, None]
 
-    def room_of_layers(self, held_hkv: Floats) -> Floats:
+    def room_of_layers(self, held_hkgv: Floats) -> Floats:
         """Bytes left at most for what :attr:`of_layers` counts, with what layers hold at least.
 
         Float array, B, shape (memories, stages, vectors).
         """
-        return self.capacity_m[:, None, None] - self._beside_layers(held_hkv)
+        return self.capacity_m[:, None, None] - self._beside_layers(held_hkgv)
 
-    def _beside_layers(self, held_hkv: Floats) -> Floats:
+    def _beside_layers(self, held_hkgv: Floats) -> Floats:
         """Bytes of what no scheme changes, of the layers at work, and of copies of what lies elsewhere."""
-        share_r = self.table.share_r
-        total = np.repeat((share_r * self._linear[1].sum(axis=2))[:, :, None], held_hkv.shape[2], axis=2)
+        share_r, held_hkrv = self.table.share_r, self._by_stage(held_hkgv)
+        total = np.repeat((share_r * self._linear[1].sum(axis=2))[:, :, None], held_hkgv.shape[3], axis=2)
         total[0] += self.reserved_r[:, None]
         runs_rk = self.table.runs_rk
         of_kind_nk = np.equal.outer(self.table.kind_k, np.arange(runs_rk.shape[1])).astype(float)
         for lifetime, each_rh, tables_rn, times_r in self._at_work:
-            layer_rkv = np.einsum("rh,hkv->rkv", share_r[:, None] * each_rh, held_hkv)
+            layer_rkv = np.einsum("rh,hkrv->rkv", share_r[:, None] * each_rh, held_hkrv)
             layer_rkv += (share_r[:, None] * tables_rn @ of_kind_nk)[:, :, None]
             largest_rv = np.where(runs_rk[:, :, None] > 0, layer_rkv, 0.0).max(axis=1)
             if lifetime == "others":
                 largest_rv = np.einsum("rk,rkv->rv", runs_rk, layer_rkv) - largest_rv
             total[0] += times_r[:, None] * largest_rv
-        for item, once_gkv in self.of_layer_elsewhere(held_hkv).items():
+        for item, once_gkv in self.of_layer_elsewhere(held_hkgv).items():
             of_layers, of_tables = self._elsewhere[item]
-            all_rv = np.einsum("rkh,hkv->rv", of_layers, held_hkv) + of_tables[:, None]
-            largest_rv = np.where(runs_rk[:, :, None] > 0, once_gkv[self._group_r], 0.0).max(axis=1)
-            total[0] += copied(all_rv, largest_rv, item, self.table.assumptions)
+            all_rv = np.einsum("rkh,hkrv->rv", of_layers, held_hkrv) + of_tables[:, None]
+            largest_rv = np.where(runs_rk[:, :, None] > 0, once_gkv[self.table.group_r], 0.0).max(axis=1)
+            total[0] += share_r[:, None] * _copied(all_rv, largest_rv, item, self.table.assumptions)
         return total
 
     def bytes_by_kernel(self, plan: int, held_vhk: Floats) -> Floats:
@@ -138,12 +152,12 @@ class Holding:
                 tables_mn[0] += times_r[row] * tables_rn[row]
         return np.asarray(np.einsum("mh,vhk->mvk", each_mh, held_vhk) + tables_mn[:, None])
 
-    def room(self, held_hkv: Floats, slack: float = 0.0) -> Floats:
+    def room(self, held_hkgv: Floats, slack: float = 0.0) -> Floats:
         """Bytes that are left for tensors that wait between the partitions of a layer, by plan and kind.
 
         Parameters
         ----------
-        held_hkv : float array, shape (HELD, kinds, vectors)
+        held_hkgv : float array, shape (HELD, kinds, groups, vectors)
             What one layer of every kind holds for one microbatch.
         slack : float
             Share by which each memory is taken to be larger: sums of bytes are rounded.
@@ -157,8 +171,8 @@ class Holding:
         """
         listed_rk, first = self._listed_rk, self.table.first_i
         if not self.limited:
-            return np.full((listed_rk.shape[1], len(first), held_hkv.shape[2]), np.inf)
-        left_mrv = self.capacity_m[:, None, None] * (1 + slack) - self.bytes_held(held_hkv)
+            return np.full((listed_rk.shape[1], len(first), held_hkgv.shape[3]), np.inf)
+        left_mrv = self.capacity_m[:, None, None] * (1 + slack) - self.bytes_held(held_hkgv)
         fits_iv = np.minimum.reduceat(left_mrv.min(axis=0), first, axis=0) >= 0
         most_r = self.capacity_m[0] * (1 + slack) - self.reserved_r
         most_rv = np.where(self.table.share_r[:, None] < 1, most_r[:, None], left_mrv[0])
@@ -230,21 +244,16 @@ class Holding:
         found = [question.answer(one.plan, figures) for one in self.table.instances]
         return np.array(found, dtype=float).reshape(len(self.table.instances), -1)
 
-    @cached_property
-    def _group_r(self) -> Ints:
-        """Group of the plan of every stage."""
-        return self.table.group_i[self.table.plan_r]
-
-    def of_layer_elsewhere(self, held_hkv: Floats) -> dict[Item, Floats]:
+    def of_layer_elsewhere(self, held_hkgv: Floats) -> dict[Item, Floats]:
         """Bytes that one chip holds of each offloaded item of one layer: float arrays, shape (groups, kinds, vectors).
 
-        ``held_hkv``: what one layer of every kind holds for one microbatch.
+        ``held_hkgv``: what one layer of every kind holds for one microbatch.
         """
         states, of_held, _ = self._states
         found: dict[Item, Floats] = {}
         for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
-            once_kv = np.einsum("h,hkv->kv", of_held[c], held_hkv) + self._tables_k(c)[:, None]
-            bytes_gkv = (self._away_gc[:, c] / self._chips_gc[:, c])[:, None, None] * once_kv
+            once_gkv = np.einsum("h,hkgv->gkv", of_held[c], held_hkgv) + self._tables_k(c)[:, None]
+            bytes_gkv = (self._away_gc[:, c] / self._chips_gc[:, c])[:, None, None] * once_gkv
             item = states[c].item
             assert item is not None
             found[item] = found[item] + bytes_gkv if item in found else bytes_gkv
@@ -276,7 +285,7 @@ class Holding:
         tables_mrn = np.zeros((memories, len(runs_rk), of_tables.shape[1]))
         for c in range(len(states)):
             for memory in range(memories):
-                count_rk = self._count_rk(c) * (self._memory_gc[self._group_r][:, [c]] == memory)
+                count_rk = self._count_rk(c) * (self._memory_gc[self.table.group_r][:, [c]] == memory)
                 linear_mrkh[memory] += count_rk[:, :, None] * of_held[c]
                 tables_mrn[memory] += count_rk[:, self.table.kind_k] * of_tables[c]
         return linear_mrkh, tables_mrn
@@ -284,7 +293,7 @@ class Holding:
     @cached_property
     def reserved_r(self) -> Floats:
         """Bytes of the fastest memory of every stage for buckets of gradients."""
-        return np.asarray(np.array([reserved(one) for one in self.table.instances])[self._group_r])
+        return np.asarray(np.array([reserved(one) for one in self.table.instances])[self.table.group_r])
 
     def _tables_k(self, c: int) -> Floats:
         """Bytes of a state of the tables of every kind of layer."""
@@ -293,13 +302,13 @@ class Holding:
 
     def _count_rk(self, c: int) -> Floats:
         """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
-        state, count_rk = self._states[0][c], self.table.runs_rk / self._chips_gc[self._group_r][:, [c]]
+        state, count_rk = self._states[0][c], self.table.runs_rk / self._chips_gc[self.table.group_r][:, [c]]
         if state.lifetime == "microbatch":
             return np.asarray(count_rk * self._waiting_rk)
         if state.lifetime == "sequences":
             of_group = np.array([one.plan.microbatches for one in self.table.instances], dtype=float)
-            return np.asarray(count_rk * of_group[self._group_r][:, None])
-        away_r = self._away_gc[self._group_r, c]
+            return np.asarray(count_rk * of_group[self.table.group_r][:, None])
+        away_r = self._away_gc[self.table.group_r, c]
         return np.asarray(count_rk * away_r[:, None] if state.lifetime in OF_LAYERS else count_rk)
 
     @cached_property
@@ -321,10 +330,10 @@ class Holding:
         found = []
         for (_, lifetime, exists_from), mine in groups.items():
             assert len({states[c].item for c in mine}) == 1, "states of one name and lifetime lie together"
-            chips_rc = self._chips_gc[self._group_r][:, mine]
+            chips_rc = self._chips_gc[self.table.group_r][:, mine]
             each_rh, tables_rn = (1 / chips_rc) @ of_held[mine], (1 / chips_rc) @ of_tables[mine]
             times_r = layers_r if lifetime == "exchange" else np.ones(len(layers_r))
-            counts_r = (zero_r >= exists_from) & ~self._away_gc[self._group_r, mine[0]]
+            counts_r = (zero_r >= exists_from) & ~self._away_gc[self.table.group_r, mine[0]]
             found.append((lifetime, each_rh, tables_rn, np.where(counts_r, times_r, 0.0)))
         return found
 
@@ -334,10 +343,19 @@ class Holding:
         states, of_held, _ = self._states
         found: dict[Item, tuple[Floats, Floats]] = {}
         for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
-            count_rk = self._count_rk(c) * self._away_gc[self._group_r][:, [c]]
+            count_rk = self._count_rk(c) * self._away_gc[self.table.group_r][:, [c]]
             more = count_rk[:, :, None] * of_held[c], count_rk @ self._tables_k(c)
             item = states[c].item
             assert item is not None
             old = found.get(item, (0.0, 0.0))
             found[item] = old[0] + more[0], old[1] + more[1]
         return found
+
+
+def _copied(total: Floats, of_a_layer: Floats, item: Item, assumptions: Assumptions) -> Floats:
+    """Bytes of the fastest memory for what lies elsewhere: :func:`dfopt.physics.offload.buffered` as arrays.
+
+    So many layers, and where that is the rule, no more than there are.
+    """
+    layers, capped = (buffered(each, 1.0, item, assumptions) for each in (np.inf, 0.0))
+    return np.minimum(total, layers * of_a_layer) if capped == 0.0 else layers * of_a_layer

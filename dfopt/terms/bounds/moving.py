@@ -15,6 +15,7 @@ from dfopt.arrays import Floats, Ints
 from dfopt.documents.placement import Placement
 from dfopt.physics.offload import moved_passes
 from dfopt.terms.bounds.holding import Holding
+from dfopt.terms.bounds.plan_arrays import drawn_stages
 from dfopt.terms.step.offload import moves
 
 __all__ = ["Moving"]
@@ -35,19 +36,20 @@ class Moving:
     @cached_property
     def any(self) -> bool:
         """Whether layers wait for anything under some plan."""
-        return any(moves(one) for one in self.holding.table.instances)
+        return bool(self._placed)
 
-    def seconds(self, held_hkv: Floats) -> tuple[Floats, Floats]:
+    def seconds(self, held_hkgv: Floats) -> tuple[Floats, Floats]:
         """Seconds beside the forward and the backward pass: two float arrays, s, shape (groups, kinds, vectors).
 
-        ``held_hkv``: what one layer of every kind holds for one microbatch, in the order of
-        :data:`dfopt.terms.rules.HELD`. With least figures these are lower bounds.
+        ``held_hkgv``: what one layer of every kind holds for one microbatch, in the order of
+        :data:`dfopt.terms.rules.HELD`, with one group for all or each of them. With least figures these are lower
+        bounds. 0 where kernels are drawn once and spread over several stages: it is open which kernels a stage runs.
         """
         table = self.holding.table
-        shape = len(table.instances), *held_hkv.shape[1:]
+        shape = len(table.instances), held_hkgv.shape[1], held_hkgv.shape[3]
         ahead_gkv, back_gkv = np.zeros(shape), np.zeros(shape)
-        kept = self.holding.of_layer_elsewhere(held_hkv)
-        chip, assumptions = table.work.setting.system.chip, table.assumptions
+        kept = self.holding.of_layer_elsewhere(held_hkgv)
+        chip, assumptions = table.setting.system.chip, table.assumptions
         for placement, groups in self._placed.items():
             plan = table.instances[groups[0]].plan
             assert plan.placement == placement
@@ -60,6 +62,6 @@ class Moving:
         """Groups under which something is moved, by their placement."""
         found: dict[Placement | None, list[int]] = {}
         for g, one in enumerate(self.holding.table.instances):
-            if moves(one):
+            if moves(one) and drawn_stages(one) == 1:
                 found.setdefault(one.plan.placement, []).append(g)
         return {placement: np.array(groups, dtype=np.int64) for placement, groups in found.items()}

@@ -1,6 +1,6 @@
 """Seconds of both passes of layers: what blocks add to them, and how layers wait for what slower memories move.
 
-Suffixes: k kernel of the graph or kind of layer, b block, v vector of options.
+Suffixes: k kernel of the graph or kind of layer, r pipeline stage of a plan, b block, v vector of options.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _COMPUTE, _MEMORY = 0, 1
 class PassSeconds(NamedTuple):
     """Seconds of the passes of one layer of every kind for one microbatch, at least or exact.
 
-    Float arrays, s, shape (kinds, vectors), or one vector for all.
+    Float arrays, s, shape (kinds, stages, vectors), or one stage or vector for all.
 
     Attributes
     ----------
-    ahead_kv, back_kv
+    ahead_krv, back_krv
         Partitions with a kernel of the forward pass, and all others.
-    ahead_memory_kv, back_memory_kv
+    ahead_memory_krv, back_memory_krv
         Of these the time of the fastest memory, as what is moved has to wait for it.
-    memory_kv, compute_kv
+    memory_krv, compute_krv
         Memory time and compute time of the backward pass, as Calculon counts them (:mod:`dfopt.physics.window`).
     """
 
-    ahead_kv: Floats
-    back_kv: Floats
-    ahead_memory_kv: Floats
-    back_memory_kv: Floats
-    memory_kv: Floats
-    compute_kv: Floats
+    ahead_krv: Floats
+    back_krv: Floats
+    ahead_memory_krv: Floats
+    back_memory_krv: Floats
+    memory_krv: Floats
+    compute_krv: Floats
 
 
 def with_moving(

@@ -8,9 +8,10 @@ from dfopt.documents.plan import Plan
 from dfopt.physics.efficiency import most_sustained
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage, stage_places
+from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.bounds.table import PlanTable
 from dfopt.terms.bounds.work import LeastWork
-from dfopt.terms.step.ledger import State, held, left, room_to_save, usable_bytes
+from dfopt.terms.step.ledger import State, held, left, usable_bytes
 
 __all__ = ["PlanBounds"]
 
@@ -83,26 +84,6 @@ class PlanBounds:
         """
         return float(self._alone(instance).seconds()[0])
 
-    def of_all(self, plans: Iterable[Plan]) -> dict[Plan, float]:
-        """Lower bounds on the seconds per step of many plans, by plan. Each holds for every mapping under the plan.
-
-        A mapping is the sharding scheme and the on-chip partition of every kernel.
-
-        Parameters
-        ----------
-        plans : iterable of Plan
-            Plans of the setting. Whether they fit memory is not asked. No plans: an empty dict.
-
-        Raises
-        ------
-        Unsplit
-            If a module of the graph cannot take the scheme that a plan with ``modules`` gives it.
-        """
-        found: dict[Plan, float] = {}
-        for table in self.tables(plans):
-            found.update(zip(table.plans, table.seconds().tolist(), strict=True))
-        return found
-
     def interval(self, instance: Instance) -> float:
         """Lower bound on the seconds of a plan's slowest pipeline stage for one microbatch, under every mapping.
 
@@ -138,18 +119,13 @@ class PlanBounds:
             memory than the fastest counts as several bytes of DRAM, by the ratio of bandwidths. The second is 0, which
             means not known, where the chip gives SRAM no bandwidth.
         """
-        work, chip = self._of(instance.setting), instance.system.chip
-        kinds, drawn = work.of(instance), work.drawn_stages(instance)
-        rates = most_sustained(chip, instance.assumptions) / drawn, (chip.sram.bandwidth or 0.0) / drawn
-        seconds = [one.memory_s for one in kinds], [one.sram_s for one in kinds]
-        stages = self.stages(instance)
+        table, chip = self._alone(instance), instance.system.chip
+        places: Sequence[int] = range(len(table.stages))
         if mean and instance.graph.folded:
-            stages = tuple(stages[place] for place in stage_places(instance.setting.model, instance.plan))
-        dram, sram = (
-            [rate * sum(times * each[kind] for kind, times in stage.runs) for stage in stages]
-            for rate, each in zip(rates, seconds, strict=True)
-        )
-        return (sum(dram) / len(stages), sum(sram) / len(stages)) if mean else (min(dram), min(sram))
+            places = stage_places(instance.setting.model, instance.plan)
+        dram = most_sustained(chip, instance.assumptions) * table.stage_seconds("memory")[[*places]]
+        sram = (chip.sram.bandwidth or 0.0) * table.stage_seconds("sram")[[*places]]
+        return (float(dram.mean()), float(sram.mean())) if mean else (float(dram.min()), float(sram.min()))
 
     def check_dram(self, instance: Instance) -> None:
         """Raise an error if some pipeline stage exceeds a memory of its chips even with the least bytes it can hold.
@@ -170,8 +146,8 @@ class PlanBounds:
         limits = usable_bytes(instance.setting)
         if not limits:
             return
-        states, several = self.least_states(instance), len(self._of(instance.setting).kinds) > 1
-        books = {stage: held(instance, stage, states) for stage in self.stages(instance)}
+        states, several = self.least_states(instance), len(instance.graph.kernels_by_kind) > 1
+        books = {stage: held(instance, stage, states) for stage in bounded_stages(instance)}
 
         def lacking(stage: PipelineStage) -> float:
             return max(sum(books[stage].get(tier, {}).values()) - most for tier, most in limits.items())
@@ -186,7 +162,8 @@ class PlanBounds:
         Bytes of each state are the least over all sharding schemes; another state may need another scheme. If the graph
         is not *folded* (it draws the whole model, not each distinct layer once), the only kind, 0, has the average of
         the plan's pipeline stages. Pass the result to functions of :mod:`dfopt.terms.step.ledger`, such as
-        :func:`~dfopt.terms.step.ledger.held`, together with the stages of :meth:`stages`.
+        :func:`~dfopt.terms.step.ledger.held`, together with the stages of
+        :func:`dfopt.terms.bounds.plan_arrays.bounded_stages`.
 
         Parameters
         ----------
@@ -194,40 +171,3 @@ class PlanBounds:
             The plan in its setting: ``setting.under(plan)``.
         """
         return self._of(instance.setting).states(instance)
-
-    def room(self, instance: Instance) -> float:
-        """Most bytes of saved activations, per layer and microbatch on one chip, with which a plan may fit memory.
-
-        The bytes are those that a layer keeps from its forward to its backward pass. All other states (weights,
-        gradients, optimizer and others) take their least bytes. A chip holds saved activations of all its layers and
-        all microbatches in flight, whose backward pass is still to come. The pipeline stage with the least room
-        decides. So a mapping that saves more bytes for a layer does not fit.
-
-        Parameters
-        ----------
-        instance : Instance
-            The plan in its setting: ``setting.under(plan)``. The graph must have one kind of layer. If it is not
-            *folded* (it draws the whole model, not each distinct layer once), all kernels of the average pipeline
-            stage count as one layer.
-
-        Returns
-        -------
-        float, B
-            Infinite if no memory that holds saved activations has a limit, or if none are saved. 0 if the other states
-            alone fill such a memory.
-        """
-        return min(room_to_save(instance, stage, self.least_states(instance)) for stage in self.stages(instance))
-
-    def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
-        """Distinct pipeline stages of a plan for which bounds are computed, in the order of the pipeline.
-
-        An entry is one stage, or stands for several that are alike. For a graph that is not *folded* (it draws the
-        whole model, not each distinct layer once) the tuple has one entry, which stands for all stages. Bounds give it
-        the average of the kernels' work and bytes: the heaviest stage has that or more.
-
-        Parameters
-        ----------
-        instance : Instance
-            The plan in its setting: ``setting.under(plan)``.
-        """
-        return self._of(instance.setting).stages(instance)

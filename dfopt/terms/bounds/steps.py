@@ -17,16 +17,13 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
-from dfopt.documents.plan import Plan
+from dfopt.arrays import Bools, Floats
 from dfopt.physics.fill import chains
 from dfopt.physics.window import by_window
-from dfopt.setting.instance import Instance
-from dfopt.setting.reads import ByReads
-from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, Messages
-from dfopt.terms.bounds.exposed import Exchanging
+from dfopt.terms.bounds.exposed import Exchanging, Exposed
 from dfopt.terms.bounds.passes import PassSeconds, with_moving
+from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.step.hops import per_step_hops
 
 __all__ = ["Steps"]
@@ -43,11 +40,11 @@ class Steps:
 
     Attributes
     ----------
-    table : PlanTable
+    table : PlanArrays
         The plans, with the layers of their stages.
     """
 
-    table: PlanTable
+    table: PlanArrays
 
     # -- what a step makes of its layers ------------------------------------------------------------------------------
 
@@ -68,26 +65,38 @@ class Steps:
         float array, s, shape (plans, vectors)
             Lower bounds, if the arguments are.
         """
-        return self._of(layer_kv[:, None, :], beside, stage_rv)
+        return self.of_stages(layer_kv[:, None, :], beside, stage_rv)
 
-    def _of_each(self, layer_ki: Floats, beside: Beside) -> Floats:
-        """The same with seconds of layers for each plan, shape (kinds, plans), and one vector: shape (plans,)."""
-        return self._of(layer_ki[:, self.table.plan_r, None], beside, None)[:, 0]
-
-    def _of(self, layer_krv: Floats, beside: Beside, least_rv: Floats | None) -> Floats:
-        """The same from seconds of layers in every stage."""
+    def of_stages(self, layer_krv: Floats, beside: Beside, least_rv: Floats | None = None) -> Floats:
+        """The same from seconds of layers in every stage, shape (kinds, stages, vectors), or in all alike."""
         alone_rv = self._stages(layer_krv)
-        work_rv = alone_rv if beside.moving is None else self._with_moving(layer_krv, beside, beside.moving)
-        if self._sent_r.any():
-            work_rv = np.maximum(work_rv, self._sent_r[:, None])
-        if least_rv is not None:
-            work_rv = np.maximum(work_rv, least_rv)
-        hides_r = self.table.pipelines.hides_hops_i[self.table.plan_r, None]
-        busy_rv = np.where(hides_r, np.maximum(work_rv, beside.hop_rv), work_rv + beside.hop_rv)
-        found_iv = self.of_busy(self.table.pipelines.at_once_i[self.table.plan_r, None] * busy_rv, beside)
+        work_rv = self._work(layer_krv, alone_rv, beside, least_rv)
+        busy_rv = self._busy(work_rv, beside)
+        found_iv = self.of_busy(self._at_once_rv * busy_rv, beside)
         if beside.exchanged is not None:
             found_iv = found_iv + self._exposed(busy_rv, work_rv, alone_rv, beside, beside.exchanged)
         return found_iv
+
+    def slowest(self, layer_krv: Floats, beside: Beside, least_rv: Floats | None = None) -> Floats:
+        """Seconds of the slowest stage in a round with its messages: shape (plans, vectors)."""
+        work_rv = self._work(layer_krv, self._stages(layer_krv), beside, least_rv)
+        return self.table.slowest(self._at_once_rv * self._busy(work_rv, beside))
+
+    def _work(self, layer_krv: Floats, alone_rv: Floats, beside: Beside, least_rv: Floats | None) -> Floats:
+        """Seconds of every stage for one microbatch without messages; ``alone_rv``: of its layers."""
+        work_rv = alone_rv if beside.moving is None else self._with_moving(layer_krv, beside, beside.moving)
+        if self._sent_r.any():
+            work_rv = np.maximum(work_rv, self._sent_r[:, None])
+        return work_rv if least_rv is None else np.maximum(work_rv, least_rv)
+
+    def _busy(self, work_rv: Floats, beside: Beside) -> Floats:
+        """The same with messages."""
+        hides_rv = self.table.pipelines.hides_hops_i[self.table.plan_r, None]
+        return np.where(hides_rv, np.maximum(work_rv, beside.hop_rv), work_rv + beside.hop_rv)
+
+    @property
+    def _at_once_rv(self) -> Floats:
+        return self.table.pipelines.at_once_i[self.table.plan_r, None]
 
     def of_busy(self, busy_rv: Floats, beside: Beside) -> Floats:
         """Seconds of a step from those of every stage in a round, with its messages: shape (plans, vectors).
@@ -98,8 +107,7 @@ class Steps:
         if pipelines.lines is not None:
             through_iv = self._through(busy_rv, pipelines.lines[0].turns)
         else:
-            slowest_iv = np.maximum.reduceat(busy_rv, self.table.first_i, axis=0)
-            through_iv = slowest_iv * (pipelines.rounds_i + pipelines.fill_i)[:, None]
+            through_iv = self.table.slowest(busy_rv) * (pipelines.rounds_i + pipelines.fill_i)[:, None]
         found: Floats = through_iv + beside.added_iv + self.once_i[:, None]
         return found
 
@@ -115,16 +123,14 @@ class Steps:
 
     def _with_moving(self, layer_krv: Floats, beside: Beside, moving: tuple[Floats, Floats]) -> Floats:
         """The same where layers wait for what slower memories move (:func:`dfopt.terms.step.offload.stage_s`)."""
-        runs_rk, total_rv = self.table.runs_rk, np.zeros(())
+        runs_rk, total_rv = self.table.average_rk, np.zeros(())
         passes, hop_rv = self._passes(beside), self._hop_beside(beside)
         last_rk: Floats = np.minimum(self.table.pipelines.interleave_i[self.table.plan_r, None], runs_rk)
         last_rk = last_rk * np.asarray((hop_rv > 0).any(axis=1))[:, None]
         for k, each_rv in enumerate(layer_krv):
-            moved = moving[0][self._group_r, k], moving[1][self._group_r, k]
-            work, memory = (
-                (passes.ahead_kv[k], passes.back_kv[k]),
-                (passes.ahead_memory_kv[k], passes.back_memory_kv[k]),
-            )
+            moved = moving[0][self.table.group_r, k], moving[1][self.table.group_r, k]
+            work = passes.ahead_krv[k], passes.back_krv[k]
+            memory = passes.ahead_memory_krv[k], passes.back_memory_krv[k]
             layer = np.asarray(each_rv), work, memory, moved
             total_rv = total_rv + _often(runs_rk[:, k] - last_rk[:, k], with_moving(*layer))
             if last_rk[:, k].any():
@@ -133,7 +139,7 @@ class Steps:
 
     def _hop_beside(self, beside: Beside) -> Floats:
         """Seconds of messages that hide moving, see :func:`dfopt.terms.step.offload.hop_beside_s`."""
-        if self.table.setting.assumptions.offload != "calculon":
+        if self.table.assumptions.offload != "calculon":
             return np.zeros((1, 1))
         plan_r, pipelines = self.table.plan_r, self.table.pipelines
         waits_r = (pipelines.stages_i[plan_r] > 1) & ~pipelines.hides_hops_i[plan_r]
@@ -142,8 +148,7 @@ class Steps:
     def _passes(self, beside: Beside) -> PassSeconds:
         if beside.passes is not None:
             return beside.passes
-        none_kv = np.zeros((self.table.runs_rk.shape[1], 1))
-        return PassSeconds(none_kv, none_kv, none_kv, none_kv, none_kv, none_kv)
+        return PassSeconds(*np.zeros((6, self.table.runs_rk.shape[1], 1, 1)))
 
     def _exposed(
         self, busy_rv: Floats, work_rv: Floats, alone_rv: Floats, beside: Beside, exchanged: tuple[Floats, ...]
@@ -153,41 +158,40 @@ class Steps:
         pipelines, plan_r = self.table.pipelines, self.table.plan_r
         shown_rv = np.where(pipelines.hides_hops_i[plan_r, None], 0.0, beside.hop_rv)
         if beside.exact and beside.moving is not None:
-            windows = by_window(self.table.setting.assumptions, self.table.setting.graph)
+            windows = by_window(self.table.assumptions, self.table.setting.graph)
             with np.errstate(invalid="ignore"):
                 beside_rv = np.where(endless_rv, 0.0, work_rv - alone_rv)
             shown_rv = self._backward_waits(beside, beside.moving) if windows else shown_rv + beside_rv
-        elif by_window(self.table.setting.assumptions, self.table.setting.graph):
+        elif by_window(self.table.assumptions, self.table.setting.graph):
             shown_rv = np.zeros((1, 1))
-        of_kinds = passes.ahead_kv, passes.back_kv, passes.memory_kv, passes.compute_kv
+        of_kinds = passes.ahead_krv, passes.back_krv, passes.memory_krv, passes.compute_krv
         stages = Exchanging(
             stage_rv=np.where(endless_rv, 0.0, busy_rv),
-            exchanges=tuple(each_gkv[self._group_r] for each_gkv in exchanged),
-            passes=tuple(np.where(np.isfinite(each_kv), each_kv, 0.0)[None] for each_kv in of_kinds),
+            exchanges=tuple(each_gkv[self.table.group_r] for each_gkv in exchanged),
+            passes=tuple(np.moveaxis(_finite(each_krv), 0, 1) for each_krv in of_kinds),
             hop_rv=beside.hop_rv / pipelines.interleave_i[plan_r, None],
             waits_rv=shown_rv,
         )
-        rows = np.arange(len(plan_r))
-        return self.table.exposed.seconds(stages, rows, self.table.first_i, exact=beside.exact)
+        return self.exposed.seconds(stages, exact=beside.exact)
 
     def _backward_waits(self, beside: Beside, moving: tuple[Floats, Floats]) -> Floats:
         """Seconds that a layer waits in its backward pass, on average over the layers of every stage; of one kind."""
-        passes, moved_rv, hop_rv = self._passes(beside), moving[1][self._group_r, 0], self._hop_beside(beside)
+        passes, moved_rv, hop_rv = self._passes(beside), moving[1][self.table.group_r, 0], self._hop_beside(beside)
         size_r = self.table.runs_rk.sum(axis=1)
         last_r = np.minimum(self.table.pipelines.interleave_i[self.table.plan_r], size_r) * (hop_rv > 0).any(axis=1)
 
         def waits(hop: Floats | float) -> Floats:
-            back_v = np.where(np.isfinite(passes.back_kv[0]), passes.back_kv[0], 0.0)
-            over_rv = moved_rv + np.where(back_v > 0, passes.back_memory_kv[0], 0.0) - (back_v + hop)
+            back_rv = _finite(passes.back_krv[0])
+            over_rv = moved_rv + np.where(back_rv > 0, passes.back_memory_krv[0], 0.0) - (back_rv + hop)
             return np.where(moved_rv > 0, np.maximum(over_rv, 0.0), 0.0)
 
         total_rv = (size_r - last_r)[:, None] * waits(0.0) + last_r[:, None] * waits(hop_rv)
         return np.asarray(total_rv / np.maximum(size_r, 1.0)[:, None])
 
     @cached_property
-    def _group_r(self) -> Ints:
-        """Group of the plan of every stage."""
-        return self.table.group_i[self.table.plan_r]
+    def exposed(self) -> Exposed:
+        """What shows of exchanges of data-parallel copies."""
+        return Exposed(self.table)
 
     @cached_property
     def _sent_r(self) -> Floats:
@@ -195,7 +199,7 @@ class Steps:
         sent_gk = np.array(
             [np.bincount(self.table.kind_k, one.hidden_s, self.table.runs_rk.shape[1]) for one in self.table.instances]
         )
-        return np.asarray((self.table.runs_rk * sent_gk[self._group_r]).sum(axis=1))
+        return np.asarray((self.table.runs_rk * sent_gk[self.table.group_r]).sum(axis=1))
 
     def _through(self, busy_rv: Floats, turns: bool) -> Floats:
         """Seconds in which all microbatches are through, where the time of every stage is charged."""
@@ -234,7 +238,7 @@ class Steps:
         def step(seconds_i: Floats) -> Floats:
             layer_ki = np.repeat(layer_k[:, None], len(seconds_i), axis=1)
             layer_ki[kind] = seconds_i
-            return self._of_each(layer_ki, beside)
+            return self.of_stages(layer_ki[:, self.table.plan_r, None], beside)[:, 0]
 
         low_i, high_i = np.zeros(len(self.table.plans)), np.full(len(self.table.plans), max(cutoff, 0.0) + 1.0)
         never_i, always_i = step(low_i) > cutoff, step(high_i) <= cutoff
@@ -255,15 +259,16 @@ class Steps:
     @cached_property
     def once_i(self) -> Floats:
         """Seconds of messages that are charged once, and of the overhead of a step."""
-        question, overhead = ByReads(), self.table.setting.assumptions.step_overhead or 0.0
-
-        def hops(plan: Plan) -> float:
-            return per_step_hops(Instance(self.table.setting, plan))
-
-        return np.array([question.answer(plan, hops) + overhead for plan in self.table.plans], dtype=np.float64)
+        overhead = self.table.assumptions.step_overhead or 0.0
+        return np.array(self.table.of_plans(per_step_hops), dtype=np.float64) + overhead
 
 
 def _often(times_r: Floats, each_rv: Floats) -> Floats:
     """Seconds of so many layers; what never ends takes none where it is not run."""
     shape = np.broadcast_shapes((len(times_r), 1), each_rv.shape)
     return np.multiply(times_r[:, None], each_rv, where=times_r[:, None] > 0, out=np.zeros(shape))
+
+
+def _finite(seconds: Floats) -> Floats:
+    """Seconds, where what never ends has none."""
+    return np.where(np.isfinite(seconds), seconds, 0.0)

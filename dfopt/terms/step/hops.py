@@ -298,9 +298,34 @@ def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -
     """
     if adds_up_at_once(instance.assumptions):
         return 0.0
-    once, step_k = [], optimizer_seconds(instance, np.arange(len(stage_k)), sharded.weight_k)
-    for stage in range(int(stage_k.max()) + 1):
-        volume_k = np.where(stage_k == stage, sharded.gradient_k, 0.0)
-        exchanged_s = sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding)
-        once.append(exchanged_s + float(step_k[stage_k == stage].sum()))
+    once: list[float] = added_by_kind(instance, sharded.gradient_k, sharded.weight_k, stage_k).tolist()
     return max(sum(times * once[n] for n, times in stage.runs if n < len(once)) for stage in instance.pipeline)
+
+
+def added_by_kind(instance: Instance, gradient_k: Floats, weight_k: Floats, kind_k: Ints, share: float = 1.0) -> Floats:
+    """Seconds per step in which one layer of every kind exchanges gradients and weights and runs the optimizer.
+
+    None of them are hidden behind compute.
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
+    gradient_k, weight_k : float arrays, B, shape (kernels,)
+        Weight gradient of each kernel, as copies add it up, and its weights; both on one chip.
+    kind_k : int array, shape (kernels,)
+        Number of the kind of layer of each kernel, or of its pipeline stage, from 0.
+    share : float
+        Share of the kernels that count: that of an average stage, where kernels are drawn once.
+
+    Returns
+    -------
+    float array, s, shape (kinds,)
+    """
+    kinds = int(kind_k.max()) + 1
+    step_k = share * optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
+    seconds: Floats = np.bincount(kind_k, step_k, kinds).astype(float)
+    for dims, share_k in instance.adding:
+        volume_k = share * share_k * gradient_k
+        seconds += [instance.exchanged_s(dims, np.where(kind_k == kind, volume_k, 0.0)) for kind in range(kinds)]
+    return seconds

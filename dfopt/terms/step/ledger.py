@@ -18,7 +18,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.placement import TRAINED, Item
 from dfopt.documents.saved import gradient_bytes, optimizer_bytes, reduced_bytes
 from dfopt.errors import Infeasible
-from dfopt.physics.offload import LAYERS, buffered
+from dfopt.physics.offload import buffered
 from dfopt.physics.pipeline import microbatches_in_flight
 from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capacities, usable
 from dfopt.physics.working import MAIN_GRADIENT
@@ -306,28 +306,6 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
     more = [(signs[one.lifetime], one) for one in states if one.lifetime in signs]
     return [one for one in alike if one.lifetime not in signs], more
-
-
-def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
-    """Most bytes of saved activations, per layer and microbatch on one chip, with which a stage fits the memories.
-
-    The stage holds them for all its layers, which are of one kind (not checked), and all microbatches in flight.
-    ``states``: by kind of layer (number as in ``stage.runs``), what one layer keeps of one microbatch. All but saved
-    activations take their bytes; those say whether any are saved, not how many bytes. Infinite if none are saved, or
-    no memory that holds them has a limit. 0 if all else leaves no room.
-    """
-    chip = instance.system.chip
-    found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
-    size, once = sum(size for _, size in found), sum(state.bytes for state, _ in found)
-    here, books, room = offloaded(instance).get("activations"), held(instance, stage, states), math.inf
-    mine = {here or chip.fastest_tier: size}
-    if here is not None:  # a chip works on two layers of them
-        mine[chip.fastest_tier] = min(size, LAYERS * once)
-    for tier, capacity in usable_bytes(instance.setting).items():
-        if found and tier in mine:
-            others = sum(books[tier].values()) - mine[tier]
-            room = min(room, max(capacity - others, 0.0) * once / mine[tier])
-    return room
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:

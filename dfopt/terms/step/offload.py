@@ -14,7 +14,7 @@ import numpy as np
 
 from dfopt.physics.offload import Layer, passes_s
 from dfopt.setting.instance import Instance, Setting
-from dfopt.terms.sharded_graph import Bools, Floats
+from dfopt.terms.sharded_graph import Bools
 from dfopt.terms.step.hops import hides_hops
 from dfopt.terms.step.ledger import State, of_layers, offloaded
 from dfopt.terms.step.overlap import Passes
@@ -25,7 +25,6 @@ __all__ = [
     "frees_memory_k",
     "hop_beside_s",
     "layers_of",
-    "least_layers",
     "moves",
     "stage_s",
 ]
@@ -201,49 +200,3 @@ def backward_shown_s(instance: Instance, runs: Sequence[tuple[int, int]], layers
     last = min(instance.plan.interleave, times) if hop_s else 0
     shown = layers[number].backward_shown_s() * (times - last) + layers[number].backward_shown_s(hop_s) * last
     return shown / max(times, 1)
-
-
-def least_layers(
-    instance: Instance,
-    parts: Sequence[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]],
-    states: Mapping[int, Sequence[State]],
-    work: Passes,
-) -> Layers:
-    """Lower bounds on the figures of :func:`layers_of`, from what kernels take at least however they are partitioned.
-
-    The memory time of the forward pass is the sum over its kernels, that of the backward pass the sum over all other
-    kernels. Under ``offload: calculon`` recomputed kernels count in neither. The backward pass has 0 unless
-    ``forward_backward`` is ``separate``, as all its partitions may then hold forward kernels.
-
-    Parameters
-    ----------
-    instance : Instance
-        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
-    parts : sequence
-        By kind of layer: the pass of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``), and
-        their least seconds for one microbatch as four float arrays, shape (kernels of the kind,) each: compute, memory,
-        network and SRAM. Memory alone is read.
-    states : mapping of int to sequence of State
-        By kind, the least bytes that the kernels of one layer keep.
-    work : Passes
-        Least seconds of both passes of a layer, by kind: :func:`dfopt.terms.step.overlap.roofline_passes` of `parts`.
-
-    Returns
-    -------
-    mapping of int to dfopt.physics.offload.Layer
-        By kind, for one layer and one microbatch, least seconds of each pass: of its work, of that work's use of the
-        fastest memory, and of moving offloaded data. Empty where nothing is moved (:func:`moves`).
-
-    Raises
-    ------
-    IndexError
-        If data is moved, and `parts` or `work` has no entry for a kind of `states`.
-    """
-    assumptions = instance.assumptions
-    mixed, unseen = assumptions.forward_backward != "separate", assumptions.offload == "calculon"
-    ahead, back = list[float](), list[float]()
-    for names, (_, memory_k, *_) in parts:
-        forward_k, again_k = (np.array([one == name for one in names], dtype=bool) for name in ("forward", "recompute"))
-        ahead.append(float(memory_k[forward_k].sum()))
-        back.append(0.0 if mixed else float(memory_k[~forward_k & ~(again_k & unseen)].sum()))
-    return layers_of(instance, states, work, Passes(tuple(ahead), tuple(back)))

@@ -10,7 +10,7 @@ Suffixes: k kernel, in the order of the graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import exchanged, reductions
 from dfopt.physics.overlap import Reduced, hides, hides_weights, reduced_after_s
-from dfopt.physics.pipeline import partition_time, step_time
+from dfopt.physics.pipeline import step_time
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import Shown, Window, by_window, least_lines
 from dfopt.setting.instance import Instance
@@ -32,7 +32,7 @@ from dfopt.terms.step.optimizer import optimizer_seconds
 
 __all__ = [
     "Exchanges", "Passes", "Windows", "exchange_seconds", "exchanged_by_kind", "exchanges_behind", "hides_any",
-    "in_the_way", "reduced_stages", "roofline_passes",
+    "in_the_way", "reduced_stages",
 ]  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
 
 
 def exchanged_by_kind(
-    instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints, step_k: Floats | None = None
+    instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints
 ) -> tuple[Floats, Floats, Floats]:
     """Seconds of the exchanges of data-parallel copies of one layer, as arrays by kind of layer.
 
@@ -190,8 +190,6 @@ def exchanged_by_kind(
         Bytes of each kernel's weight gradient, as copies add it up, and of its weights; both on one chip.
     kind_k : int array, shape (kernels,)
         Number of the kind of layer of each kernel, from 0.
-    step_k : float array, s, shape (kernels,), optional
-        Seconds per step of the optimizer for each kernel, in place of `weight_k`. None: worked out from `weight_k`.
 
     Returns
     -------
@@ -203,8 +201,7 @@ def exchanged_by_kind(
     """
     windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
-    if step_k is None:
-        step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
+    step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
     reduce_s, weights_s = np.zeros(kinds), np.bincount(kind_k, step_k, kinds).astype(float)
     gathers_s = np.zeros(kinds)
     brought_s = gathers_s if hides_weights(instance.assumptions, instance.graph, plan) else weights_s
@@ -244,51 +241,6 @@ def in_the_way(plan: Plan) -> bool:
     """
     sent, handed = ({split_part_name(one)[0] for one in parts_of(dims)} for dims in (plan.copy_dims, plan.stage_dims))
     return bool(sent & handed)
-
-
-def roofline_passes(
-    parts: Iterable[tuple[Sequence[str], tuple[Floats, Floats, Floats, Floats]]], assumptions: Assumptions
-) -> Passes:
-    """Lower bounds on the seconds of both passes of one layer, by kind of layer, however its kernels are partitioned.
-
-    Seconds of compute, memory, network and SRAM are summed over the kernels of a pass. Under ``overlap: perfect`` the
-    pass takes the largest of the four sums, under ``none`` their sum, and under ``compute_memory`` the largest of all
-    but network, plus network (:func:`dfopt.physics.pipeline.partition_time`; DFModel, section V.B.4). Recomputation and
-    weight updates count with the backward pass.
-
-    Parameters
-    ----------
-    parts : iterable
-        An entry for each kind of layer: one that the graph draws once, however often the model has it. First, the pass
-        of each of its kernels (``forward``, ``recompute``, ``backward`` or ``update``). Second, their least seconds for
-        one microbatch, four float arrays of shape (kernels of the kind,): compute, memory, network and SRAM.
-    assumptions : Assumptions
-        How resources overlap (``overlap``), and whether partitions may mix passes (``forward_backward``).
-
-    Returns
-    -------
-    Passes
-        Seconds of one layer for one microbatch; each field has a float for each kind, in the order of `parts`.
-        ``forward_s`` and ``backward_s`` are the two passes. ``backward_s`` is 0 unless ``forward_backward`` is
-        ``separate``: else all partitions may hold forward kernels, and so count with the forward pass. ``memory_s`` and
-        ``compute_s`` are sums over kernels of the backward pass and weight updates, without recomputation.
-
-    Raises
-    ------
-    ValueError
-        If ``overlap`` is ``auto``: assumptions have to be resolved.
-    """
-    mixed = assumptions.forward_backward != "separate"  # then all partitions may hold something of the forward pass
-    found: dict[str, list[float]] = {name: [] for name in ("forward", "backward", "memory", "compute")}
-    for names, seconds in parts:
-        forward_k, again_k = (np.array([one == name for one in names], dtype=bool) for name in ("forward", "recompute"))
-        for side, side_k in (("forward", forward_k), ("backward", ~forward_k)):
-            compute, memory, network, sram = (float(each_k[side_k].sum()) for each_k in seconds)
-            found[side].append(partition_time(compute, memory, network, assumptions.overlap, sram))
-        for name, each_k in zip(("compute", "memory"), seconds, strict=False):  # without totals of what runs again
-            found[name].append(float(each_k[~forward_k & ~again_k].sum()))
-    forward_s, backward_s, memory_s, compute_s = (tuple(each) for each in found.values())
-    return Passes(forward_s, (0.0,) * len(backward_s) if mixed else backward_s, memory_s, compute_s)
 
 
 def reduced_stages(

@@ -17,15 +17,17 @@ from dfopt.physics.states import capacities
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds, PlanTable
+from dfopt.terms.bounds.plan_arrays import bounded_stages
+from dfopt.terms.step.hops import per_step_hops
 from dfopt.terms.step.ledger import held
-from dfopt.terms.step.overlap import exchange_seconds, hides_any, reduced_stages
+from dfopt.terms.step.overlap import Passes, exchange_seconds, hides_any, reduced_stages
 from dfopt.workloads import load_graph
 
 
 def used_by(bounds: PlanBounds, plan: Plan) -> float:
     """The largest share of a memory that a plan takes up, from the books of each of its stages."""
     instance = bounds.setting.under(plan)
-    books = [held(instance, stage, bounds.least_states(instance)) for stage in bounds.stages(instance)]
+    books = [held(instance, stage, bounds.least_states(instance)) for stage in bounded_stages(instance)]
     limits = capacities(instance.system.chip)
     return max((sum(book[tier].values()) / most for book in books for tier, most in limits.items()), default=0.0)
 
@@ -68,31 +70,23 @@ def test_many_plans_are_as_each_by_itself(
         assert table.used_i == pytest.approx([used_by(bounds, plan) for plan in table.plans], rel=1e-12)
         alone = [bounds.seconds(setting.under(plan)) for plan in table.plans]
         assert table.seconds() == pytest.approx(alone, rel=1e-12)
-        some = np.arange(len(table.plans))[1::3]
-        assert table.seconds(some).tolist() == table.seconds()[some].tolist()
-        raised = table.seconds(some, 1.0, 0.5)
-        for place, number in enumerate(some.tolist()):
-            [mine] = PlanBounds(setting).tables([table.plans[number]])
-            assert raised[place] == pytest.approx(mine.seconds(None, 1.0, 0.5)[0], rel=1e-12)
-        for shared in table.shared:
-            assert all(setting.under(table.plans[i]).shared is shared for i in table.of_shared(shared).tolist())
 
 
 def overlapped_by_hand(table: PlanTable, number: int, low_k: list[float], hop_s: float) -> float:
     """Seconds of a step of one of a table's plans, from the figures of each of its stages by itself."""
-    plan, work, instance = table.plans[number], table.work, table.work.setting.under(table.plans[number])
-    gradient_k, weight_k = np.zeros((2, len(work.kind_k)))
-    for kind, one in enumerate(work.of(instance)):
-        gradient_k[mine := work.kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
-    exchanges = exchange_seconds(instance, gradient_k, weight_k, work.kind_k)
+    plan, setting, instance = table.plans[number], table.setting, table.setting.under(table.plans[number])
+    least = table.work.of(instance)
+    exchanges = exchange_seconds(instance, least.gradient_k, least.weight_k, table.kind_k)
     stages = [sum(times * low_k[kind] for kind, times in stage.runs) for stage in instance.pipeline]
-    hidden, hop_s = table.assumptions.hides_hops_in(plan.interleave), plan.interleave * hop_s
+    hidden = table.assumptions.hides_hops_in(plan.interleave)
     stages = [with_point_to_point(one, hop_s, hidden) for one in stages]
     hops = [] if hidden else [hop_s] * len(stages)
-    passes = work.passes(instance)
-    reduced = reduced_stages(instance.setting.model, plan, exchanges, passes, hops) if exchanges else ()
+    rows = np.flatnonzero(table.plan_r == number)[0]
+    forward, back, _, _, memory, compute = (tuple(each_krv[:, rows, 0].tolist()) for each_krv in table._passes)
+    passes = Passes(forward, back, memory, compute)
+    reduced = reduced_stages(setting.model, plan, exchanges, passes, hops) if exchanges else ()
     shows_s = exposed_s(stages, reduced) if reduced else 0.0
-    once = table.assumptions.step_overhead or 0.0
+    once = (table.assumptions.step_overhead or 0.0) + per_step_hops(instance)
     return step_time(plan, table.assumptions, max(stages), gradient_reduction_s=shows_s, overhead_s=once).total
 
 
@@ -107,9 +101,10 @@ def test_hidden_exchanges_are_those_of_each_stage_by_itself(way: str, data: st.D
     assume(way == "backward" or len(setting.graph.layers.kinds) == 1)
     plans = asked_plans(world.graph, world.system, Request(zero=(0, 1, 2, 3), mp=1), setting.assumptions)[0]
     [table] = PlanBounds(setting).tables(plans[:40])
-    least = max(float(table.work.layers(one)[0].max()) for one in table.instances)  # no layer takes less by itself
-    low_k = [data.draw(st.sampled_from([1.0, 1.5, 20.0])) * least] * len(table.work.kinds)
+    least = float(table._layer_krv.max())  # no layer takes less by itself
+    low_k = [data.draw(st.sampled_from([1.0, 1.5, 20.0])) * least] * table.runs_rk.shape[1]
     hop_s = data.draw(st.sampled_from([0.0, 0.1 * least, 3.0 * least]))
     alone = [overlapped_by_hand(table, i, low_k, hop_s) for i in range(len(table.plans))]
-    assert table.seconds(None, np.array(low_k), hop_s) == pytest.approx(alone, rel=1e-12)
-    assert np.isinf(table.seconds(None, np.inf, hop_s)).all()
+    beside = table._beside._replace(hop_rv=np.full((len(table.stages), 1), hop_s))
+    assert table.steps.of(np.array(low_k)[:, None], beside)[:, 0] == pytest.approx(alone, rel=1e-12)
+    assert np.isinf(table.steps.of(np.full((len(low_k), 1), np.inf), beside)).all()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from given_plans import least_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, mapping_of
@@ -12,11 +14,12 @@ import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.physics.pipeline import resolve
-from dfopt.setting.instance import Setting
+from dfopt.physics.pipeline import partition_time, resolve
+from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.stages import pipeline_stages
 from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.bounds.work import LeastWork
 from dfopt.terms.step.roofline import least_step
 
 CASES = {
@@ -43,7 +46,7 @@ def setting_of(case: str, named: str) -> tuple[Setting, list[Plan]]:
 def test_no_plan_has_a_lower_bound(case: str) -> None:
     for named in ("default", "dfmodel"):
         setting, legal = setting_of(case, named)
-        assert 0.0 < least_step(setting) <= min(PlanBounds(setting).of_all(legal).values()) * (1 + 1e-12)
+        assert 0.0 < least_step(setting) <= min(least_of(setting, legal).values()) * (1 + 1e-12)
 
 
 @share(1)
@@ -61,22 +64,32 @@ def test_no_mapping_takes_less(world: World, data: st.DataObject) -> None:
 def test_it_is_nearly_reached_where_weights_decide() -> None:
     """Few sequences at a time: each evaluation reads the weights again, and any plan has to."""
     setting, legal = setting_of("decode, experts, several microbatches", "default")
-    assert least_step(setting) > 0.95 * min(PlanBounds(setting).of_all(legal).values())
+    assert least_step(setting) > 0.95 * min(least_of(setting, legal).values())
+
+
+def layers_by_hand(instance: Instance) -> tuple[list[float], list[float]]:
+    """Least seconds of a layer of every kind, and of what it sends while another microbatch computes."""
+    graph, own = instance.graph, LeastWork(instance.setting)
+    kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
+    seconds_tk, kinds = own.seconds(instance), range(len(graph.layers.kinds))
+    sums = [seconds_tk[:, kind_k == kind].sum(axis=1).tolist() for kind in kinds]
+    overlap = instance.assumptions.overlap
+    once = [partition_time(compute, memory, sent, overlap, sram) for compute, memory, sent, sram in sums]
+    return once, [float(instance.hidden_s[kind_k == kind].sum()) for kind in kinds]
 
 
 def test_plans_that_differ_in_layers_are_bounded_at_a_time_as_each_by_itself() -> None:
     setting, legal = setting_of("decode, experts, several microbatches", "default")
     few = [plan for plan in legal if plan.stages in (2, 4)][::7]
     assert len({plan.apart_from_layers for plan in few}) < len(few)
-    found = PlanBounds(setting).of_all(few)
+    found = least_of(setting, few)
     for plan in few:
         bounds = PlanBounds(setting)
         instance = setting.under(plan)
         assert found[plan] == pytest.approx(bounds.seconds(instance), rel=1e-12)
-        own = bounds._of(instance.setting)
-        once, sent = own.layers(instance)
+        once, sent = layers_by_hand(instance)
         by_hand = max(
-            sum(times * float(each[kind]) for kind, times in stage.runs)
+            sum(times * each[kind] for kind, times in stage.runs)
             for each in (once, sent)
             for stage in pipeline_stages(setting.model, plan)
         )

@@ -1,0 +1,143 @@
+"""Many plans of one graph as arrays: their pipeline stages, and how often these run each kind of layer.
+
+Suffixes: i plan; g group of plans that differ only in how stages hold layers (chunks, layers, which are recomputed); s
+group of those that give a chip the same work; r distinct pipeline stage, of all plans in a row; k kind of layer or
+kernel, v vector of options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.plan import Plan
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.reads import ByReads
+from dfopt.setting.stages import PipelineStage
+from dfopt.terms.bounds.pipelines import Pipelines
+
+__all__ = ["PlanArrays", "bounded_stages", "drawn_stages"]
+
+Answer = TypeVar("Answer")
+
+
+def drawn_stages(instance: Instance) -> int:
+    """Number of pipeline stages over which the kernels of the graph are spread; 1 for a folded graph.
+
+    A *folded* graph has one layer of each kind, whatever pipeline stages run it. Of any other graph, a sum over all
+    kernels divided by this number is the average of the stages: the heaviest has that or more.
+    """
+    return 1 if instance.graph.folded else instance.plan.stages
+
+
+def bounded_stages(instance: Instance) -> tuple[PipelineStage, ...]:
+    """Pipeline stages of a plan for which bounds are worked out, each standing for all stages that are alike.
+
+    For a folded graph these are all distinct stages, in the order of the pipeline. For any other graph it is open which
+    kernels a stage runs, so the first stage alone is returned and stands for all. A bound takes it to have the average
+    of the kernels (:func:`drawn_stages`). The heaviest stage has that or more, so the bound holds for it too.
+    """
+    return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
+
+
+class PlanArrays:
+    """Many plans as arrays, under all of which chips see the same graph.
+
+    Attributes
+    ----------
+    setting, plans : Setting, tuple of Plan
+        Graph, system and resolved assumptions, and the plans (axis i, at least one).
+    instances, group_i : list of Instance, int array, shape (plans,)
+        One instance for each group g, and the group of each plan. Plans of a group differ in layers of stages only.
+    shared_g : int array, shape (groups g,)
+        Number s of the :attr:`~dfopt.setting.instance.Instance.shared` of each instance.
+    stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)
+        Distinct stages of all plans in a row (axis r), the plan of each, and the place of each plan's first stage.
+    runs_rk : float array, shape (stages, kinds)
+        How many layers of each kind a stage runs for one microbatch.
+    """
+
+    def __init__(self, setting: Setting, plans: Iterable[Plan]) -> None:
+        self.setting, self.plans = setting, tuple(plans)
+        groups, group_i = dict[Any, int](), list[int]()
+        self.instances: list[Instance] = []
+        for plan in self.plans:
+            key = plan.apart_from_stages
+            if key not in groups:
+                groups[key] = len(self.instances)
+                self.instances.append(Instance(setting, plan))
+            group_i.append(groups[key])
+        self.group_i = np.array(group_i, dtype=np.int64)
+        shared = dict[Instance, int]()
+        numbers = [shared.setdefault(one.shared, len(shared)) for one in self.instances]
+        self.shared_g = np.array(numbers, dtype=np.int64)
+        question = ByReads()
+        held = [question.answer(plan, self._held_by) for plan in self.plans]
+        counts = [len(runs_rk) for _, runs_rk in held]
+        self.stages: list[PipelineStage] = [stage for stages, _ in held for stage in stages]
+        self.runs_rk: Floats = np.concatenate([runs_rk for _, runs_rk in held])
+        self.first_i: Ints = np.cumsum([0, *counts])[:-1]
+        self.plan_r: Ints = np.repeat(np.arange(len(counts)), counts)
+
+    def _held_by(self, plan: Plan) -> tuple[tuple[PipelineStage, ...], Floats]:
+        """The distinct pipeline stages of a plan, and how often each runs each kind of layer."""
+        stages = bounded_stages(Instance(self.setting, plan))
+        runs_rk = np.zeros((len(stages), len(self.setting.graph.kernels_by_kind)))
+        for row, stage in enumerate(stages):
+            for kind, times in stage.runs:
+                runs_rk[row, kind] += times
+        return stages, runs_rk
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """Those of the setting."""
+        return self.setting.assumptions
+
+    @cached_property
+    def pipelines(self) -> Pipelines:
+        """How the stages of each plan follow one another."""
+        return Pipelines(self.setting, self.plans)
+
+    @cached_property
+    def kind_k(self) -> Ints:
+        """Kind of layer of every kernel: int array, shape (kernels of the graph,)."""
+        graph = self.setting.graph
+        return np.array([graph.kind_of(kernel) for kernel in graph.kernels], dtype=np.int64)
+
+    @cached_property
+    def group_r(self) -> Ints:
+        """Group of the plan of every stage: int array, shape (stages,)."""
+        return self.group_i[self.plan_r]
+
+    def of_plans(self, work: Callable[[Instance], Answer]) -> list[Answer]:
+        """What ``work`` says of every plan; asked once for all that agree in what it reads of a plan."""
+        return _answers(self.setting, self.plans, work)
+
+    def of_groups(self, work: Callable[[Instance], Answer]) -> list[Answer]:
+        """The same of every group of plans."""
+        return _answers(self.setting, (one.plan for one in self.instances), work)
+
+    @cached_property
+    def share_r(self) -> Floats:
+        """Share of the kernels of the graph that a stage has on average: 1 but for kernels drawn once, (stages,)."""
+        drawn_i = np.array([drawn_stages(Instance(self.setting, plan)) for plan in self.plans])
+        return np.asarray(1.0 / drawn_i[self.plan_r])
+
+    @cached_property
+    def average_rk(self) -> Floats:
+        """How many layers of each kind a stage runs: of kernels drawn once its average share, shape (stages, kinds)."""
+        return self.runs_rk * self.share_r[:, None]
+
+    def slowest(self, each_rv: Floats) -> Floats:
+        """The largest figure of the stages of every plan: shape (plans, vectors), or (plans,) of one vector."""
+        return np.maximum.reduceat(each_rv, self.first_i, axis=0)
+
+
+def _answers(setting: Setting, plans: Iterable[Plan], work: Callable[[Instance], Answer]) -> list[Answer]:
+    question = ByReads()
+    return [question.answer(plan, lambda plan: work(Instance(setting, plan))) for plan in plans]
