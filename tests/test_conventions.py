@@ -35,7 +35,7 @@ FOLLOWS = {"blocks_tokens", "gradient_passes", "by_layer", "by_tiles", "hides_ho
 """Properties of assumptions that follow from conventions alone."""
 
 SPACE: dict[str, set[str]] = {
-    "execution": {"search/claims", "search/sensitivity", "search/space", "sharding/tables"},
+    "execution": {"search/claims", "search/space", "sharding/tables"},
     "sharding_objective": {
         "exploring/solves", "regions/space", "search/assembling", "search/claims", "search/dump", "search/heat_aware",
         "search/graph_search", "search/optimization", "search/within", "setting/placements", "setting/schedules",

@@ -86,26 +86,6 @@ def together(rows: Iterable[tuple[Pieces, int]]) -> float:
     return total + max(open_, before) + open_
 
 
-def at_least(layer: Pieces, times: int) -> float:
-    """Seconds that a layer that comes so often in a row adds at least to :func:`together`, whatever is around it.
-
-    All but what its first piece and its last kernels may be hidden behind: that depends on its neighbours, which may
-    share a piece with it.
-
-    Examples
-    --------
-    >>> at_least(Pieces((2.0, 1.0), (2.5,)), 1), at_least(Pieces((2.0, 1.0), (2.5,)), 2)
-    (6.0, 12.0)
-    >>> at_least(Pieces((2.0, 1.0), (3.5,)), 2)  # from the first to the second: 3.5 twice, not 3
-    13.0
-    """
-    alone = together([(layer, times)])
-    if not layer.sent:
-        return alone
-    ends = (layer.busy[0], layer.sent[0]), (layer.busy[-1], layer.sent[-1])
-    return alone - sum(max(sending - computing, 0.0) for computing, sending in ends)
-
-
 @dataclass(frozen=True)
 class Way:
     """A way through the down-sets of a layer: its pieces, and its blocks by number."""

@@ -78,7 +78,7 @@ def search(
     more: tuple[Sensitivity, ...] = ()
     if request.sensitivity and state.stopped not in SIGNALS:
         with wall_limit(request.time_limit, began):
-            more = later.step("sensitivity", lambda: sensitivities(drawn, best, within), more)
+            more = later.step("sensitivity", lambda: sensitivities(drawn, best, within, state.known_arcs), more)
     hot, shown = _with_heat(best, others, drawn, within, later)
     kept = [hot] if shown is not None else [hot, *others]
     question = resolved.question.named() if resolved.question.graph is not None else None

@@ -2,78 +2,59 @@
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from dfopt.bnb import UNITS_PER_S
+from dfopt.bnb import UNITS_PER_S, Candidate
 from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, NoSolution
 from dfopt.judge import evaluate
-from dfopt.setting.instance import Instance, Setting
-from dfopt.solving.candidate import prepare, with_starts
+from dfopt.regions.judged import JudgedMapping
+from dfopt.regions.lattices import KnownArcs
+from dfopt.regions.problem import parameters_of, problem_in, searched
+from dfopt.regions.space import Space
+from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
-from dfopt.solving.solved import Solved, finish, judged
+from dfopt.solving.solved import Solved, judged
 
 RESOURCES: Final = "compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"
 MOST_S: Final = 2.0  # for one of them
 
 
-def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sensitivity, ...]:
-    """The winning plan and sharding with 10 % more of one resource; partitions chosen anew."""
-    graph, system, assumptions = setting.graph, setting.system, setting.assumptions
-    found = []
-    resources = RESOURCES if system.chip.sram.bandwidth is not None else RESOURCES[:-1]
-    for number, resource in enumerate(resources):
-        changed = more_of(system, resource, 1.1)
-        budget = replace(
-            options.asking(
-                p_max=None if assumptions.execution == "kernel_by_kernel" else best.p_max,
-                pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
-                top=1,
-            ),
-            clock=options.clock.share(1 / (len(resources) - number), MOST_S * UNITS_PER_S),
-            progress=None,
-        )
-        values, proven = _fused(Setting(graph, changed, assumptions).under(best.plan), budget)
-        # the winning mapping runs on the better machine too: a search cut short is never below it
-        same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
-        metric = options.request.objective.metric
-        proven &= bool(values)
-        values += [judged(same, metric)] * same.feasible
-        if value := min(values, default=0.0):
-            found.append(Sensitivity(resource=resource, value=value, speedup=best.value / value, proven=proven))
-    return tuple(found)
-
-
-def _fused(instance: Instance, options: Options) -> tuple[list[float], bool]:
-    """Values of the best fusions of a plan in each number of tiles, and whether nothing is left open.
+def sensitivities(
+    setting: Setting, best: Solved, options: Options, known_arcs: KnownArcs | None = None
+) -> tuple[Sensitivity, ...]:
+    """The winning plan and sharding with 10 % more of one resource; partitions chosen anew.
 
     Raises
     ------
     KeyboardInterrupt
-        If a solve was interrupted.
+        If an interrupt came meanwhile.
     """
-    values, proven = list[float](), True
-    try:
-        for ready in prepare(instance, options):
-            if values and options.clock.over:
-                return values, False
-            with suppress(Infeasible):
-                outcome = finish(with_starts(ready, options.clock), options, min(values, default=math.inf))
-                proven &= ready.sharding_proven
-                if isinstance(outcome, Solved):
-                    values.append(outcome.value)
-                    proven &= not outcome.limited
-                if ready.interrupted or (isinstance(outcome, Solved) and outcome.interrupted):
-                    raise KeyboardInterrupt
-    except Infeasible:
-        pass
-    except NoSolution:
-        proven = False
-    return values, proven
+    graph, system, assumptions = setting.graph, setting.system, setting.assumptions
+    found, known_arcs = [], {} if known_arcs is None else known_arcs
+    resources = RESOURCES if system.chip.sram.bandwidth is not None else RESOURCES[:-1]
+    pinned = {kernel.name: kernel.sharding for kernel in best.mapping.kernels} if best.plan.shards > 1 else {}
+    asked = options.asking(pin_sharding=pinned, top=1)
+    if asked.request.formulation == "assignment":  # a program takes its default from prices, which change
+        asked = asked.asking(p_max=best.p_max)
+    for number, resource in enumerate(resources):
+        changed = more_of(system, resource, 1.1)
+        clock = options.clock.share(1 / (len(resources) - number), MOST_S * UNITS_PER_S)
+        budget = replace(asked, clock=clock, progress=None)
+        space = Space(Setting(graph, changed, assumptions), budget.request, lambda: [best.plan], known_arcs=known_arcs)
+        # the winning mapping runs on the better machine too: a search cut short is never below it
+        same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
+        own = Candidate(judged(same, options.request.objective.metric), JudgedMapping(None, None))
+        kept = [own] if same.feasible else []
+        outcome = searched(problem_in([space], budget), parameters_of(budget.request), clock, kept)
+        if outcome.ending == "interrupted":
+            raise KeyboardInterrupt
+        if outcome.kept:
+            proven = outcome.ending in ("optimal", "gap_reached")
+            speedup = best.value / outcome.best
+            found.append(Sensitivity(resource=resource, value=outcome.best, speedup=speedup, proven=proven))
+    return tuple(found)
 
 
 def more_of(system: System, resource: str, factor: float) -> System:

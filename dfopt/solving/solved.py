@@ -23,7 +23,6 @@ from dfopt.setting.instance import Instance
 from dfopt.solving.candidate import Prepared, prepare, with_starts
 from dfopt.solving.options import Options, record_of, reporter
 from dfopt.solving.sharing import Memo, fuse
-from dfopt.solving.turning import turned
 from dfopt.solving.work import JUDGED
 
 Ints = NDArray[np.int64]
@@ -105,9 +104,6 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
         times[number], lows[number] = found.objective, max(found.bound, stage.floor)
         shown = found.formulation, found.solution, found.objective, found.bound, found.note
         records.append(record_of("intrachip", number, *shown))
-    if plan.two_batch_overlap:
-        best = turned(ready, partition_k, lows, incumbent, options.clock)
-        return scored(ready, best.partition_k, best.value, best.bound, tuple(records), p_used)
     value = ready.reached(times, partition_k)
     as_shown = all(low >= one * (1 - 1e-12) for one, low in zip(times, lows, strict=True))  # sums of two orders
     bound = value if ready.only_fusion and as_shown else ready.value_of(lows)
