@@ -1,13 +1,13 @@
-"""Prices of blocks of kernels, in each way to run them."""
+"""Prices of blocks of kernels, in one way to run each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.terms.sharded_graph import Bools, Floats
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -39,28 +39,24 @@ class BlockPrices:
         """Seconds of communication."""
         return np.asarray(self.terms[2])
 
+    def of(self, blocks: Ints | Bools) -> BlockPrices:
+        """Those of some of the blocks."""
+        return BlockPrices(*(getattr(self, field.name)[..., blocks] for field in fields(BlockPrices)))
 
-class Ways(NamedTuple):
-    """Prices of blocks in each way to run them.
+    @classmethod
+    def joined(cls, parts: Sequence[BlockPrices]) -> BlockPrices:
+        """Those of the blocks of all parts, one part after the other."""
+        return cls(
+            *(np.concatenate([getattr(part, field.name) for part in parts], axis=-1) for field in fields(BlockPrices))
+        )
 
-    Attributes
-    ----------
-    holding : BlockPrices
-        They hold their weights, or a kernel alone a part of its weight.
-    by_tokens : BlockPrices, optional
-        They take their tokens in the fewest blocks that fit, where some may.
-    moved : float array, B, shape (blocks,)
-        DRAM bytes, without any that are moved again.
-    """
+    def faster(self, other: BlockPrices, blocks: Ints) -> BlockPrices:
+        """The same, but for some blocks those of another way to run them, where only that is legal, or it is faster.
 
-    holding: BlockPrices
-    by_tokens: BlockPrices | None
-    moved: Floats
-
-
-def faster(first: BlockPrices, second: BlockPrices) -> BlockPrices:
-    """Of two ways to run the same blocks the legal and faster one of each, the first where both are as fast."""
-    take = second.legal & (~first.legal | (second.time < first.time))
-    return BlockPrices(
-        *(np.where(take, getattr(second, one.name), getattr(first, one.name)) for one in fields(BlockPrices))
-    )
+        ``blocks``: numbers of the blocks that ``other`` is about.
+        """
+        take = other.legal & (~self.legal[blocks] | (other.time < self.time[blocks]))
+        chosen = {field.name: getattr(self, field.name).copy() for field in fields(BlockPrices)}
+        for name, of_all in chosen.items():
+            of_all[..., blocks[take]] = getattr(other, name)[..., take]
+        return BlockPrices(**chosen)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.fusion.block_prices import BlockPrices, Ways, faster
+from dfopt.fusion.block_prices import BlockPrices
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 from dfopt.terms.cycle import least_level, tiles_for
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
@@ -212,17 +212,28 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     A block is legal when it fits SRAM and tiles, a weight-tiled kernel is alone in it, and the chip runs all at once.
     Where it may take its tokens in blocks, it does so if that is faster, or if it is not legal otherwise.
     """
-    ways = ways_of(tables, member)
-    return ways.holding if ways.by_tokens is None else faster(ways.holding, ways.by_tokens)
+    held = holding(tables, member)
+    blocks = np.flatnonzero(may_take_blocks(tables, member, held))
+    return held.faster(in_token_blocks(tables, member[blocks]), blocks) if len(blocks) else held
 
 
-def ways_of(tables: StageTables, member: Bools) -> Ways:
-    """Price blocks of kernels in each way to run them, given as for :func:`price_blocks`."""
+def may_take_blocks(tables: StageTables, member: Bools, held: BlockPrices) -> Bools:
+    """Whether blocks of tokens may help each block of kernels, of which there are prices where it holds its weights.
+
+    Where it fits with all weights whole, nothing is read twice, and no resource would take less of blocks of tokens.
+    But where bandwidth depends on bytes, more of them may take less time.
+    """
+    if tables.sharded.token_charges is None:
+        return np.zeros(len(member), dtype=bool)
+    return np.asarray(~held.legal | (member & (tables.parts_k > 1)).any(axis=1) | bool(tables.chip.memory_rows))
+
+
+def holding(tables: StageTables, member: Bools) -> BlockPrices:
+    """Price blocks that hold their weights, or a kernel alone a part of its weight, given as for `price_blocks`."""
     sharded, chip = tables.sharded, tables.chip
     count, weight = member.sum(axis=1), member.astype(np.float64)
     stored, read, kept = crossings(tables, member)
     moved = (stored | read).astype(float)  # never both
-    crossing = added(moved, tables.moved_g)
     sram = kept + CROSSING_TILES * added(moved, tables.tile_g) + added(weight, tables.sram_k)
     legal = keeps_chip(chip, count, weight @ (tables.parts_k > 1), sram)
     if chip.library:
@@ -233,22 +244,36 @@ def ways_of(tables: StageTables, member: Bools) -> Ways:
         compute, legal = np.where(count > 0, latency, 0.0), legal & fits
     else:
         compute = added(weight, tables.compute_k)
+    dram = added(moved, tables.moved_g) + added(weight, tables.mem_k)
+    terms = np.stack([compute, chip.dram_seconds(dram), *_sent_and_steady(tables, weight)])
+    return BlockPrices(terms, combine(terms, chip), dram, sram, legal, np.zeros(len(member)))
+
+
+def in_token_blocks(tables: StageTables, member: Bools, count_b: Floats | None = None) -> BlockPrices:
+    """Price blocks that take their tokens in blocks, given as for `price_blocks`.
+
+    ``count_b``: in how many each takes them, whole numbers; left out, in as few as fit. Those that do not fit are not
+    legal.
+    """
+    sharded, chip = tables.sharded, tables.chip
+    assert sharded.token_charges is not None
+    needs, weight = sharded.token_charges.needs(chip, member, count_b), member.astype(np.float64)
+    stored, read, _ = crossings(tables, member)
+    dram = added((stored | read).astype(float), tables.moved_g) + added(weight, sharded.mem_k) + needs.read_again
+    network, *steady = _sent_and_steady(tables, weight)
+    steady = [seconds + needs.accessed_again / chip.sram_bandwidth for seconds in steady]
+    terms = np.stack([added(weight, tables.compute_k), chip.dram_seconds(dram), network, *steady])
+    legal = keeps_chip(chip, member.sum(axis=1), np.zeros(len(member)), needs.sram) & needs.legal
+    return BlockPrices(terms, combine(terms, chip), dram, needs.sram, legal, needs.blocks)
+
+
+def _sent_and_steady(tables: StageTables, weight: Floats) -> list[Floats]:
+    """Seconds of communication, and of each further resource, of blocks given by what they have of each kernel."""
+    sharded = tables.sharded
     network = added(weight, sharded.net_k)
     if len(sharded.toll_x):
-        network += added(tolls(tables, member), sharded.toll_x)
-    steady = [added(weight, seconds_k) for seconds_k in tables.steady_rk]
-
-    def prices(dram: Floats, steady: Sequence[Floats], sram: Floats, legal: Bools, blocks: Floats) -> BlockPrices:
-        terms = np.stack([compute, chip.dram_seconds(dram), network, *steady])
-        return BlockPrices(terms, combine(terms, chip), dram, sram, legal, blocks)
-
-    held = prices(crossing + added(weight, tables.mem_k), steady, sram, legal, np.zeros(len(member)))
-    if sharded.token_charges is None:
-        return Ways(held, None, held.dram_bytes)
-    needs, moved = sharded.token_charges.needs(chip, member), crossing + added(weight, sharded.mem_k)
-    steady = [seconds + needs.accessed_again / chip.sram_bandwidth for seconds in steady]
-    legal = keeps_chip(chip, count, np.zeros(len(member)), needs.sram) & needs.legal
-    return Ways(held, prices(moved + needs.read_again, steady, needs.sram, legal, needs.blocks), moved)
+        network += added(tolls(tables, weight > 0), sharded.toll_x)
+    return [network, *(added(weight, seconds_k) for seconds_k in tables.steady_rk)]
 
 
 def tolls(tables: StageTables, member: Bools) -> Bools:
@@ -311,10 +336,7 @@ def lots(tables: StageTables, blocks: Sequence[Ints]) -> Iterator[tuple[Ints, St
 
 def price_each(tables: StageTables, blocks: Sequence[Ints]) -> BlockPrices:
     """Prices of blocks given by their kernels."""
-    found = [price_blocks(part, member) for _, part, member in lots(tables, blocks)]
-    return BlockPrices(
-        *(np.concatenate([getattr(one, field.name) for one in found], axis=-1) for field in fields(BlockPrices))
-    )
+    return BlockPrices.joined([price_blocks(part, member) for _, part, member in lots(tables, blocks)])
 
 
 def singles(tables: StageTables) -> list[Ints]:

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, crossings, tiles_of, tolls, ways_of
+from dfopt.fusion.blocks import (
+    StageTables,
+    crossings,
+    holding,
+    in_token_blocks,
+    may_take_blocks,
+    tiles_of,
+    tolls,
+)
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
@@ -171,14 +179,15 @@ class HotStage:
         (int array, int array)
             Places of blocks, ascending, some of them twice; and numbers of blocks of tokens, 0 if weights are held.
         """
-        ways = ways_of(self.tables, member)
-        if ways.by_tokens is None:
+        prices = holding(self.tables, member)
+        some = np.flatnonzero(may_take_blocks(self.tables, member, prices))
+        if not len(some):
             return np.arange(len(member)), np.zeros(len(member), dtype=np.int64)
-        in_parts = (member & (self.tables.parts_k > 1)).any(axis=1)
-        by_tokens = ways.by_tokens.legal & (in_parts | ~ways.holding.legal)
-        held = ways.holding.legal | ~by_tokens
-        place = np.concatenate([np.flatnonzero(held), np.flatnonzero(by_tokens)])
-        tokens = np.concatenate([np.zeros(held.sum()), ways.by_tokens.block_count[by_tokens]]).astype(np.int64)
+        by_tokens = in_token_blocks(self.tables, member[some])
+        some, count = some[by_tokens.legal], by_tokens.block_count[by_tokens.legal]
+        held = prices.legal | ~np.isin(np.arange(len(member)), some)
+        place = np.concatenate([np.flatnonzero(held), some])
+        tokens = np.concatenate([np.zeros(held.sum()), count]).astype(np.int64)
         order = np.argsort(place, kind="stable")
         return place[order], tokens[order]
 
@@ -196,7 +205,7 @@ class HotStage:
             stored, read, _ = crossings(self.tables, part)
             again = further_b[:, None] * ((part @ heat.whole_gk.T) > 0)
             energy.append(self._joules(part, of_kernels, stored, read + again))
-            memory, prices = self._memory_s(part, of_kernels, stored, read + again), ways_of(self.tables, part).holding
+            memory, prices = self._memory_s(part, of_kernels, stored, read + again), holding(self.tables, part)
             accessed = self._accessed_s(part, further_b)
             # SRAM has the clock of compute
             clocked = [term[:, None] / self.frequency_l for term in (prices.compute, *prices.terms[len(RESOURCES) :])]

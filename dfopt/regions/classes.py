@@ -154,11 +154,7 @@ class PlanClass(PlanGroup):
 
     def least_block_prices(self, arcs: Arcs, amount_vc: Floats) -> BlockPrices:
         """The same at least with so much of each charge or more: each resource in the way that takes least of it."""
-        blocks = self.blocks(arcs, self.chip.rising)
-        found, *others = blocks.ways(amount_vc)
-        for other in others:
-            found = replace(found.faster(other), seconds=np.minimum(found.seconds, other.seconds))
-        return found
+        return self.blocks(arcs, self.chip.rising).least(amount_vc)
 
     @property
     def by_layers(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -82,13 +82,20 @@ class BlockPrices:
     parts: Floats
     token_blocks: Floats
 
-    def faster(self, other: BlockPrices) -> BlockPrices:
-        """Of two ways to run the same blocks the legal and faster one of each, this one where both are as fast."""
-        take = other.legal & (~self.legal | (other.time < self.time))
-        chosen = {
-            name: np.where(take, getattr(other, name), getattr(self, name))
-            for name in ("seconds", "time", "dram_bytes", "sram_bytes", "legal", "token_blocks")
-        }
+    def faster(self, other: BlockPrices, blocks: Ints, *, apart: bool = False) -> BlockPrices:
+        """The same, but for some blocks those of another way to run them, where only that is legal, or it is faster.
+
+        ``blocks``: numbers of the blocks that ``other`` is about. ``apart``: of a block that is legal in both ways,
+        each resource has the seconds of the way that takes less of it.
+        """
+        mine, chosen = self.legal[:, blocks], dict[str, Any]()
+        take = other.legal & (~mine | (other.time < self.time[:, blocks]))
+        for name in ("seconds", "time", "dram_bytes", "sram_bytes", "legal", "token_blocks"):
+            theirs, chosen[name] = getattr(other, name), getattr(self, name).copy()
+            chosen[name][..., blocks] = np.where(take, theirs, chosen[name][..., blocks])
+        if apart:
+            least = np.minimum(self.seconds[..., blocks], other.seconds)
+            chosen["seconds"][..., blocks] = np.where(mine & other.legal, least, chosen["seconds"][..., blocks])
         return replace(self, **chosen)
 
 
@@ -157,34 +164,45 @@ class Blocks:
             that may take its tokens in blocks does so where that is faster, or where it does not fit otherwise. Then
             its time and legality are bounds as above, but its bytes are not: they are those of the way chosen.
         """
-        held, *others = self.ways(amount_vc)
-        for other in others:
-            held = held.faster(other)
-        return held
+        return self._best_way(amount_vc, apart=False)
 
-    def ways(self, amount_vc: Floats) -> tuple[BlockPrices, ...]:
-        """Prices of all blocks in each way to run them, of which :meth:`prices` takes the best for each block.
+    def least(self, amount_vc: Floats) -> BlockPrices:
+        """The same, but a block that may run in two ways has the seconds of each resource of the way that takes less.
 
-        Parameters
-        ----------
-        amount_vc : float array, shape (vectors, columns)
-            Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
+        ``amount_vc``: as :meth:`prices` takes it.
+        """
+        return self._best_way(amount_vc, apart=True)
 
-        Returns
-        -------
-        tuple of BlockPrices
-            First that blocks hold their weights in SRAM, or a kernel alone a part of its weight. Then, if there are
-            :attr:`token_rows`, that they take their tokens in the fewest blocks that fit. In each way, sums of bytes
-            are bounds as times are.
+    def _best_way(self, amount_vc: Floats, apart: bool) -> BlockPrices:
+        """Prices of all blocks, each in its best way to run.
+
+        A block that holds its weights, none of them in parts, moves no byte twice: however few or many blocks its
+        tokens came in, no resource would take less of it. So only others are looked at. What blocks of tokens would
+        save is SRAM, of weights and of activations, and a block that fits has no use for it. Where bandwidth depends on
+        bytes, more of them may take less time, and all blocks are looked at.
+        """
+        held = self.holding(amount_vc)
+        if self.token_rows is None:
+            return held
+        other = ~held.legal if not self.chip.memory_rows else np.ones_like(held.legal)
+        alone_b = np.flatnonzero(self._size_b == 1)
+        other[:, alone_b] |= held.parts[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
+        blocks = np.flatnonzero(other.any(axis=0) & self._takes_blocks_b)
+        return held.faster(self.in_token_blocks(amount_vc, blocks), blocks, apart=apart) if len(blocks) else held
+
+    @cached_property
+    def _takes_blocks_b(self) -> Bools:
+        """Whether each block has no kernel, and no tensor, that needs all tokens at once; no option decides that."""
+        if "all_tokens" not in self.table.of_resource:
+            return np.ones(len(self.member_bk), dtype=bool)
+        return np.asarray(self._counted("all_tokens").sum(axis=1) == 0)
+
+    def holding(self, amount_vc: Floats) -> BlockPrices:
+        """Prices of blocks that hold their weights in SRAM, or of a kernel alone a part of its weight.
+
+        Sums of bytes are bounds as times are. ``amount_vc``: as :meth:`prices` takes it.
         """
         compute, reached = self._compute(amount_vc)
-        held = self._holding_weights(amount_vc, compute, reached)
-        if self.token_rows is None:
-            return (held,)
-        return held, self._by_token_blocks(amount_vc, self.token_rows, compute, held.parts)
-
-    def _holding_weights(self, amount_vc: Floats, compute: Floats, reached: Bools) -> BlockPrices:
-        """Prices of blocks that hold their weights in SRAM, or of a kernel alone a part of its weight."""
         parts_vk = self.parts(amount_vc)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
         sram += self._sums(amount_vc, "stationary_bytes")
@@ -194,27 +212,45 @@ class Blocks:
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         dram[:, alone_b] += self.moved_again(amount_vc, parts_vk)[:, of_b]
         sram[:, alone_b] = (rest_vk + cut_vk / finite_vk)[:, of_b]
-        terms = self._seconds(amount_vc, compute, dram, self._sums(amount_vc, "sram_traffic_bytes"))
+        network, accessed = self._sums(amount_vc, "network_s"), self._sums(amount_vc, "sram_traffic_bytes")
+        terms = self._seconds(compute, dram, network, accessed)
         legal = self._legal(sram, parts_vk) & reached
         return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, parts_vk, np.zeros(sram.shape))
 
-    def _by_token_blocks(self, amount_vc: Floats, of: TokenRows, compute: Floats, parts_vk: Floats) -> BlockPrices:
-        """Prices of blocks that take their tokens in as few blocks as fit, and read their weights again for each."""
-        beside, cut = self._sums(amount_vc, "beside_token_bytes"), self._sums(amount_vc, "token_bytes")
-        blocks = blocks_needed(self.chip, of, beside, cut)
-        legal = np.isfinite(blocks) & (self._sums(amount_vc, "all_tokens") == 0)
-        blocks = np.where(legal, blocks, 1.0)
-        dram = self._sums(amount_vc, "dram_bytes") + (blocks - 1) * self._sums(amount_vc, "block_reread_bytes")
-        accessed = self._sums(amount_vc, "sram_traffic_bytes")
-        accessed += (blocks - 1) * self._sums(amount_vc, "block_access_bytes")
-        sram = beside + cut * shares_of(of, blocks)
-        legal &= keeps_chip(self.chip, self.member_bk.sum(axis=1), np.zeros(sram.shape), sram)
-        terms = self._seconds(amount_vc, compute, dram, accessed)
-        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, parts_vk, blocks)
+    def in_token_blocks(self, amount_vc: Floats, blocks: Ints) -> BlockPrices:
+        """Prices of some blocks that take their tokens in as few blocks as fit, and read their weights again for each.
 
-    def _seconds(self, amount_vc: Floats, compute: Floats, dram: Floats, accessed: Floats) -> Floats:
-        """Seconds of each resource, shape (resources, vectors, blocks), of bytes of DRAM and bytes of SRAM traffic."""
-        seconds = [compute, self.chip.dram_seconds(dram), self._sums(amount_vc, "network_s")]
+        Parameters
+        ----------
+        amount_vc : float array, shape (vectors, columns)
+            Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
+        blocks : int array
+            Numbers of the blocks.
+
+        Returns
+        -------
+        BlockPrices
+            Over these blocks. Sums of bytes are bounds as times are.
+        """
+        assert self.token_rows is not None
+
+        def total(resource: str) -> Floats:
+            return self._sums(amount_vc, resource, blocks)
+
+        beside, cut = total("beside_token_bytes"), total("token_bytes")
+        count = blocks_needed(self.chip, self.token_rows, beside, cut)
+        legal = np.isfinite(count) & self._takes_blocks_b[blocks]
+        count = np.where(legal, count, 1.0)
+        dram = total("dram_bytes") + (count - 1) * total("block_reread_bytes")
+        accessed = total("sram_traffic_bytes") + (count - 1) * total("block_access_bytes")
+        sram = beside + cut * shares_of(self.token_rows, count)
+        legal &= keeps_chip(self.chip, self._size_b[blocks], np.zeros(sram.shape), sram)
+        terms = self._seconds(total("compute_s"), dram, total("network_s"), accessed)
+        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, self.parts(amount_vc), count)
+
+    def _seconds(self, compute: Floats, dram: Floats, network: Floats, accessed: Floats) -> Floats:
+        """Seconds of each resource, shape (resources, vectors, blocks), from bytes of DRAM and of SRAM traffic."""
+        seconds = [compute, self.chip.dram_seconds(dram), network]
         if "sram" in self.chip.resources:
             seconds.append(accessed / self.chip.sram_bandwidth)
         return np.stack(seconds)
@@ -303,15 +339,17 @@ class Blocks:
         rest = self._alone(amount_vc, "buffer_bytes") - outputs
         return rest, self._alone(amount_vc, "stationary_bytes") + outputs
 
-    def _sums(self, amount_vc: Floats, resource: str, *, alone: bool = False) -> Floats:
-        """:meth:`Table.sums` of all blocks, or of kernels alone.
+    def _sums(self, amount_vc: Floats, resource: str, blocks: Ints | None = None, *, alone: bool = False) -> Floats:
+        """:meth:`Table.sums` of all blocks, of some, or of kernels alone.
 
         Counts are copied out once by resource: that takes longer than the product where vectors are few.
         """
         if resource not in self.table.of_resource:
-            return np.zeros((len(amount_vc), self.member_bk.shape[int(alone)]))
+            count = self.member_bk.shape[int(alone)] if blocks is None else len(blocks)
+            return np.zeros((len(amount_vc), count))
         _, columns = self.table.of_resource[resource]
-        return times_counts(amount_vc[:, columns[:, 0]], self._counted(resource, alone=alone))
+        counted = self._counted(resource, alone=alone)
+        return times_counts(amount_vc[:, columns[:, 0]], counted if blocks is None else counted[blocks])
 
     def _counted(self, resource: str, *, alone: bool = False) -> sp.csr_array:
         """How often blocks, or kernels alone, pay the charges of a resource: shape (blocks, charges of it)."""

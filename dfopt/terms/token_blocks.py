@@ -54,6 +54,21 @@ class TokenRows:
     rows: int
     most: int
 
+    @property
+    def numbers(self) -> Ints:
+        """Numbers of blocks of tokens, ascending: of all with as many rows in the largest block the least.
+
+        More blocks with as many rows need as much SRAM, and read more again.
+
+        Examples
+        --------
+        >>> TokenRows(8, 8).numbers.tolist()
+        [1, 2, 3, 4, 8]
+        """
+        number = np.arange(1, self.most + 1)
+        rows = -(-self.rows // number)
+        return number[np.diff(rows, prepend=np.inf) < 0]
+
 
 def token_rows(layer: Layer) -> TokenRows | None:
     """What blocks of tokens are cut from in a layer. None where blocks of tokens are not allowed.
@@ -120,12 +135,12 @@ def shares_of(of: TokenRows, blocks: Floats) -> Floats:
 
 
 class TokenNeeds(NamedTuple):
-    """What blocks of kernels need and move in the fewest blocks of tokens that fit SRAM.
+    """What blocks of kernels need and move in some numbers of blocks of tokens, such as the fewest that fit SRAM.
 
     Attributes
     ----------
     legal : bool, shape (blocks of kernels,)
-        Whether they can take their tokens in blocks, and fit in some number of them.
+        Whether they can take their tokens in blocks, and fit in so many of them.
     blocks : no unit, shape (blocks of kernels,)
         Number of blocks of tokens. 1 where it is not legal.
     sram : B, shape (blocks of kernels,)
@@ -179,14 +194,16 @@ class TokenCharges:
         kernels = self.kernels[members]
         return replace(self, kernels=kernels)
 
-    def needs(self, chip: Chip, member_bk: Bools) -> TokenNeeds:
-        """What blocks of kernels need and move in the fewest blocks of tokens that fit SRAM.
+    def needs(self, chip: Chip, member_bk: Bools, count_b: Floats | None = None) -> TokenNeeds:
+        """What blocks of kernels need and move in blocks of tokens.
 
-        ``member_bk``: whether each block holds each kernel of the stage.
+        ``member_bk``: whether each block holds each kernel of the stage. ``count_b``: number of blocks of tokens of
+        each; left out, the fewest that fit SRAM.
         """
         beside, cut, again, accessed, all_tokens = self.sums(member_bk)
-        blocks = blocks_needed(chip, self.rows, beside, cut)
-        legal = np.isfinite(blocks) & (all_tokens == 0)
+        fewest = blocks_needed(chip, self.rows, beside, cut)
+        blocks = fewest if count_b is None else count_b
+        legal = (fewest <= blocks) & (blocks <= self.rows.most) & (all_tokens == 0)
         blocks = np.where(legal, blocks, 1.0)
         sram = beside + cut * shares_of(self.rows, blocks)
         return TokenNeeds(legal, blocks, sram, (blocks - 1) * again, (blocks - 1) * accessed)

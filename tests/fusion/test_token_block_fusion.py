@@ -8,14 +8,13 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from hypothesis import assume, event, given
+from block_cases import is_broken, mapping_of, one_chip
+from hypothesis import event, given
 from hypothesis import strategies as st
 from oracles import judged
 from problem_cases import EXACT
-from strategies import Dice, World, share, with_sram, worlds
+from strategies import World, share, with_sram
 
-from dfopt.documents.mapping import KernelMapping, Mapping, TokenBlocks
-from dfopt.documents.score import PartitionScore
 from dfopt.errors import Infeasible
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
@@ -33,37 +32,6 @@ from dfopt.terms.rules import TERMS
 from dfopt.terms.sharded import shard
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import shares_of, token_rows
-
-DATAFLOW = {
-    "execution": "dataflow", "token_blocks": "allow", "weights_from_dram": True, "forward_backward": "shared",
-    "empty_partitions": "allow",
-}  # fmt: skip
-
-
-@st.composite
-def cases(draw: st.DrawFn, most: int = 4) -> World:
-    """A world of one chip, with about as much SRAM as some set of its kernels needs in one way or the other."""
-    model = draw(st.sampled_from(["fixed", "efficiency"]))
-    world = draw(worlds(most=most, max_pp=1, dims=1, pieces=False, roomy=True, compute_model=model, **DATAFLOW))
-    assume(world.plan.shards == 1)
-    dice, names = Dice(draw), [kernel.name for kernel in world.graph.kernels]
-    world = replace(world, system=with_sram(world.system, 1e18))
-    some = {name for name in names if dice([True, True, False])}
-    mapping = mapping_of(world, tuple(sorted(some)), dice([0, 1, 2, 4]))
-    need = max(one.sram_bytes for one in judged(world, mapping).partitions)
-    return replace(world, system=with_sram(world.system, max(need * dice([1.01, 0.99, 0.7, 0.5]), 1.0)))
-
-
-def mapping_of(world: World, block: tuple[str, ...], blocks: int) -> Mapping:
-    """Some kernels in a partition of their own behind all others, whether that can be or not."""
-    kernels, inside = [], set(block)
-    for place, kernel in enumerate(world.graph.kernels):
-        partition = len(world.graph.kernels) if kernel.name in inside else place
-        kernels.append(KernelMapping(name=kernel.name, partition=partition, tiles=1))
-    listed = (TokenBlocks(partition=len(kernels), blocks=blocks),) if blocks and inside else None
-    names = {"graph": world.graph.name, "system": world.system.name}
-    tiles = ops.streamed_rows(world.graph) // (world.assumptions.tile_rows or 1) or 1
-    return Mapping(**names, plan=world.plan, kernels=tuple(kernels), tile_count=tiles, token_blocks=listed)
 
 
 def least_time(world: World, block: tuple[str, ...]) -> float:
@@ -83,14 +51,8 @@ def least_time(world: World, block: tuple[str, ...]) -> float:
     return found
 
 
-def is_broken(place: str, said: PartitionScore, sentence: str) -> bool:
-    of_kernel = "leaves no room" in sentence and any(f"kernel {name!r} " in sentence for name in said.kernels)
-    of_block = any(words in sentence for words in (" of SRAM", " tiles, the chip", "takes its tokens in blocks"))
-    return of_kernel or (place in sentence and of_block)
-
-
 def tables_of(world: World) -> tuple[StageTables, Layer, int]:
-    tiles = ops.streamed_rows(world.graph) // (world.assumptions.tile_rows or 1) or 1
+    tiles = -(-ops.streamed_rows(world.graph) // (world.assumptions.tile_rows or 1))
     sharded = shard(world.instance, {kernel.name: "none" for kernel in world.graph.kernels}, tiles)
     return stage_tables(sharded, chip_of(world.system, world.assumptions)), Layer(world.instance.shared, tiles), tiles
 
@@ -101,7 +63,7 @@ def every_block(kernels: int) -> np.ndarray:
 
 
 @share(1.0)
-@given(world=cases(), data=st.data())
+@given(world=one_chip(), data=st.data())
 def test_prices_are_those_of_the_table(world: World, data: st.DataObject) -> None:
     """Of all blocks, of a part of the stage, and of intervals of an order; bounds are below."""
     layer = Layer(world.instance.shared, 1)
@@ -160,7 +122,7 @@ def best_by_hand(world: World) -> float:
 
 
 @share(1.0)
-@given(world=cases())
+@given(world=one_chip())
 def test_the_search_finds_the_best_partitioning(world: World) -> None:
     expected = best_by_hand(world)
     try:
@@ -176,7 +138,7 @@ def test_the_search_finds_the_best_partitioning(world: World) -> None:
 
 
 @share(1.0)
-@given(world=cases(), data=st.data())
+@given(world=one_chip(), data=st.data())
 def test_rows_price_partitions_as_arrays_do(world: World, data: st.DataObject) -> None:
     """The program with all partitions fixed has one answer left: what they cost together."""
     tables = tables_of(replace(world, system=with_sram(world.system, 1e18)))[0]
@@ -207,7 +169,7 @@ def test_rows_price_partitions_as_arrays_do(world: World, data: st.DataObject) -
 
 
 @share(0.5)
-@given(world=cases())
+@given(world=one_chip())
 def test_matrices_find_the_best_partitioning(world: World) -> None:
     expected = best_by_hand(world)
     try:

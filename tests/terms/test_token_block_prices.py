@@ -73,7 +73,7 @@ def priced(case: Case, partitions: tuple[PartitionScore, ...]) -> tuple[BlockPri
         member[number, [index[name] for name in partition.kernels]] = True
     blocks = Blocks(table, chip_of(world.system, world.assumptions), member, layer.latency_l, token_rows(layer))
     amount_vc = table.exact(options(case, layer))
-    holding, by_blocks = blocks.ways(amount_vc)
+    holding, by_blocks = blocks.holding(amount_vc), blocks.in_token_blocks(amount_vc, np.arange(len(member)))
     return holding, by_blocks, blocks.prices(amount_vc)
 
 
