@@ -22,12 +22,24 @@ class Columns:
 
     Blocks through which no path is as fast as what was best known are left out. When the
     clock is over, building the model is given up (:class:`OutOfTime`).
+
+    Parameters
+    ----------
+    search : ShortestPath
+        Its lattice and limits count, and its blocks.
+    clock : Clock
+        Of the model.
+    blocks : (int array, int array, float array), optional
+        Other blocks: the down-sets before and after each, and its seconds. Those that may run in several ways are there
+        several times. Left out, those of the search, as :func:`near_blocks` lists them.
     """
 
-    def __init__(self, search: ShortestPath, clock: Clock = UNLIMITED) -> None:
+    def __init__(
+        self, search: ShortestPath, clock: Clock = UNLIMITED, blocks: tuple[Ints, Ints, Floats] | None = None
+    ) -> None:
         self.search, self.clock = search, clock
         limits, lattice = search.limits, search.lattice
-        self.before, self.after, self.seconds = near_blocks(search)
+        self.before, self.after, self.seconds = near_blocks(search) if blocks is None else blocks
         self.unit_s = max(float(self.seconds.max(initial=0.0)), 1e-30)
         self.model = Model("columns")
         last = len(lattice.size) - 1
@@ -87,12 +99,16 @@ class Columns:
             chosen[at] = 1.0
         return self.model.start({"x": chosen})
 
+    def taken(self, x: Floats) -> Ints:
+        """Columns of the blocks that a solution takes, in the order in which these run."""
+        columns = np.flatnonzero(self.model.value("x", x)[: len(self.block)] > 0.5)
+        return columns[np.argsort(self.before[self.block[columns]], kind="stable")]
+
     def decode(self, x: Floats) -> Ints:
         """Partition of every kernel."""
-        taken = np.flatnonzero(self.model.value("x", x)[: len(self.block)] > 0.5)
         path = [
             (int(self.before[self.block[at]]), int(self.after[self.block[at]]), int(self.number[at]))
-            for at in taken[np.argsort(self.before[self.block[taken]], kind="stable")]
+            for at in self.taken(x)
         ]
         if self.search.counted and not self.search.numbered:
             path = [(a, b, number) for number, (a, b, _) in enumerate(path)]
@@ -178,12 +194,17 @@ def near_blocks(search: ShortestPath, most: int | None = None) -> tuple[Ints, In
     With ``most`` only so many of them, those on the fastest paths.
     """
     i, j, seconds = search.blocks()
-    to_go = np.full(len(search.lattice.size), np.inf)
-    to_go[-1] = 0.0
-    for start, end, time in reversed(search.kept):  # kept level by level, smaller sets first
-        np.minimum.at(to_go, start, time + to_go[end])
-    through = search.dist.min(axis=0)[i] + seconds + to_go[j]
+    through = beside_blocks(search, i, j) + seconds
     keep = np.flatnonzero(through <= search.upper)
     if most is not None and len(keep) > most:
         keep = np.sort(keep[np.argsort(through[keep], kind="stable")[:most]])
     return i[keep], j[keep], seconds[keep]
+
+
+def beside_blocks(search: ShortestPath, i: Ints, j: Ints) -> Floats:
+    """Least seconds of a path through each block between some down-sets, without its own."""
+    to_go = np.full(len(search.lattice.size), np.inf)
+    to_go[-1] = 0.0
+    for start, end, time in reversed(search.kept):  # kept level by level, smaller sets first
+        np.minimum.at(to_go, start, time + to_go[end])
+    return np.asarray(search.dist.min(axis=0)[i] + to_go[j])

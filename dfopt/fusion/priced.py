@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import PipelineStage
-from dfopt.terms.sharded_graph import Ints, ShardedGraph
+from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph
 from dfopt.terms.step.hops import hides_hops
 
 
@@ -71,22 +72,30 @@ class PricedPlan:
         """The distinct pipeline stages."""
         return self.instance.pipeline
 
+    def _lots(self, partition_k: Ints) -> Iterator[tuple[Ints, StageTables, Bools]]:
+        """The blocks that partitions make, some at a time: kernels, their part of a stage, and which each block has."""
+        for stage in self.stages:
+            if stage.tables is not None:
+                for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
+                    yield stage.members[here], part, member
+
+    def fastest_tokens(self, partition_k: Ints) -> Ints:
+        """How many blocks of tokens each kernel's partition takes in its faster way, 0 where it holds its weights."""
+        tokens_k = np.zeros(len(self.sharded.names), dtype=np.int64)
+        for members, part, member in self._lots(partition_k):
+            tokens_k[members] = (price_blocks(part, member).block_count @ member).astype(np.int64)
+        return tokens_k
+
     def mapping(self, partition_k: Ints, tokens_k: Ints | None = None) -> Mapping:
         """The mapping that these partitions make, with the tiles that every kernel gets.
 
-        ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights; without
-        it each partition is run in the way that is faster.
+        ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights; left out,
+        :meth:`fastest_tokens`.
         """
         tiles_k = np.ones(len(self.sharded.names), dtype=np.int64)
-        taken_k = np.zeros_like(tiles_k) if tokens_k is None else tokens_k
-        for stage in self.stages:
-            if stage.tables is None:
-                continue
-            for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
-                mine = stage.members[here]
-                tiles_k[mine] = tiles_of(part, member).sum(axis=0)
-                if tokens_k is None:
-                    taken_k[mine] = (price_blocks(part, member).block_count @ member).astype(np.int64)
+        taken_k = self.fastest_tokens(partition_k) if tokens_k is None else tokens_k
+        for members, part, member in self._lots(partition_k):
+            tiles_k[members] = tiles_of(part, member).sum(axis=0)
         token_blocks = {
             (int(self.stage_k[k]), int(partition_k[k])): int(taken_k[k]) for k in np.flatnonzero(taken_k).tolist()
         }

@@ -58,8 +58,7 @@ class Sum:
 def numbers_of_blocks(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) -> Ints:
     """Numbers of blocks of tokens that are of use, ascending, if no block of kernels needs more than these sums.
 
-    Of all numbers with as many rows in the largest block the least is the only one that is of use: more blocks read
-    more again. No more are listed than suffice for the largest sums.
+    No more of :attr:`dfopt.terms.token_blocks.TokenRows.numbers` are listed than suffice for the largest sums.
 
     Parameters
     ----------
@@ -82,10 +81,7 @@ def numbers_of_blocks(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) ->
     [1, 2, 3]
     """
     needed = float(np.max(blocks_needed(chip, of, beside, cut)))
-    most = of.most if np.isinf(needed) else int(needed)
-    number = np.arange(1, most + 1)
-    rows = -(-of.rows // number)
-    return number[np.diff(rows, prepend=np.inf) < 0]
+    return of.numbers[of.numbers <= needed]
 
 
 def token_sums(model: Model, charges: TokenCharges, A_kb: Ints) -> dict[str, Sum]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,16 @@ import numpy as np
 from dfopt.bnb import Clock
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
-from dfopt.fusion.blocks import price_blocks
-from dfopt.fusion.columns import Columns
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.columns import Columns, beside_blocks, near_blocks
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import numbered
+from dfopt.fusion.ways import BlockWays, every_way, fastest_ways
 from dfopt.milp import Termination, solve, unanswered
 from dfopt.solving.candidate import Stage
 from dfopt.solving.options import Options
 from dfopt.terms.chip import RESOURCES
-from dfopt.terms.sharded_graph import Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 __all__ = ["Block", "Budget", "Fitted", "fit", "totals_of"]
 
@@ -62,7 +63,8 @@ class Budget:
         What it is called in messages and totals.
     value : callable
         A :class:`Block` -> its share of the sum, in any unit. It may look at the kernels and at all figures of the
-        block, need not be additive over kernels, and is asked once per block.
+        block, and need not be additive over kernels. A block that may take its tokens in blocks has other figures for
+        each number of them (:attr:`dfopt.terms.token_blocks.TokenRows.numbers`).
     at_least, at_most : float
         Ends of the range, both included.
     grows : bool
@@ -134,6 +136,8 @@ class Fitted:
     ----------
     partition_k : int array
         Partition of every kernel of the stage.
+    tokens_k : int array
+        Number of blocks in which the partition of every kernel takes its tokens, 0 where it holds its weights.
     seconds, low : float
         What they take, for one evaluation, and what no others take less than.
     units : tuple of float
@@ -143,6 +147,7 @@ class Fitted:
     """
 
     partition_k: Ints
+    tokens_k: Ints
     seconds: float
     low: float
     units: tuple[float, ...]
@@ -181,9 +186,10 @@ def fit(
     asked = options.request
     while True:
         upper = rounds.pop(0)
-        columns, rows = _columns(stage, upper, budgets, options.clock, every)
+        columns, tokens_w, rows = _columns(stage, upper, budgets, options.clock, every)
         if not rows:
-            return Fitted(np.zeros(0, dtype=np.int64), known, 0.0, (), 0)
+            none = np.zeros(0, dtype=np.int64)
+            return Fitted(none, none, known, 0.0, (), 0)
         if not rounds and math.isinf(upper):
             _refuse(columns, rows)
         for row in rows:
@@ -210,46 +216,84 @@ def fit(
         rounds = [min(found_s * (1 + 1e-9), most)]  # blocks of all that is no slower: the next answer is the last
     assert stage.tables is not None and stage.limits is not None
     part = numbered(stage.tables, stage.limits, columns.decode(solution.x))
+    taken = columns.block[columns.taken(solution.x)]
     low = min(solution.bound, upper, found_s)
-    return Fitted(part, found_s, low, tuple(row.unit for row in rows), len(columns.seconds))
+    units = tuple(row.unit for row in rows)
+    return Fitted(part, tokens_w[taken] @ columns.member[taken], found_s, low, units, len(columns.seconds))
 
 
 def _columns(
     stage: Stage, upper: float, budgets: Sequence[Budget], clock: Clock, every: bool
-) -> tuple[Columns, list[_Row]]:
-    """The MILP over the blocks of mappings up to ``upper`` seconds, without rows, and the rows."""
+) -> tuple[Columns, Ints, list[_Row]]:
+    """The MILP over the blocks of mappings up to ``upper`` seconds, without rows; how each of them runs; and the rows.
+
+    Where a budget looks at more than kernels, a block is there once for every way to run it. The int array has the
+    number of blocks of tokens of each way, 0 where weights are held.
+    """
     assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
-    if stage.tables.sharded.token_charges is not None:  # a block has one price here: that of its faster way
-        raise PlanError(
-            "token_blocks: found allow beside budgets, which a slower way to run a block may keep; set it to none"
-        )
     began = time.perf_counter()
     search = ShortestPath(stage.tables, stage.limits, stage.lattice, upper)
     if not search.run(clock).complete:
         raise NoSolution(0.0, time.perf_counter() - began)
-    columns = Columns(search)
-    member, names = columns.member, np.array(stage.tables.sharded.names, dtype=object)
-    prices = price_blocks(stage.tables, member)
-    shared, more = np.split(prices.terms, [len(RESOURCES)])
-    figures = np.stack([*shared, prices.time, prices.dram_bytes, prices.sram_bytes, *more], axis=1)
-    blocks = [_Watched(tuple(names[row]), *line) for row, line in zip(member, figures.tolist(), strict=True)]
-    rows = []
-    for budget in budgets:
-        for block in blocks:
-            _of(block)["looked"] = False
-        value = np.array([budget.value(block) for block in blocks], dtype=np.float64)
-        if not np.isfinite(value).all():
-            at = int(np.argmin(np.isfinite(value)))
-            raise PlanError(
-                f"budget {budget.name!r}: found {value[at]} for the block {', '.join(blocks[at].kernels)}, expected a"
-                " finite number"
-            )
+    before, after, _ = near_blocks(search)
+    member = stage.lattice.member[after] & ~stage.lattice.member[before]
+    ways = fastest_ways(stage.tables, member)
+    value_rw, looked_rw = _valued(stage.tables, member, ways, budgets)
+    if stage.tables.sharded.token_charges is not None and looked_rw.any():
+        ways = every_way(stage.tables, member, upper - beside_blocks(search, before, after))
+        value_rw, looked_rw = _valued(stage.tables, member, ways, budgets)
+    rows = list[_Row]()
+    for budget, value_w, looked_w in zip(budgets, value_rw, looked_rw, strict=True):
         least, most = budget.at_least, budget.at_most
-        if every and any(_of(block)["looked"] for block in blocks):  # it may be anything under some sharding
+        if every and looked_w.any():  # it may be anything under some sharding
             least, most = -math.inf, most if budget.grows else math.inf
         if math.isfinite(least) or math.isfinite(most):
-            rows.append(_Row(budget.name, value, least, most))
-    return columns, rows
+            rows.append(_Row(budget.name, value_w, least, most))
+    kept = _undominated(ways, rows)
+    rows = [replace(row, value=row.value[kept]) for row in rows]
+    ways = ways.of(kept)
+    blocks = before[ways.place_w], after[ways.place_w], ways.prices.time
+    return Columns(search, blocks=blocks), ways.tokens_w, rows
+
+
+def _valued(tables: StageTables, member: Bools, ways: BlockWays, budgets: Sequence[Budget]) -> tuple[Floats, Bools]:
+    """Values of ways to run blocks for each budget, and whether each looked at more than kernels."""
+    names, prices = np.array(tables.sharded.names, dtype=object), ways.prices
+    shared, more = np.split(prices.terms, [len(RESOURCES)])
+    figures = np.stack([*shared, prices.time, prices.dram_bytes, prices.sram_bytes, *more], axis=1)
+    kernels = [tuple(names[row]) for row in member]
+    blocks = [_Watched(kernels[b], *line) for b, line in zip(ways.place_w.tolist(), figures.tolist(), strict=True)]
+    value_rw, looked_rw = np.zeros((len(budgets), len(blocks))), np.zeros((len(budgets), len(blocks)), dtype=bool)
+    for budget, value_w, looked_w in zip(budgets, value_rw, looked_rw, strict=True):
+        for block in blocks:
+            _of(block)["looked"] = False
+        value_w[:] = [budget.value(block) for block in blocks]
+        if not np.isfinite(value_w).all():
+            at = int(np.argmin(np.isfinite(value_w)))
+            raise PlanError(
+                f"budget {budget.name!r}: found {value_w[at]} for the block {', '.join(blocks[at].kernels)}, expected a"
+                " finite number"
+            )
+        looked_w[:] = [_of(block)["looked"] for block in blocks]
+    return value_rw, looked_rw
+
+
+def _undominated(ways: BlockWays, rows: Sequence[_Row]) -> Ints:
+    """Ways without those that are no faster than another way of the same block, and no better for any row."""
+    if (np.diff(ways.place_w) > 0).all():
+        return np.arange(len(ways.place_w))
+    ends = [-row.value for row in rows if math.isfinite(row.at_least)]
+    ends += [row.value for row in rows if math.isfinite(row.at_most)]
+    cost_wx = np.stack([ways.prices.time, *ends], axis=1)
+    firsts, kept = np.flatnonzero(np.diff(ways.place_w)) + 1, list[int]()
+    for some in np.split(np.arange(len(cost_wx)), firsts):
+        order = some[np.lexsort(cost_wx[some].T[::-1])]  # what dominates a way comes before it
+        stays = list[int]()
+        for way in order.tolist():
+            if not (cost_wx[stays] <= cost_wx[way]).all(axis=1).any():
+                stays.append(way)
+        kept += sorted(stays)
+    return np.array(kept, dtype=np.int64)
 
 
 def _refuse(columns: Columns, rows: Sequence[_Row]) -> None:

@@ -64,10 +64,15 @@ class Fitter:
         if fitted is None:
             return Pruned(cutoff, ())
         partition_k[stage.members] = fitted.partition_k
+        fastest_k = ready.fastest_tokens(partition_k)
+        tokens_k = fastest_k.copy()
+        tokens_k[stage.members] = fitted.tokens_k
         lows = [*times]
         times[self.stage], lows[self.stage] = fitted.seconds, fitted.low
-        reached, low = ready.reached(times, partition_k), ready.value_of(lows)
-        found = scored(ready, partition_k, reached, low, (), len(partition_k))
+        # what passes take is known of the fastest way to run each partition
+        by_passes = bool(ready.exchanges or ready.moving) and (tokens_k != fastest_k).any()
+        value = None if by_passes else ready.reached(times, partition_k)
+        found = scored(ready, partition_k, value, ready.value_of(lows), (), len(partition_k), tokens_k)
         self.fitted[found.mapping.digest()] = fitted
         return found
 

@@ -153,16 +153,18 @@ def scored(
     bound: float,
     records: tuple[SolveRecord, ...],
     p_max: int,
+    tokens_k: Ints | None = None,
 ) -> Solved:
     """The mapping that partitions make, as the judge scores it.
 
-    ``expected``: the value that was promised, to be held against the judge's.
+    ``expected``: the value that was promised, to be held against the judge's. ``tokens_k``: as of
+    :meth:`dfopt.fusion.priced.PricedPlan.mapping`.
 
     Raises
     ------
     ScoreMismatch
     """
-    mapping = ready.mapping(partition_k)
+    mapping = ready.mapping(partition_k, tokens_k)
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
     model = ready.instance.setting.model
     score = evaluate(mapping, model, ready.system, ready.assumptions, physical=False)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from block_cases import IN_TOKEN_BLOCKS, needing_blocks, ways_to_run
 from brute import shardings
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import fusions
-from strategies import World, share, worlds
+from oracles import fusions, judged, mapping_of
+from strategies import World, share, with_sram, worlds
 
 import dfopt as df
 from dfopt.bnb import Clock
 from dfopt.documents.assumptions import profile
+from dfopt.documents.mapping import Sharding, TokenBlocks
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
-from dfopt.documents.score import PartitionScore
+from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.regions.facts import Memory
@@ -52,12 +57,23 @@ VALUES = {
 WORLDS = worlds(
     most=4, least=2, max_pp=1, dims=1, execution=["dataflow", "dataflow", "library"], overlap=["none", "perfect"]
 )
+IN_BLOCKS = needing_blocks(
+    worlds(most=3, least=2, max_pp=1, dims=1, pieces=False, overlap=["none", "perfect"], **IN_TOKEN_BLOCKS)
+)
 
 
 @share(0.1)
 @given(WORLDS, st.data())
 def test_the_best_sharding_and_partitions_within_budgets(world: World, data: st.DataObject) -> None:
     check(world, data)
+
+
+@share(0.2)
+@given(IN_BLOCKS, st.data())
+def test_the_best_sharding_and_partitions_in_every_way_to_run_them(world: World, data: st.DataObject) -> None:
+    assume(not any(row.unit == "memory" for row in world.system.chip.efficiency or ()))  # which are refused
+    assume(world.plan.tp > 1 and len(ways_to_run(world)) < 6)
+    check(world, data, most_shardings=10)
 
 
 @pytest.mark.nightly
@@ -67,20 +83,36 @@ def test_the_best_sharding_and_partitions_within_budgets_nightly(world: World, d
     check(world, data)
 
 
-def check(world: World, data: st.DataObject) -> None:
+def in_every_way(world: World, sharding: dict[str, Sharding], stage: dict[str, int], most: int) -> Iterator[Score]:
+    """Scores of all partitionings, with every number of blocks of tokens of each partition."""
+    ways, roomy = ways_to_run(world), replace(world, system=with_sram(world.system, 1e18))
+    for fusion in fusions(world if len(ways) == 1 else roomy, sharding, stage, most):
+        if len(ways) == 1:
+            yield fusion.score
+            continue
+        mapping, used = mapping_of(world, sharding, stage, fusion.partition), sorted(set(fusion.partition.values()))
+        assert mapping is not None
+        for counts in itertools.product(ways, repeat=len(used)):
+            listed = [TokenBlocks(partition=p, blocks=n) for p, n in zip(used, counts, strict=True) if n]
+            score = judged(world, mapping.model_copy(update={"token_blocks": tuple(listed) or None}))
+            if not score.violations:
+                yield score
+
+
+def check(world: World, data: st.DataObject, most_shardings: int = 30) -> None:
     """All shardings and all partitionings of each, whatever a value looks at; infeasible exactly when none keeps it."""
     assume(world.plan.tp > 1 and (world.assumptions.forward_backward != "halves" or not world.graph.trains))
     most = data.draw(st.sampled_from([2, 3])) if world.assumptions.empty_partitions == "forbid" else None
     stage = {kernel.name: world.graph.kind_of(kernel) for kernel in world.graph.kernels}
     menus = [ops.legal_schemes(kernel, world.plan.tp, world.assumptions) for kernel in world.graph.kernels]
-    assume(math.prod(map(len, menus)) <= 30 and (most or 0) <= list(stage.values()).count(0) > 0)
+    assume(math.prod(map(len, menus)) <= most_shardings and (most or 0) <= list(stage.values()).count(0) > 0)
     name, (value, grows) = data.draw(st.sampled_from(sorted(VALUES.items())))
     every = []
     for schemes in shardings(world, Request()):
         sharding = {kernel.name: z for kernel, z in zip(world.graph.kernels, schemes, strict=True)}
-        for one in fusions(world, sharding, stage, most or len(stage)):
-            total = sum(value(block_of(part)) for part in one.score.partitions if part.stage == 0)
-            every.append((one.score.step_time_s, total))
+        for score in in_every_way(world, sharding, stage, most or len(stage)):
+            total = sum(value(block_of(part)) for part in score.partitions if part.stage == 0)
+            every.append((score.step_time_s, total))
     assume(every)
     side = data.draw(st.sampled_from(sorted(total for _, total in every)))
     if name in ("grows", "falls"):  # sums of any number: a little room for rounding
