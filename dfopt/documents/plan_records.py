@@ -58,10 +58,6 @@ class SolveRecord(Part):
         Progress of the solve, as triples of elapsed time, best value and bound.
     note : e.g. as near to the best as was asked for
         Remark on how the solve ended.
-    kernel_prices : s, e.g. [0.001, 0.0005]
-        In results of earlier versions, dual values of the kernels of the stage that were to prove the bound.
-    partition_price : s, e.g. 0.0001
-        Dual value of one partition, which belongs to ``kernel_prices``.
     """
 
     problem: Literal["interchip", "intrachip", "joint"]
@@ -78,8 +74,6 @@ class SolveRecord(Part):
     nonzeros: int = 0
     trace: tuple[tuple[float, float | None, float | None], ...] = ()
     note: str = ""
-    kernel_prices: tuple[float, ...] = ()
-    partition_price: float = 0.0
 
 
 class PlanRecord(Part):
@@ -108,18 +102,12 @@ class PlanRecord(Part):
         Step time of the best mapping of this plan. None: there is none.
     gap : share, e.g. 0.0
         Relative distance of ``value`` to ``level_bound``. None: there is no mapping.
-    seconds : s, e.g. 0.8
-        Time that the search spent on this plan, in results of earlier versions. None: a present version wrote the
-        result.
     solves
         Records of the problems that were solved for this plan.
     note : e.g. weights do not fit into DRAM
         Reason for the status, or a remark on it.
     variant : e.g. "recompute: full"
         Variant of the graph to which the plan belongs. None: the graph has no variants.
-    agreed : e.g. [Q, K]
-        Kernels whose outputs the partitions had to agree on before the bound was proven. `dfopt check` uses them as a
-        hint.
     """
 
     plan: Plan
@@ -129,11 +117,9 @@ class PlanRecord(Part):
     level_bound: float | None = None
     value: float | None = None
     gap: float | None = None
-    seconds: float | None = None
     solves: tuple[SolveRecord, ...] = ()
     note: str = ""
     variant: str | None = None
-    agreed: tuple[str, ...] = ()
 
     def model_post_init(self, context: Any, /) -> None:  # there may be a hundred thousand
         self._intern()
@@ -143,17 +129,6 @@ class PlanRecord(Part):
         """What the records of a result are sorted by: the bound first, and last where nothing fits."""
         bound = math.inf if self.bound is None else self.bound
         return bound, self.plan.model_dump_json(), self.variant or "", self.tile_count or 0, self.note
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_version_1(cls, data: Any) -> Any:
-        """Earlier results had one bound, of the sharding that was chosen, and said ``infeasible`` of that too."""
-        if not isinstance(data, dict) or "bound_s" not in data:
-            return data
-        kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
-        status = {"pruned_by_bound": "pruned_per_level", "infeasible": "infeasible_per_level"}
-        kept |= {"bound": 0.0, "level_bound": data["bound_s"], "value": data.get("step_time_s")}
-        return {**kept, "status": status.get(data.get("status", ""), data.get("status"))}
 
 
 class GraphRecord(Part):
@@ -259,17 +234,6 @@ class UnlistedPlans(Part):
         return Counter(group for group in self.group_of_each if group is not None)
 
 
-class _Valued(Part):
-    """A part with a value of the objective."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_version_1(cls, data: Any) -> Any:
-        """Earlier results called it ``step_time_s``, the only objective."""
-        names = {"step_time_s": "value"}
-        return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
-
-
 DIFFERENT = {
     "plan": "the best mappings are of different plans, microbatches or ways to compute again",
     "sharding": "the best mappings are of different plans, microbatches, ways to compute again or shardings",
@@ -283,7 +247,7 @@ def different(mapping: Mapping, variant: str | None, distinct: str) -> Hashable:
     return (mapping.plan, variant, *schemes)
 
 
-class Alternative(_Valued):
+class Alternative(Part):
     """One of the next best mappings, different from those before it.
 
     Attributes
@@ -309,7 +273,7 @@ class Alternative(_Valued):
         return self.value, self.mapping.model_dump_json()
 
 
-class Sensitivity(_Valued):
+class Sensitivity(Part):
     """Value of the objective with 10 % more of one resource, partitions optimised anew on the winning plan.
 
     ``proven``: optimal for the plan and its sharding.
@@ -354,7 +318,7 @@ class Provenance(Part):
     assumptions_digest : e.g. 0123456789abcdef
         Digest of the assumptions, by which a later check recognizes them.
     variant_digests : e.g. [0123456789abcdef]
-        Digests of the variants of the graph. None: an earlier version wrote the result.
+        Digests of the variants of the graph.
     seed : no unit, e.g. 0
         Seed of the random numbers of the solver.
     """
@@ -366,5 +330,5 @@ class Provenance(Part):
     graph_digest: str
     system_digest: str
     assumptions_digest: str
-    variant_digests: tuple[str, ...] | None = None
+    variant_digests: tuple[str, ...]
     seed: int

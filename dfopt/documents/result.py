@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping as Mapping_
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import digest_of, problem
+from dfopt.documents.base import problem
 from dfopt.documents.experts import routing_of
 from dfopt.documents.frames import Frames
 from dfopt.documents.graph import Graph
@@ -73,13 +72,11 @@ class Result(Frames, Sealed):
     seconds : s, e.g. 2.3
         Time that the whole search took.
     trace : s, e.g. [[0.5, 5.1, 4.9], [2.3, 5.033, 5.033]]
-        Seconds, best value and bound at up to 200 moments of the whole search, the last at its end. None: an earlier
-        version wrote the result.
+        Seconds, best value and bound at up to 200 moments of the whole search, the last at its end.
     proof : e.g. "of 18 plans: 2 solved, 16 excluded by a bound on every mapping"
         Sentence that states the proven claim and its space of mappings.
     fixed : e.g. ["tp 8", "mp 1"]
-        Restrictions of the space: choices that were asked for, and choices that are searched only on request. None: an
-        earlier version wrote the result.
+        Restrictions of the space: choices that were asked for, and choices that are searched only on request.
     mapping
         Best mapping that was found.
     score
@@ -98,7 +95,7 @@ class Result(Frames, Sealed):
     missing : e.g. ["sensitivity: the time limit came"]
         Steps after the search that failed, with the reason. None: all succeeded.
     space
-        Size of the space of mappings that was searched. None: an earlier version wrote the result.
+        Size of the space of mappings that was searched.
     matrices
         Assignment matrices of the DFModel paper for each pipeline stage of the best mapping.
     sensitivity
@@ -110,7 +107,8 @@ class Result(Frames, Sealed):
     request : e.g. {gap: 1%, top: 3}
         Choices that were fixed by hand, and options of the search.
     question : e.g. {graph: llama-3.1-8b, system: h100-8}
-        Question with the names of documents instead of their contents. None: an earlier version wrote the result.
+        Question with the names of documents instead of their contents. None: it was asked with
+        documents in Python.
     graph
         Workload that the best mapping maps.
     variants
@@ -125,7 +123,6 @@ class Result(Frames, Sealed):
     """
 
     SCHEMA: ClassVar[str] = "dfopt/result/6"
-    EARLIER: ClassVar[tuple[str, ...]] = tuple(f"dfopt/result/{version}" for version in range(1, 6))
 
     status: Status
     value: float
@@ -136,9 +133,9 @@ class Result(Frames, Sealed):
     utilization: float
     plan: Plan
     seconds: float
-    trace: tuple[tuple[float, float | None, float], ...] | None = None
+    trace: tuple[tuple[float, float | None, float], ...]
     proof: str
-    fixed: tuple[str, ...] | None = None
+    fixed: tuple[str, ...]
     mapping: Mapping
     score: Score
     heat: HeatProof | None = None
@@ -147,7 +144,7 @@ class Result(Frames, Sealed):
     unlisted: tuple[UnlistedPlans, ...] | None = None
     apart: tuple[GraphRecord, ...] | None = None
     missing: tuple[str, ...] | None = None
-    space: Space | None = None
+    space: Space
     matrices: tuple[Matrices, ...]
     sensitivity: tuple[Sensitivity, ...] = ()
     assumptions: Assumptions
@@ -186,50 +183,6 @@ class Result(Frames, Sealed):
         if not self.score.stages:
             raise problem("found none, expected the times of pipeline stages", "solve again", "$.score.stages")
         return self
-
-    @classmethod
-    def from_data(cls, data: Mapping_[str, Any], path: str = "<data>") -> Self:
-        """Validate parsed data; a whole result of an earlier version is sealed anew, an edited one is not."""
-        made = super().from_data(data, path)
-        if not isinstance(data, dict):
-            return made
-        if data.get("schema") not in cls.EARLIER and "tokens_per_sample" not in data["graph"]:
-            return made
-        if digest_of({**data, "seal": ""}) != data.get("seal"):
-            return made.model_copy(update={"seal": "of an edited file"})
-        known = {  # which today's words change
-            f"{part}_digest": getattr(made, part).digest()
-            for part in ("graph", "assumptions")
-            if getattr(made.provenance, f"{part}_digest") == digest_of(data[part])
-        }
-        return made.model_copy(update={"provenance": made.provenance.model_copy(update=known)}).sealed()
-
-    @classmethod
-    def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings.
-
-        Versions 3 and 4 differ in their graphs only. In none before 5 two microbatches took turns; in none before 6 was
-        ZeRO tried where nobody asked for it; there an all-to-all took network dims one by one, and masked scores were
-        skipped.
-        """
-        if isinstance(asked := data.get("request"), dict):
-            turns = {} if data["schema"] == "dfopt/result/5" else {"two_batch_overlap": False}
-            data = {**data, "request": {**turns, "zero": [0], **asked}}
-        if isinstance(assumed := data.get("assumptions"), dict):
-            rules = {"all_to_all_dims": "in_turn", "masked_scores": "skipped"}
-            data = {**data, "assumptions": {**rules, **assumed}}
-        data = {**data, "proof": OF_EARLIER + str(data.get("proof"))}
-        if data["schema"] in ("dfopt/result/3", "dfopt/result/4", "dfopt/result/5"):
-            return data
-        if data["schema"] != "dfopt/result/1":
-            return data
-        if "bound_s" not in data:
-            found = f"found {data['schema']!r} without bound_s, which results of that version have"
-            raise problem(found, "keep the schema that dfopt wrote", "$.schema")
-        kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
-        kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}
-        kept |= {"level_bound": data["bound_s"], "level_gap": data.get("gap")}
-        return {**kept, "status": {"optimal": "optimal_per_level"}.get(data.get("status", ""), data.get("status"))}
 
     @property
     def plan_counts(self) -> Counter[str]:
@@ -280,8 +233,6 @@ class Result(Frames, Sealed):
         return facts_html(self._facts()) + self.score._partitions_html()
 
 
-OF_EARLIER = "as an earlier version said: "
-"""Before the sentence of proof of a result that it wrote: its words were others."""
 TOO_WIDE = "too many down-sets to list, nothing more can be proven"
 """The note of a plan whose schemes are chosen with a fusion that was bounded without them."""
 TOO_MANY = "too many plans to list, nothing more can be proven"

@@ -245,11 +245,6 @@ class Score(Document):
     """
 
     SCHEMA: ClassVar[str] = "dfopt/score/1"
-    LATER: ClassVar = (
-        "model_flop_utilization", "hardware_flop_utilization", "breakdown", "stage_breakdowns", "link_time",
-        "link_latency_s", "memory", "formulas", "unpriced",
-    )  # fmt: skip
-    """What scores of before did not say."""
 
     step_time_s: float
     layer_time_s: float

@@ -20,7 +20,6 @@ from dfopt.documents.exploration import (
 )
 from dfopt.documents.exploration_request import turned
 from dfopt.documents.graph import Graph
-from dfopt.documents.result import OF_EARLIER
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.exploring.comparing import comparison
 from dfopt.exploring.entries import BATCH, Batches, batches_of
@@ -113,8 +112,6 @@ def _unchecked(explored: Exploration) -> Iterator[str]:
         yield "$.boxes[*].stage: of an earlier version, from which nothing follows"
     if explored.fixed is None:
         yield "$.fixed: the file does not say it, as those of earlier versions"
-    if explored.asked is None:
-        yield "$.designs, $.request: their digest is not in the file"
     if explored.request.sensitivity and len(explored.sensitivity) < len(
         explored.request.budgets_of(explored.designs[explored.best_design])
     ):
@@ -165,9 +162,9 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.seal", "does not fit the contents: the file was edited"
     if made.asked is not None and made.asked != made.asked_digest():
         yield "$.asked", "does not fit designs, graph, assumptions and request"
-    if made.result.trace is not None and made.asked is None:
-        yield "$.asked", "found none beside $.result.trace"
-    if made.result.trace is not None and (order := [box.order(objective) for box in made.boxes]) != sorted(order):
+    if made.asked is None:
+        yield "$.asked", "found none"
+    if (order := [box.order(objective) for box in made.boxes]) != sorted(order):
         yield "$.boxes", "found another order than that of their bounds"
     if made.version != made.result.provenance.dfopt:
         yield "$.version", f"found {made.version!r}, the result says {made.result.provenance.dfopt!r}"
@@ -294,8 +291,7 @@ def _valued(
     """Hold a mapping and its value against what is priced and judged again."""
     if (system := workload.system(box)) is not None:
         setting = workload.setting(system, workload.graph_of(box, claim.mapping))
-        today = not made.result.proof.startswith(OF_EARLIER)
-        _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, made.result.request, today)
+        _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, made.result.request)
         if wrong:
             raise _Wrong(*wrong[0].split(": ", 1))
     if not math.isclose(claim.value, again := workload.merit.shown(workload.judged(box, claim.mapping)), rel_tol=SAME):

@@ -107,6 +107,6 @@ def _nearest(records: Sequence[PlanRecord]) -> Iterator[PlanRecord]:
 
 def _says_status(record: PlanRecord) -> bool:
     """Whether a record says no more of its plan than a status, and a bound that holds for all shardings."""
-    says = record.tile_count, record.value, *record.solves, *record.agreed
+    says = record.tile_count, record.value, *record.solves
     bounded = record.status == "infeasible" or record.level_bound == record.bound
     return bounded and set(says) <= {None} and record.status in (_EXCLUDED, "infeasible", *OPEN)

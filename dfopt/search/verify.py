@@ -1,7 +1,7 @@
 """Check the claims of a result: what its mapping costs, that every limit is kept, that nothing is better.
 
 Nothing is taken from the file but graph, system, assumptions, what was asked for, and the mapping. The judge prices the
-mapping again; the plans are listed and bounded again (:mod:`dfopt.search.proving`), and every field that claims
+mapping again; the plans are listed and bounded again (:mod:`dfopt.search.claims`), and every field that claims
 something is compared with what follows from that. What cannot be checked without solving again is listed.
 """
 
@@ -16,18 +16,16 @@ from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan_records import DIFFERENT, PlanRecord, different
 from dfopt.documents.request import Request
-from dfopt.documents.result import OF_EARLIER, Result
+from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
 from dfopt.search.assembling import fixed_of, matrices, proof_of, standing
 from dfopt.search.claims import SAME, Plans, differences
-from dfopt.search.kept import Kept
+from dfopt.search.kept import PROOF, Kept
 from dfopt.search.naming import names_of
-from dfopt.search.proving import PROOF
 from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.setting.instance import Setting
-from dfopt.setting.plans import COMMON
 from dfopt.solving.candidate import prepare_mapping
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved, judged
@@ -97,16 +95,14 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     problems = [] if result.seal == result.unsealed_digest() else ["$.seal: the file was changed after it was written"]
     if other := list(_other_inputs(result)):  # what it was found for is not here
         return Verification("wrong", None, (*problems, *other))
-    said_before = result.proof.startswith(OF_EARLIER)
-    names = names_of(result, today=not said_before and result.provenance.dfopt == __version__)
+    names = names_of(result, today=result.provenance.dfopt == __version__)
     problems += [*names.problems, *_contents(result)]
     setting = Setting(result.graph, result.system, result.assumptions)
-    score, wrong = judged_again("$.mapping", result.mapping, setting, result.request, not said_before)
+    score, wrong = judged_again("$.mapping", result.mapping, setting, result.request)
     problems += wrong
     if score is None:
         return Verification("wrong", None, tuple(problems))
-    unsaid = {name: None for name in Score.LATER if said_before and getattr(result.score, name) is None}
-    problems += differences("$.score", score.model_copy(update=unsaid).to_data(), result.score.to_data())
+    problems += differences("$.score", score.to_data(), result.score.to_data())
     value = judged(score, result.request.objective.metric)
     problems += _alternatives(result)
     clock = Clock.of_limit(time_limit)
@@ -128,11 +124,6 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
     unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *unsure, *short]
     unchecked += [f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)"] * shown.late
-    unchecked += ["$.plans[*].agreed: hints for a check"] * any(record.agreed for record in result.plans)
-    unchecked += ["$.proof: the words of an earlier version"] * said_before
-    unchecked += ["$.fixed: the file does not say it, as those of earlier versions"] * (result.fixed is None)
-    if result.fixed is not None and COMMON in fixed and COMMON not in result.fixed:
-        unchecked.append(f"$.fixed: the file does not name {COMMON}, which holds, as those of earlier versions")
     interrupted, heated = result.status == "interrupted_with_solution", result.heat is not None
     unchecked += ["$.status: that it was interrupted and not out of time"] * interrupted
     unchecked += [
@@ -142,7 +133,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
     if fixed:
-        checked.append(f"all mappings in the space ({result.space or 'not counted'}) have {', '.join(fixed)}")
+        checked.append(f"all mappings in the space ({result.space}) have {', '.join(fixed)}")
     words = words_of(gap, level_gap, heated)
     return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
 
@@ -158,15 +149,12 @@ def _figures(
     ended = result.status == "interrupted_with_solution" and status == "limit_with_solution"
     if result.status != status and not ended:
         yield f"$.status: the file says {result.status}, its plans say {status}"
+    if result.fixed != fixed:
+        yield f"$.fixed: the file says {result.fixed!r}, its request says {fixed!r}"
     graphs, chosen = (result.graph, *result.variants), result.assumptions
     sentence = proof_of(graphs, result.system, records, unlisted, chosen, result.p_max, result.gap, result.request)
-    unnamed = tuple(word for word in fixed if word != COMMON)  # in files of earlier versions
-    if result.fixed not in (None, fixed, unnamed):
-        yield f"$.fixed: the file says {result.fixed!r}, its request says {fixed!r}"
     sentence += next_best + ("" if result.heat is None else f"; {result.heat.note}")
-    if result.fixed != fixed:
-        sentence = sentence.replace(f"{COMMON}, ", "")
-    if result.proof != sentence and not result.proof.startswith(OF_EARLIER):
+    if result.proof != sentence:
         yield f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}"
 
 
@@ -217,12 +205,12 @@ def verdict(found: Verification, name: str) -> str:
 
 def _other_inputs(result: Result) -> Iterator[str]:
     """Documents that are not those which the file was written for, and rules that no search takes."""
-    drawn, of = [graph.digest() for graph in result.variants], result.provenance
+    of = result.provenance
     digests: dict[str, object] = {
         "graph_digest": result.graph.digest(),
         "system_digest": result.system.digest(),
         "assumptions_digest": result.assumptions.digest(),
-        **({"variant_digests": tuple(drawn)} if of.variant_digests is not None else {}),
+        "variant_digests": tuple(graph.digest() for graph in result.variants),
     }
     for name, digest in digests.items():
         if getattr(of, name) != digest:
@@ -239,10 +227,8 @@ def _other_inputs(result: Result) -> Iterator[str]:
 
 def _contents(result: Result) -> list[str]:
     """What the file says about itself: the matrices, and heat where it was asked for."""
-    # what keeps the trace of its search has what results of earlier versions lack, and an order
-    later = ("fixed", "space") if result.trace is not None else ()
-    wrong = [f"$.{name}: found none beside $.trace" for name in later if getattr(result, name) is None]
-    for name in ("plans", "apart", "unlisted", "alternatives") if result.trace is not None else ():
+    wrong = list[str]()
+    for name in ("plans", "apart", "unlisted", "alternatives"):
         order = [each.order for each in getattr(result, name) or ()]
         wrong += [f"$.{name}: found another order than that of sizes, bounds or values"] * (order != sorted(order))
     heated = result.request.heat == "aware" and not any(what.startswith("heat") for what in result.missing or ())
@@ -257,11 +243,10 @@ def _contents(result: Result) -> list[str]:
     return wrong if same else [*wrong, "$.matrices: not those of the mapping"]
 
 
-def judged_again(
-    where: str, mapping: Mapping, setting: Setting, request: Request, kernels: bool = True
-) -> tuple[Score | None, list[str]]:
-    """The score of a mapping, and what is wrong with it: that it does not fit, breaks a limit, or that no search gives
-    its ``kernels`` what it does in these partitions.
+def judged_again(where: str, mapping: Mapping, setting: Setting, request: Request) -> tuple[Score | None, list[str]]:
+    """The score of a mapping, and what is wrong with it.
+
+    That it does not fit, breaks a limit, or that no search gives its kernels what it does in these partitions.
     """
     graph, system, wrong = setting.graph, setting.system, list[str]()
     for name, claimed, document in (("graph", mapping.graph, graph), ("system", mapping.system, system)):
@@ -275,8 +260,6 @@ def judged_again(
     for limit in request.objective.limits:
         if (value := judged(score, limit.metric)) > limit.at_most * (1 + PROOF):
             wrong.append(f"{where}: {limit.metric} is {value:.6g}, at most {limit.at_most:.6g} was asked for")
-    if not kernels:
-        return score, wrong
     parts = [part for stage in range(mapping.stages) for part in mapping.partitions(stage)]
     if setting.assumptions.forward_backward != "halves" and not all(parts):
         wrong.append(f"{where}.kernels: found a partition without kernels, expected numbers without gaps")
@@ -304,8 +287,7 @@ def _alternatives(result: Result) -> list[str]:
             wrong.append(f"{where}.microbatch: no graph here has {other.microbatch}")
             continue
         setting = Setting(graph, result.system, result.assumptions)
-        kernels = not result.proof.startswith(OF_EARLIER)
-        score, more = judged_again(f"{where}.mapping", other.mapping, setting, result.request, kernels)
+        score, more = judged_again(f"{where}.mapping", other.mapping, setting, result.request)
         wrong += more
         if score is None:
             continue
@@ -322,12 +304,11 @@ def _alternatives(result: Result) -> list[str]:
 def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str], list[str]]:
     """What is wrong with the figures for more of a resource, worked out again, and what could not be checked."""
     problems, unchecked, asked = list[str](), list[str](), result.request
-    earlier = result.proof.startswith(OF_EARLIER)
-    if not asked.sensitivity and not earlier:
+    if not asked.sensitivity:
         return ["$.sensitivity: was not asked for"] * bool(result.sensitivity), []
     best = Solved(result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False, False)
     setting = Setting(result.graph, result.system, result.assumptions)
-    listed = () if result.heat or earlier else sensitivities(setting, best, Options(asked, clock))
+    listed = () if result.heat else sensitivities(setting, best, Options(asked, clock))
     again = {each.resource: each for each in listed}
     claimed = [each.resource for each in result.sensitivity]
     if (order := [name for name in RESOURCES if name in claimed]) != claimed:

@@ -103,7 +103,7 @@ def summary(answer: Answer, other: Score | None = None) -> list[tuple[str, str]]
         rows.append(("10 % more", _gains(answer)))
     rows.append(("efficiency", _efficiency(answer, other)))
     if isinstance(answer, Result):
-        rows += [("proof", proof_in_words(answer)), ("fixed", _listed(answer.fixed or ()))]
+        rows += [("proof", proof_in_words(answer)), ("fixed", _listed(answer.fixed))]
     rows += routing_facts(routing_of(answer.graph))
     rows += [("note", note) for note in answer.score.notes or ()]
     return [*rows, ("left out", _listed([name.split(" (")[0] for name in omissions(answer)]))]
@@ -241,8 +241,7 @@ def _efficiency(answer: Answer, other: Score | None) -> str:
 def proof_in_words(result: Result) -> str:
     """What is proven, in a line."""
     space, better = result.space, "faster" if result.request.objective.metric == "step_time" else "better"
-    plans = len(result.plans) if space is None else space.plans
-    count = f"{plans:,} plan{'s' * (plans != 1)}" + (f" ({space.total})" if space is not None else "")
+    count = f"{space.plans:,} plan{'s' * (space.plans != 1)} ({space.total})"
     words = {
         "optimal": f"optimal: none of {count} is {better}",
         "optimal_per_level": f"optimal per level; another sharding could be {brief(100 * result.gap)} % {better}",

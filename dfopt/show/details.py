@@ -95,7 +95,7 @@ def _proof(answer: Answer) -> Iterator[RenderableType]:
     if answer.gap and answer.request.objective.metric == "step_time":
         facts.append(("least bound", least_bound(answer)))
     facts.append(("proof", answer.proof))
-    facts += [("space", str(answer.space))] if answer.space is not None else []
+    facts.append(("space", str(answer.space)))
     facts += [("fixed", ", ".join(answer.fixed))] if answer.fixed else []
     facts += [("note", note) for note in answer.score.notes or ()]
     missing = omissions(answer)

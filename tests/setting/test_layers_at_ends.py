@@ -160,30 +160,6 @@ def test_a_heavy_head_is_worth_many_layers() -> None:
     )
 
 
-def test_an_earlier_result_may_list_other_layers_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says of them is held against bounds, and those of today that it lacks are bounded too."""
-    graph, system = workload(simd("head", 2000, "last"), repeat=12), machine(4)
-
-    def searched_then(*layers: tuple[int, int, int]) -> Result:
-        plans = [{"layers_per_stage": max(one), "first_layers": one[0], "last_layers": one[2]} for one in layers]
-        with monkeypatch.context() as patched:
-            patched.setattr("dfopt.setting.plans.uneven_layers", lambda graph, stages, as_chunks: plans)
-            found = df.solve(graph, system, pp=4)
-        of_then = found.provenance.model_copy(update={"variant_digests": None})
-        return found.model_copy(update={"provenance": of_then}).sealed()
-
-    today = df.solve(graph, system, pp=4)
-    best = today.plan.stage_layers
-    assert best == (4, 4, 0) and verify(today).verdict == "verified optimal"
-    good = searched_then(best, (5, 5, 0))
-    assert {record.plan.stage_layers for record in good.plans} - {record.plan.stage_layers for record in today.plans}
-    assert verify(good).verdict == "verified optimal"
-    worse = verify(searched_then((5, 5, 0)))  # one of today's plans, which it does not list, is better
-    assert worse.gap and "optimal" not in worse.verdict
-    fewer = [record for record in today.plans if record.plan != today.plans[-1].plan]
-    assert verify(today.model_copy(update={"plans": tuple(fewer)}).sealed()).problems
-
-
 def test_no_stage_spares_more_layers_than_there_are() -> None:
     """Ends may be worth millions of layers that keep almost nothing."""
     assert splits(43, 8, 10**9, 10**9, (True, True)) == splits(43, 8, 43, 43, (True, True))

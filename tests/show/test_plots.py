@@ -238,10 +238,8 @@ def test_progress_is_of_the_search_and_ends_where_best_and_bound_meet() -> None:
     best, bound = (line.get_ydata() for line in ax.lines[:2])
     assert best[-1] == pytest.approx(1.0)
     assert bound[-1] == pytest.approx(one.bound / one.value)
-    assert one.trace is not None and one.trace[-1] == (one.seconds, one.value, one.bound)
+    assert one.trace[-1] == (one.seconds, one.value, one.bound)
     assert all(low <= value * (1 + 1e-9) for _, value, low in one.trace if value is not None)
-    with pytest.raises(PlanError, match="without a trace of its search"):
-        df.plot.progress(one.model_copy(update={"trace": None}))
 
 
 def test_a_waterfall_adds_up_to_the_step() -> None:

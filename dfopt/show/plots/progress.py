@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dfopt.documents.result import Result
-from dfopt.errors import PlanError
 from dfopt.show.answer import proof_in_words
 from dfopt.show.plots.style import PALETTE, Axes, about, axes, drawn, gridlines, head, scale
 from dfopt.units import number
@@ -15,7 +14,7 @@ __all__ = ["progress"]
 def progress(result: Result, ax: Axes | None = None) -> Axes:
     """Draw the best answer and the bound of a whole search against time; where they meet, the answer is optimal.
 
-    Both are in multiples of the value of the answer. `PlanError` if the result is of a version that kept no trace.
+    Both are in multiples of the value of the answer.
 
     Examples
     --------
@@ -24,8 +23,6 @@ def progress(result: Result, ax: Axes | None = None) -> Axes:
     >>> df.plot.progress(result).get_ylabel()
     'step time (multiples of the answer)'
     """
-    if not result.trace:
-        raise PlanError("progress: found a result without a trace of its search; solve it again")
     unit_s, unit = scale(result.trace[-1][0])
     times = [seconds / unit_s for seconds, *_ in result.trace]
     best = [float("nan") if value is None else value / result.value for _, value, _ in result.trace]

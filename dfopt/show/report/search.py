@@ -33,7 +33,7 @@ def search_section(result: Result) -> Section:
         ("gap", percent(result.gap)),
         ("with these shardings no step is shorter than", show_unit(result.level_bound, "time", 6)),
         ("gap per level", percent(result.level_gap)),
-        *([("space", str(result.space))] if result.space is not None else []),
+        ("space", str(result.space)),
         ("partitions allowed", result.p_max),
     ]
     caption = "The search over time: the best answer, and the bound that no plan beats. Where they meet, it is optimal."
