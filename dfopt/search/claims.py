@@ -5,24 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from dfopt.bnb import Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import OPEN, PlanRecord
+from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
 from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
-from dfopt.regions.variants import Variants
-from dfopt.search.kept import Kept
-from dfopt.search.proving import PROOF, Low, least_of
-from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof
-from dfopt.search.space import search_space, together, ways_to_count
+from dfopt.search.kept import PROOF, Kept
+from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof, Shown
+from dfopt.search.space import together, ways_to_count
 from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit
 from dfopt.search.unlisted import expanded
@@ -32,8 +29,12 @@ from dfopt.solving.options import Options
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
 
-SAME = 1e-9  # relative: the judge repeats itself to the last digits
-_COUNTS = 256  # ways to count the space that are compared at most
+__all__ = ["SAME", "Plans", "differences"]
+
+SAME: Final = 1e-9
+"""Relative: the judge repeats itself to the last digits."""
+_COUNTS: Final = 256
+"""Ways to count the space that are compared at most."""
 _Key = tuple[Plan, str | None]
 """A plan, and the way to compute that it is for."""
 
@@ -57,215 +58,216 @@ def _some(labels: list[str]) -> str:
     return f"{len(different)} plan{'s' * (len(different) > 1)} ({few})"
 
 
+class _Listed(NamedTuple):
+    """The plans of a graph."""
+
+    setting: Setting
+    legal: list[Plan]
+    rejected: list[Rejected]
+
+
 class Plans:
-    """The plans of a result, listed and bounded again, and its records held against that."""
+    """The plans of a result, listed and bounded again, and its records held against that.
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    value : float, s
+        Of its mapping, as the judge has it.
+    clock : Clock
+        What is not reached when it is over counts as not checked.
+
+    Attributes
+    ----------
+    records : list of PlanRecord
+        What the file says, plan by plan.
+    bound, level_bound : float, s
+        What no mapping, and none with the sharding of its plan, is shown to be below.
+    why, level_why : str
+        Why it is no more.
+    problems, unchecked : list of str
+        What is wrong, and what could not be checked.
+    undecided, short : list of str
+        Plans of which it was not shown that nothing fits, and those whose bounds there was no time for.
+    """
 
     def __init__(self, result: Result, value: float, clock: Clock) -> None:
         self.result, self.value, self.clock = result, value, clock
         self.joint = result.assumptions.sharding_objective == "joint"
-        self.traced = result.trace is not None  # else an earlier version wrote it
-        self.problems: list[str] = []
-        self.unchecked: list[str] = []
-        self.undecided: list[str] = []  # plans of which it was not shown that nothing fits
-        self.short: list[str] = []  # and those whose bounds there was no time for
-        self.bound = self.level_bound = value
-        self.least = value * (1 - 2 * PROOF)
-        self.why = self.level_why = ""
         self.options = Options(result.request, clock).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
         stated = self.joint and result.request.formulation == "assignment"
-        if (
-            stated and result.assumptions.execution != "kernel_by_kernel"
-        ):  # the proof says how many partitions there may be
-            self.options = self.options.asking(p_max=result.p_max)
-        # what others had to beat to be kept, and down to what it has to be shown that they do not
-        self.kept = Kept.in_result(result)
-        self.cutoff = self.kept.last
-        self.left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
-        self.records: list[PlanRecord] = []
-        self._has_records(result.plans)
-        self.since = set[_Key]()  # plans of today that an earlier result does not list
-        spaces, asked = list[list[Space]](), []  # of each graph in every way to count it, the fullest first
-        graphs, plans = enumerate(result.apart or ()), enumerate(result.unlisted or ())
-        self.apart = {(record.microbatch, record.variant): (number, record) for number, record in graphs}
-        self.unlisted = {(each.microbatch, each.variant): (number, each) for number, each in plans}
-        for name in ("apart", "unlisted"):
-            if len(getattr(self, name)) < len(getattr(result, name) or ()):
-                self.problems.append(f"$.{name}: two records of one graph")
-        for graph in (result.graph, *result.variants):
-            if self._whole(graph):
-                continue
-            try:
-                legal, rejected = asked_plans(graph, result.system, result.request, result.assumptions)
-            except PlanError:  # a microbatch that no plan can use
-                continue
-            self._has_records(self._unlisted(graph, legal, rejected))
-            asked.append((graph, self._with_other_layers(graph, legal), rejected))
-        known = {(plan, graph.variant) for graph, legal, _ in asked for plan in legal}
-        for graph, _, rejected in asked:
-            for one in rejected:
-                key = one.plan, graph.variant
-                self._rejected(one, key, key in known)
-        for graph, legal, _ in asked:
-            setting = Setting(graph, result.system, result.assumptions)
-            variants = Variants(setting, result.request)
-            ways = {plan: variants.of(plan) for plan in legal}
-            if self.late and spaces:  # of the first graph something is shown in any time
-                self._unshown(setting, [*itertools.chain.from_iterable(ways.values())])
-                continue
-            claims, state = self._claims(setting, ways), SearchState(self.options)
-            proof = RegionProof(ClaimedPlans(setting, state, ways, claims, self.kept.best))
-            lows = proof.lows()
-            for every in ways.values():
-                self._with_variants(setting, every, lows)
-            listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
-            placements = len(variants.placements) or 1
-            counted = partial(search_space, setting, listed, placements=placements, asked=result.request)
-            exact = result.space is None or result.space.exact
-            spaces.append([counted(lattices=proof.lattices())] if exact else ways_to_count(counted, proof.lattices()))
-        for name in ("apart", "unlisted"):
-            self.problems += [f"$.{name}[{at}]: of none of the graphs here" for at, _ in getattr(self, name).values()]
-        for (plan, _), records in self.left.items():
-            self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
+        if stated and result.assumptions.execution != "kernel_by_kernel":
+            self.options = self.options.asking(p_max=result.p_max)  # the proof says how many partitions there may be
+        self.kept = Kept.in_result(result)  # what others had to beat, down to which it has to be shown that they do not
+        self.problems, self.unchecked = list[str](), list[str]()
+        self.undecided, self.short = list[str](), list[str]()
+        self.bound = self.level_bound = value
+        self.why = self.level_why = ""
+        self.records = list[PlanRecord]()
+        self._left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
+        self._apart, self._unlisted = self._by_graph("apart"), self._by_graph("unlisted")
+
+    def check(self) -> None:
+        """Hold all that the file says of plans against what can be shown."""
+        self._take_in(self.result.plans)
+        listed = [each for graph in (self.result.graph, *self.result.variants) for each in self._list(graph)]
+        self._check_rejected(listed)
+        spaces = self._check_listed(listed)
+        self._check_left()
         if self.undecided:
             self._unsure(f"$.plans: that nothing fits under {_some(self.undecided)}, only that nothing is faster")
         if self.short:
             self._unsure(f"$.plans: bounds of {_some(self.short)}, which there was no time to show")
-        if len(spaces) < len(asked):
+        if len(spaces) < len(listed):
             self.unchecked.append("$.space: there was no time to count all mappings")
-        else:
-            self._space(spaces)
-        self._winner()
+        elif spaces:
+            self._check_space(spaces)
+        self._check_winner()
 
     @property
     def late(self) -> bool:
         """Whether the time was too short: then what could not be shown may be true."""
         return self.clock.over
 
-    def _has_records(self, records: Iterable[PlanRecord]) -> None:
+    # -- what the file says, and which plans there are --------------------------------------------------------------
+
+    def _by_graph(self, name: str) -> dict[tuple[int, str | None], tuple[int, Any]]:
+        """What the file says of graphs, with its place there."""
+        every = getattr(self.result, name) or ()
+        found = {(each.microbatch, each.variant): (number, each) for number, each in enumerate(every)}
+        self.problems += [f"$.{name}: two records of one graph"] * (len(found) < len(every))
+        return found
+
+    def _take_in(self, records: Iterable[PlanRecord]) -> None:
         for record in records:
-            self.left.setdefault((record.plan, record.variant), []).append((len(self.records), record))
+            self._left.setdefault((record.plan, record.variant), []).append((len(self.records), record))
             self.records.append(record)
 
-    def _unlisted(self, graph: Graph, legal: list[Plan], rejected: list[Rejected]) -> list[PlanRecord]:
-        """What the file says of plans of a graph that have no record of their own there."""
-        number, plans = self.unlisted.pop((graph.microbatch, graph.variant), (0, None))
-        if plans is None:
-            return []
+    def _take(self, key: _Key) -> list[tuple[int, PlanRecord]]:
+        """The records of a plan, with their numbers."""
+        records = self._left.pop(key, [])
+        self.problems += [f"$.plans: no record of {key[0].label}"] * (not records)
+        return records
+
+    def _list(self, graph: Graph) -> Iterator[_Listed]:
+        """The plans of a graph, if they were listed: those that have no record of their own get one."""
+        setting, at = Setting(graph, self.result.system, self.result.assumptions), (graph.microbatch, graph.variant)
+        if at in self._apart:
+            self._check_apart(setting, *self._apart.pop(at))
+            return
         try:
-            return list(expanded(plans, legal, rejected, self.kept.last, self.result.bound))
-        except ValueError:
-            written, listed = len(plans.group_of_each), len(legal) + len(rejected)
-            self.problems.append(f"$.unlisted[{number}].members: of {written} plans, there are {listed}")
-            return []
-
-    def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
-        self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
-
-    def _whole(self, graph: Graph) -> bool:
-        """Whether the plans of a graph were given up together: then hold against that what all chips have to do."""
-        if (graph.microbatch, graph.variant) not in self.apart:
-            return False
-        number, record = self.apart.pop((graph.microbatch, graph.variant))
-        found = least_step(Setting(graph, self.result.system, self.result.assumptions))
-        if abs(record.bound - found) > SAME * found:
-            self.problems.append(f"$.apart[{number}].bound: the file says {record.bound!r}, recomputed {found!r}")
-        if record.status == "pruned_by_bound" and found < self.kept.last * (1 - PROOF):
-            self.problems.append(f"$.apart[{number}].status: a bound of {found!r} excludes nothing")
-        if record.note not in (("",) if record.status == "pruned_by_bound" else (TOO_MANY, NEAR, *ENDED)):
-            self.problems.append(f"$.apart[{number}].note: found {record.note!r}, not why such a graph is given up")
-        self._lower(found, f"microbatches of {graph.microbatch}: not all plans are listed")
-        return True
-
-    def _lower(self, bound: float, why: str, level: float | None = None) -> None:
-        """Take what holds of some mappings into account, also per level if that differs, and why it is no more."""
-        if bound < self.bound:
-            self.bound, self.why = bound, why
-        if (bound if level is None else level) < self.level_bound:
-            self.level_bound, self.level_why = bound if level is None else level, why
+            legal, rejected = asked_plans(graph, setting.system, self.result.request, setting.assumptions)
+        except PlanError:  # a microbatch that no plan can use
+            return
+        if at in self._unlisted:
+            number, plans = self._unlisted.pop(at)
+            try:
+                self._take_in(list(expanded(plans, legal, rejected, self.kept.last, self.result.bound)))
+            except ValueError:
+                written, there = len(plans.group_of_each), len(legal) + len(rejected)
+                self.problems.append(f"$.unlisted[{number}].members: of {written} plans, there are {there}")
+        yield _Listed(setting, legal, rejected)
 
     def _claims(self, setting: Setting, ways: Mapping[Plan, Sequence[Plan]]) -> Claims:
         """What is said that no mapping of the plans of a graph is below, as far as that matters."""
         lows, empty = dict[Unit, float](), set[Unit]()
         for every in ways.values():
-            apart = self._apart(setting, every)
+            apart = self._are_apart(setting, every)
             for plan in every:
-                for _, record in self.left.get((plan if apart else every[0], setting.graph.variant), ()):
+                for _, record in self._left.get((plan if apart else every[0], setting.graph.variant), ()):
                     unit = plan, record.tile_count
                     if record.status.startswith("infeasible"):
                         empty.add(unit)
                         continue
                     bound = self.kept.bound(record, "level_bound")
-                    lows[unit] = min(self.value if bound is None else bound, self.cutoff) * (1 - PROOF)
+                    lows[unit] = min(self.value if bound is None else bound, self.kept.last) * (1 - PROOF)
         return Claims(lows, empty, self.value * (1 - PROOF), self.joint)
 
-    def _rejected(self, one: Rejected, key: _Key, elsewhere: bool) -> None:
-        """Take the record of a plan that is none; one of the same look may be a plan for another microbatch."""
-        left = self.left.get(key, [])
-        mine = [at for at, (_, r) in enumerate(left) if r.status == "infeasible" and r.note == one.reason]
-        if mine:
-            left.pop(mine[0])
-            if not left:
-                del self.left[key]
-            return
-        if elsewhere:
-            self.problems.append(f"$.plans: no record of {one.plan.label}, which is infeasible: {one.reason}")
-            return
-        for number, record in self._take(key):
-            if record.status != "infeasible":
-                self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
-            elif self.traced:  # earlier versions had other words
-                self._wrong(number, "note", record.note, one.reason)
-
-    def _with_other_layers(self, graph: Graph, legal: list[Plan]) -> list[Plan]:
-        """Today's plans, and plans of the result that differ from those in the layers of their stages only.
-
-        Which of these are searched has changed. All are bounded; today's need no record beside others of their kind.
-        """
-        if self.result.provenance.variant_digests is not None:
-            return legal
-        today = set(legal)
-        mine = [p for p, variant in self.left if variant == graph.variant]
-        if not any(p.uneven and p.interleave > 1 for p in mine):  # which earlier versions did not search
-            self.since.update((p, graph.variant) for p in legal if p.uneven and p.interleave > 1)
-        others = [p for p in mine if p.uneven and p not in today]
-        if not others:
-            return legal
-        families, kinds = {plan.apart_from_layers for plan in legal}, {plan.apart_from_layers for plan in others}
-        keys = ((plan, graph.variant) for plan in legal if plan.uneven and plan.apart_from_layers in kinds)
-        self.since.update(key for key in keys if key not in self.left)
-        return [*legal, *(plan for plan in others if plan.apart_from_layers in families)]
-
-    def _unshown(self, setting: Setting, plans: Sequence[Plan]) -> None:
-        """Plans of a graph that there was no time to bound: only what all chips have to do is held against them."""
-        graph, least = setting.graph, least_step(setting)
-        for plan in plans:
-            self.short += [plan.label] * bool(self.left.pop((plan, graph.variant), None))
-        why = f"of a microbatch of {graph.microbatch} only what all chips have to do at least"
-        self._lower(least, why)
-
-    def _take(self, key: _Key) -> list[tuple[int, PlanRecord]]:
-        records = self.left.pop(key, [])
-        if not records and key not in self.since:
-            self.problems.append(f"$.plans: no record of {key[0].label}")
-        return records
-
-    def _apart(self, setting: Setting, ways: Sequence[Plan]) -> bool:
+    def _are_apart(self, setting: Setting, ways: Sequence[Plan]) -> bool:
         """Whether each variant of a plan has records of its own: else those of the first stand for all."""
-        return any((plan, setting.graph.variant) in self.left for plan in ways[1:])
+        return any((plan, setting.graph.variant) in self._left for plan in ways[1:])
 
-    def _with_variants(self, setting: Setting, ways: Sequence[Plan], lows: Mapping[Plan, Low]) -> None:
-        """Hold the records of a plan, and of all its variants, against what could be shown."""
-        each = [lows.get(plan, lows[ways[0]]) for plan in ways]
-        apart = self._apart(setting, ways)
-        for plan, low in zip(ways, each, strict=True) if apart else [(ways[0], least_of(each))]:
-            self._plan(setting, plan, low)
+    # -- graph by graph ---------------------------------------------------------------------------------------------
 
-    def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
+    def _check_apart(self, setting: Setting, number: int, record: GraphRecord) -> None:
+        """Hold the record of a graph whose plans were given up together against what all chips have to do."""
+        found, where, excluded = least_step(setting), f"$.apart[{number}]", record.status == "pruned_by_bound"
+        if abs(record.bound - found) > SAME * found:
+            self.problems.append(f"{where}.bound: the file says {record.bound!r}, recomputed {found!r}")
+        if excluded and found < self.kept.last * (1 - PROOF):
+            self.problems.append(f"{where}.status: a bound of {found!r} excludes nothing")
+        if record.note not in (("",) if excluded else (TOO_MANY, NEAR, *ENDED)):
+            self.problems.append(f"{where}.note: found {record.note!r}, not why such a graph is given up")
+        self._lower(found, f"microbatches of {record.microbatch}: not all plans are listed")
+
+    def _check_rejected(self, listed: Sequence[_Listed]) -> None:
+        """Take the records of plans that are none; one of the same look may be a plan for another microbatch."""
+        legal = {(plan, each.setting.graph.variant) for each in listed for plan in each.legal}
+        rejected = ((of.setting.graph.variant, one) for of in listed for one in of.rejected)
+        for variant, one in rejected:
+            key = one.plan, variant
+            left = self._left.get(key, [])
+            mine = next((r for r in left if r[1].status == "infeasible" and r[1].note == one.reason), None)
+            if mine is not None:
+                left.remove(mine)
+                if not left:
+                    del self._left[key]
+            elif key in legal:
+                self.problems.append(f"$.plans: no record of {one.plan.label}, which is infeasible: {one.reason}")
+            else:
+                for number, record in self._take(key):
+                    if record.status != "infeasible":
+                        self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
+                    else:
+                        self._wrong(number, "note", record.note, one.reason)
+
+    def _check_listed(self, listed: Sequence[_Listed]) -> list[list[Space]]:
+        """Hold the records of all plans against what could be shown of them.
+
+        Returns
+        -------
+        list of list of Space
+            How many mappings there are under the plans of each graph, in every way to count them, the fullest first;
+            graphs that there was no time for are left out.
+        """
+        spaces = list[list[Space]]()
+        for setting, legal, _ in listed:
+            plans = ClaimedPlans(setting, SearchState(self.options), legal, self._claims, self.kept.best)
+            if self.late and spaces:  # of the first graph something is shown in any time
+                for plan in itertools.chain.from_iterable(plans.ways.values()):
+                    self.short += [plan.label] * bool(self._left.pop((plan, setting.graph.variant), None))
+                self._lower(
+                    plans.least,
+                    f"of a microbatch of {setting.graph.microbatch} only what all chips have to do at least",
+                )
+                continue
+            shown = RegionProof(plans).shown()
+            for ways in plans.ways.values():
+                each = [shown.get(plan, shown[ways[0]]) for plan in ways]
+                if not self._are_apart(setting, ways):
+                    ways, each = ways[:1], [Shown.together(each)]
+                for plan, of_plan in zip(ways, each, strict=True):
+                    self._check_plan(setting, plan, of_plan)
+            exact = self.result.space.exact
+            spaces.append([plans.size()] if exact else ways_to_count(plans.size, plans.lattices()))
+        return spaces
+
+    def _check_left(self) -> None:
+        """What is said of other graphs and plans than there are."""
+        for name, left in (("apart", self._apart), ("unlisted", self._unlisted)):
+            self.problems += [f"$.{name}[{number}]: of none of the graphs here" for number, _ in left.values()]
+        for (plan, _), records in self._left.items():
+            self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
+
+    # -- plan by plan -----------------------------------------------------------------------------------------------
+
+    def _check_plan(self, setting: Setting, plan: Plan, shown: Shown) -> None:
         """Hold the records of a plan against what could be shown of it."""
         records = self._take((plan, setting.graph.variant))
-        every, level = (self.value if bound is None else bound for bound in (low.every, low.level))
-        self._lower(every, f"{plan.label}: {low.why or 'another sharding is not excluded'}", np.inf)
-        self._lower(np.inf, f"{plan.label}: {low.why}", level)
+        every, level = (self.value if bound is None else bound for bound in (shown.every, shown.level))
+        self._lower(every, f"{plan.label}: {shown.why or 'another sharding is not excluded'}", np.inf)
+        self._lower(np.inf, f"{plan.label}: {shown.why}", level)
         drawn = setting.under(plan).graph
         counts = (tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards))
         allowed = {None, *itertools.chain(*counts)}
@@ -273,103 +275,106 @@ class Plans:
         if any(count > 1 for count in seen.values()) or not set(seen) <= allowed:
             self.problems.append(f"$.plans: {plan.label} has records of tile counts {sorted(map(str, seen))}")
         for number, record in records:
-            self._record(number, record, low)
+            self._check_status(number, record, shown)
+            self._check_reason(number, record, shown)
+            self._check_bounds(number, record, shown)
+            self._check_value(number, record)
 
-    def _record(self, number: int, record: PlanRecord, low: Low) -> None:
-        if record.status.endswith("_per_level") and low.whole and self.joint:
-            self._wrong(number, "status", record.status, "what holds for all shardings")
-        elif record.status.startswith("infeasible"):
-            self._nothing_fits(number, record, low)
-        self._reason(number, record, low)
-        if (record.bound is None) != (record.status == "infeasible"):
-            self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")
-        # beyond the claimed value nothing needs to be shown
-        for name, found in (("bound", low.every), ("level_bound", low.level)):
-            claimed = self.kept.bound(record, name)
-            if found is not None and (low.whole or name == "level_bound"):
-                found = low.of_size.get(record.tile_count, found)
-            if claimed is not None and found is not None and min(claimed, self.cutoff) > found * (1 + 2 * PROOF):
-                if self.late:
-                    self.short.append(record.plan.label)
-                else:
-                    self._wrong(number, name, claimed, f"only {found!r} could be shown")
-        if low.whole and record.level_bound != record.bound:
-            self._wrong(number, "level_bound", record.level_bound, record.bound)
-        elif self.traced and record.bound is not None and low.every is not None and record.bound != record.level_bound:
-            least = low.every if record.value is None else min(low.every, record.value)
-            self.problems += differences(f"$.plans[{number}].bound", least, record.bound)
-        self._excluded(number, record)
-        if record.status == "solved" and record.value is None:
-            self._wrong(number, "value", None, "a value of every plan that was solved")
-        if record.value is not None:
-            if record.value < self.value * (1 - PROOF) and self.result.heat is None:  # heat only slows
-                self._wrong(number, "value", record.value, f"nothing is better than {self.value!r}")
-            gap = None if record.level_bound is None else (record.value - record.level_bound) / record.value
-            if gap is None or record.gap is None or abs(record.gap - gap) > SAME:
-                self._wrong(number, "gap", record.gap, gap)
-
-    def _excluded(self, number: int, record: PlanRecord) -> None:
-        """Hold what excludes a plan against what others have to beat."""
-        beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound or 0.0}.get(record.status)
-        if beaten is not None and beaten < self.kept.to_beat(record.plan, record.variant) * (1 - PROOF):
-            self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
-        elif beaten is not None and self.traced and self.result.heat is None:
-            least = max(record.bound or 0.0, self.kept.to_beat(record.plan, record.variant))
+    def _check_status(self, number: int, record: PlanRecord, shown: Shown) -> None:
+        """Hold what is said to exclude a plan against what others have to beat, and "infeasible" against what fits."""
+        status = record.status
+        if status.endswith("_per_level") and shown.whole and self.joint:
+            self._wrong(number, "status", status, "what holds for all shardings")
+        elif status.startswith("infeasible"):
+            self._check_nothing_fits(number, record, shown)
+        beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound or 0.0}.get(status)
+        beat = self.kept.to_beat(record.plan, record.variant)
+        if beaten is not None and beaten < beat * (1 - PROOF):
+            self._wrong(number, "status", status, f"a bound of {beaten!r} excludes nothing")
+        elif beaten is not None and self.result.heat is None:
+            least = max(record.bound or 0.0, beat)
             if abs((record.level_bound or 0.0) - least) > 2 * PROOF * least:
                 self._wrong(number, "level_bound", record.level_bound, least)
 
-    def _nothing_fits(self, number: int, record: PlanRecord, low: Low) -> None:
+    def _check_nothing_fits(self, number: int, record: PlanRecord, shown: Shown) -> None:
         """Hold "infeasible" against a plan of which not all was shown to be."""
-        if (low.every if record.status == "infeasible" else low.level) is None:
+        if (shown.every if record.status == "infeasible" else shown.level) is None:
             return
-        mine = (low.fits | low.open_) & {None, record.tile_count} if record.tile_count else low.fits | low.open_
-        if mine & low.fits:
+        open_ = [each for each in shown.of(record.tile_count) if each.level_bound is not None]
+        if any(each.value is not None for each in open_):
             self._wrong(number, "status", record.status, "some mapping fits")
-        elif mine:  # where that may matter the gap is not that of the file
+        elif open_:  # where that may matter the gap is not that of the file
             self.undecided.append(record.plan.label)
-        elif record.status == "infeasible" and not low.whole:
+        elif record.status == "infeasible" and not shown.whole:
             self._wrong(number, "status", record.status, "another sharding may fit")
 
-    def _reason(self, number: int, record: PlanRecord, low: Low) -> None:
+    def _check_reason(self, number: int, record: PlanRecord, shown: Shown) -> None:
         """Hold the reason of a record against its status: of what is settled there is none, but why nothing fits."""
         name = "$.plans[*].note" if (listed := number < len(self.result.plans)) else "$.unlisted[*].groups[*].note"
         if record.status in OPEN:
             self._unsure(f"{name}: why a plan is open")
         elif record.status.startswith("infeasible"):
-            if record.note != (low.why if listed else ""):
+            if record.note != (shown.why if listed else ""):
                 self._unsure(f"{name}: why a plan is infeasible, which was shown for another reason")
-        elif record.note and self.traced:
+        elif record.note:
             self._wrong(number, "note", record.note, "")
 
-    def _unsure(self, text: str) -> None:
-        if text not in self.unchecked:
-            self.unchecked.append(text)
+    def _check_bounds(self, number: int, record: PlanRecord, shown: Shown) -> None:
+        """Hold bounds against what could be shown; beyond the claimed value nothing needs to be."""
+        if (record.bound is None) != (record.status == "infeasible"):
+            self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")
+        for name, found in (("bound", shown.every), ("level_bound", shown.level)):
+            claimed = self.kept.bound(record, name)
+            if claimed is None or found is None:
+                continue
+            if shown.whole or name == "level_bound":
+                found = shown.level_of(record.tile_count)
+            if min(claimed, self.kept.last) <= found * (1 + 2 * PROOF):
+                continue
+            if self.late:
+                self.short.append(record.plan.label)
+            else:
+                self._wrong(number, name, claimed, f"only {found!r} could be shown")
+        if shown.whole and record.level_bound != record.bound:
+            self._wrong(number, "level_bound", record.level_bound, record.bound)
+        elif record.bound is not None and shown.every is not None and record.bound != record.level_bound:
+            least = shown.every if record.value is None else min(shown.every, record.value)
+            self.problems += differences(f"$.plans[{number}].bound", least, record.bound)
 
-    def _winner(self) -> None:
+    def _check_value(self, number: int, record: PlanRecord) -> None:
+        """Hold the value of a mapping of a plan against that of the result, and the gap against the value."""
+        if record.value is None:
+            if record.status == "solved":
+                self._wrong(number, "value", None, "a value of every plan that was solved")
+            return
+        if record.value < self.value * (1 - PROOF) and self.result.heat is None:  # heat only slows
+            self._wrong(number, "value", record.value, f"nothing is better than {self.value!r}")
+        gap = None if record.level_bound is None else (record.value - record.level_bound) / record.value
+        if gap is None or record.gap is None or abs(record.gap - gap) > SAME:
+            self._wrong(number, "gap", record.gap, gap)
+
+    # -- the whole --------------------------------------------------------------------------------------------------
+
+    def _check_winner(self) -> None:
         """The record of the plan that won, with its value and what it used."""
-        result = self.result
-        won = result.plan, result.graph.variant
-        mine = [r for r in self.records if (r.plan, r.variant) == won and r.value is not None]
-        graph = result.graph  # its plans may not even be listed
+        result, graph = self.result, self.result.graph
+        won = result.plan, graph.variant
+        mine = [r.value for r in self.records if (r.plan, r.variant) == won and r.value is not None]
+        # its plans may not even be listed
         listed = not any((r.microbatch, r.variant) == (graph.microbatch, graph.variant) for r in result.apart or ())
-        same = any(abs((r.value or 0.0) - result.value) <= PROOF * result.value for r in mine)
+        same = any(abs(value - result.value) <= PROOF * result.value for value in mine)
         if listed and not same and result.heat is None:
             self.problems.append(f"$.plans: no record of {result.plan.label} has the value of the result")
-        most = max((len(graph.kernels) for graph in (result.graph, *result.variants)), default=1)
-        asked = result.request.p_max
-        used = max(kernel.partition for kernel in result.mapping.kernels) + 1
+        most = max(len(each.kernels) for each in (graph, *result.variants))
+        asked, used = result.request.p_max, max(kernel.partition for kernel in result.mapping.kernels) + 1
         if not used <= result.p_max <= (asked if asked is not None else most):
             self.problems.append(
                 f"$.p_max: the file says {result.p_max}, the mapping uses {used}, at most {asked or most} were allowed"
             )
 
-    def _space(self, spaces: list[list[Space]]) -> None:
-        if self.result.space is None:
-            self.unchecked.append("$.space: how many mappings there are is not in the file")
-        if self.result.space is None or not spaces:
-            return
+    def _check_space(self, spaces: list[list[Space]]) -> None:
+        """How many mappings there are; some down-sets may have been listed for one of the two only."""
         mine, claimed = together([ways[0] for ways in spaces]).model_dump(), self.result.space.model_dump()
-        # some down-sets may have been listed for one of them only
         counts = (together(chosen).model_dump() for chosen in itertools.islice(itertools.product(*spaces), _COUNTS))
         if any(not differences("$", count, claimed) for count in counts):
             return
@@ -378,3 +383,17 @@ class Plans:
         self.problems += [d for name in names for d in differences(f"$.space.{name}", mine[name], claimed[name])]
         if not sure:
             self.unchecked.append("$.space.log10_fusions, $.space.log10_total, $.space.exact: not counted exactly")
+
+    def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
+        self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
+
+    def _unsure(self, text: str) -> None:
+        if text not in self.unchecked:
+            self.unchecked.append(text)
+
+    def _lower(self, bound: float, why: str, level: float | None = None) -> None:
+        """Take what holds of some mappings into account, also per level if that differs, and why it is no more."""
+        if bound < self.bound:
+            self.bound, self.why = bound, why
+        if (bound if level is None else level) < self.level_bound:
+            self.level_bound, self.level_why = bound if level is None else level, why

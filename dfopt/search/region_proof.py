@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,20 +23,20 @@ from dfopt.bnb import (
     View,
 )
 from dfopt.documents.plan import Plan
-from dfopt.fusion.downsets import Lattice
+from dfopt.documents.plan_records import PlanRecord
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import ROUNDED, problem_in
 from dfopt.regions.region import Part, Region, Unclassed, Unlisted, Unsharded
 from dfopt.regions.space import Space
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.proving import PROOF, Low
+from dfopt.search.kept import PROOF
 from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
 from dfopt.solving.solved import Solved
 
-__all__ = ["ClaimedPlans", "Claims", "RegionProof"]
+__all__ = ["ClaimedPlans", "Claims", "RegionProof", "Shown"]
 
 
 @dataclass(frozen=True)
@@ -136,17 +137,65 @@ class Wanted(BranchingRule[Part]):
         return part if plans == part.plans else replace(part, plans=plans) if plans else None
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What could be shown of a plan, or of all its variants together.
+
+    Attributes
+    ----------
+    records : sequence of PlanRecord
+        Of every number of tiles, where that is a choice.
+    whole : bool
+        Whether what holds with the sharding holds for every mapping, since there is only one sharding, or it is chosen
+        with the fusion.
+    """
+
+    records: Sequence[PlanRecord]
+    whole: bool
+
+    @classmethod
+    def together(cls, each: Sequence[Shown]) -> Shown:
+        """What is shown of several plans: the least, unless none fits any."""
+        return cls([record for one in each for record in one.records], all(one.whole for one in each))
+
+    @property
+    def every(self) -> float | None:
+        """Seconds that no mapping is below; none: none fits."""
+        return min((each.bound for each in self.records if each.bound is not None), default=None)
+
+    @property
+    def level(self) -> float | None:
+        """Seconds that no mapping with the sharding of the plan is below; none: none fits."""
+        return min((each.level_bound for each in self.records if each.level_bound is not None), default=None)
+
+    def of(self, tiles: int | None) -> list[PlanRecord]:
+        """What holds for a number of tiles; none: for any."""
+        return [each for each in self.records if tiles is None or each.tile_count in (None, tiles)]
+
+    def level_of(self, tiles: int | None) -> float:
+        """Seconds that no mapping with the sharding, and in a number of tiles, is below; infinite where none fits."""
+        return min(_level(each) for each in self.of(tiles) or self.records)
+
+    @property
+    def why(self) -> str:
+        """Why no more could be shown, or why nothing fits."""
+        least = min(self.records, key=_level)
+        return least.note or "a faster mapping may exist" * (least.level_bound is not None)
+
+
+def _level(record: PlanRecord) -> float:
+    return np.inf if record.level_bound is None else record.level_bound
+
+
 class ClaimedPlans(GraphSearch):
     """Plans of which something is claimed, each variant for itself, and what is shown of them.
 
     Parameters
     ----------
-    setting, state : Setting, SearchState
+    setting, state, legal : Setting, SearchState, sequence of Plan
         See :class:`GraphSearch`.
-    ways : dict
-        The plans that are listed, each with all of its variants (:class:`dfopt.regions.variants.Variants`).
-    claims : Claims
-        What is claimed of plans and variants.
+    claims_of : callable
+        What is claimed of the plans of a setting, each with all of its variants.
     kept : dict
         Values of the mappings that are the best, by what makes them different.
     """
@@ -155,16 +204,17 @@ class ClaimedPlans(GraphSearch):
         self,
         setting: Setting,
         state: SearchState,
-        ways: Mapping[Plan, Sequence[Plan]],
-        claims: Claims,
+        legal: Sequence[Plan],
+        claims_of: Callable[[Setting, Mapping[Plan, Sequence[Plan]]], Claims],
         kept: Mapping[Hashable, float],
     ) -> None:
-        super().__init__(setting, state, [*ways])
-        self._listed, self.claims, self.kept = ways, claims, kept
+        super().__init__(setting, state, legal)
+        self.ways = {plan: self.variants.of(plan) for plan in legal}
+        self.claims, self.kept = claims_of(setting, self.ways), kept
 
     def _choices(self, plan: Plan) -> list[Plan]:
         """A plan with its variants, but where its own bound shows what is claimed of each."""
-        ways = [*self._listed[plan]]
+        ways = self.ways[plan]
         most = max(claimed for way in ways for claimed in self.claims.every(way))
         return ways[:1] if self.bounds[plan] >= most else ways
 
@@ -186,16 +236,18 @@ class ClaimedPlans(GraphSearch):
         """Of how many units a mapping is known."""
         return sum(bool(np.isfinite(unit.value)) for unit in self.units.values())
 
-    def lows(self) -> dict[Plan, Low]:
+    def shown(self) -> dict[Plan, Shown]:
         """What is shown of every plan and variant; one that is excluded with its plan has nothing of its own."""
         self.write_records(apart=True)
-        found: dict[Plan, Low] = {}
+        of_plan, part = defaultdict[Plan, list[PlanRecord]](list), set[Plan]()
         for record in self.records:
             first = self.units[record.plan, record.tile_count].sharded_first
             whole = self.claims.jointly if first is None else first.alone and first.proven
-            low = found.get(record.plan, Low(None, None, record.note, whole=True))
-            found[record.plan] = low.beside(record, whole=whole or record.status == "infeasible")
-        return found
+            if not whole and record.status != "infeasible":
+                part.add(record.plan)
+            note = self.reason(record)
+            of_plan[record.plan].append(record if note == record.note else record.model_copy(update={"note": note}))
+        return {plan: Shown(records, plan not in part) for plan, records in of_plan.items()}
 
 
 class RegionProof(WorkloadSearch):
@@ -213,11 +265,7 @@ class RegionProof(WorkloadSearch):
         pairs = sorted(plans.kept.items(), key=lambda pair: pair[1])
         self._kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
 
-    def lattices(self) -> dict[int, Lattice | None]:
-        """The down-sets of every kind of layer."""
-        return self.plans.lattices()
-
-    def lows(self) -> dict[Plan, Low]:
+    def shown(self) -> dict[Plan, Shown]:
         """What can be shown of every plan and variant; one that is excluded with its plan has nothing of its own.
 
         Raises
@@ -228,11 +276,15 @@ class RegionProof(WorkloadSearch):
         try:
             every = self.plans.space.plans
         except OutOfTime:
-            least = self.plans.least
-            return dict.fromkeys(self.plans.legal, Low(least, least, "no time left", open_=frozenset({None})))
+            low, late = self.plans.least, "no time left"
+            records = (
+                PlanRecord(plan=plan, status="limit", bound=low, level_bound=low, note=late)
+                for plan in self.plans.legal
+            )
+            return {record.plan: Shown([record], whole=False) for record in records}
         self._show_bounds([plan for plan in every if np.isfinite(self._claims.every(plan)).any()])
         self._look_for_mappings([plan for plan in every if np.isinf(self._claims.every(plan)).any()])
-        return self.plans.lows()
+        return self.plans.shown()
 
     def _show_bounds(self, plans: Sequence[Plan]) -> None:
         """Look for mappings below what is claimed of plans, where one may fit.

@@ -109,6 +109,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     wrong, unsure = _sensitivities(result, value, clock)
     problems += wrong
     shown = Plans(result, value, clock)
+    shown.check()
     problems += shown.problems
     gap, level_gap = (rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
     fixed = fixed_of((result.graph, *result.variants), result.system, result.assumptions, result.request)
