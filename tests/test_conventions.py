@@ -38,8 +38,8 @@ SPACE: dict[str, set[str]] = {
     "execution": {"search/claims", "search/space", "sharding/tables"},
     "sharding_objective": {
         "exploring/solves", "regions/space", "search/assembling", "search/claims", "search/dump", "search/heat_aware",
-        "search/graph_search", "search/optimization", "search/within", "setting/placements", "setting/schedules",
-        "sharding/interchip",
+        "search/graph_search", "search/optimization", "search/unlisted", "search/within", "setting/placements",
+        "setting/schedules", "sharding/interchip",
     },
     "stage_time": {"sharding/interchip"},
     "sequence_parallelism": {"calibration/steps", "search/starts/textbook", "setting/plans"},
