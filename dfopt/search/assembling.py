@@ -217,7 +217,7 @@ def assemble(
         score=best.score, p_max=best.p_max, proof=proof + next_best + ("" if heat is None else f"; {heat.note}"),
         seconds=seconds, trace=(*workload.trace, (seconds, value, gaps["bound"])), heat=heat, missing=missing or None,
         alternatives=tuple(sorted(others, key=lambda other: other.order)) or None, plans=plans, unlisted=unlisted,
-        apart=apart or None, space=together([each.size() for each in searches if each.apart is None]),
+        apart=apart or None, space=together([each.size for each in searches if each.apart is None]),
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
         question=question, graph=graph, variants=variants, system=system,
         fixed=fixed_of((graph, *variants), system, assumptions, asked),

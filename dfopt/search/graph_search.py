@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Final
@@ -15,7 +15,6 @@ from dfopt.documents.plan_records import GraphRecord, PlanRecord
 from dfopt.documents.space import Space as Size
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
-from dfopt.fusion.downsets import Lattice
 from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.space import Space
@@ -194,15 +193,11 @@ class GraphSearch:
             return str(error.report)
         return ""
 
-    def size(self, lattices: Mapping[int, Lattice | None] | None = None) -> Size:
-        """How many mappings its legal plans span, counted with down-sets of some kinds of layers: all if left out."""
-        placements = len(self.variants.placements) or 1
-        lattices = self.lattices() if lattices is None else lattices
+    @property
+    def size(self) -> Size:
+        """How many mappings its legal plans span."""
+        placements, lattices = len(self.variants.placements) or 1, down_sets_by_kind(self.setting, self.legal)
         return search_space(self.setting, self.legal, lattices, placements, self.state.request)
-
-    def lattices(self) -> dict[int, Lattice | None]:
-        """The down-sets of every kind of layer."""
-        return down_sets_by_kind(self.setting, self.legal)
 
     # -- what is known of them --------------------------------------------------------------------------------------
 

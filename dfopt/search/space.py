@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -89,13 +88,6 @@ def search_space(
         log10_total=_log10_sum(np.array(totals)) + math.log10(tiles * placements) if totals else 0.0,
         exact=exact,
     )
-
-
-def ways_to_count(counted: Callable[..., Space], lattices: Mapping[int, Lattice | None]) -> list[Space]:
-    """The space as it is counted with the down-sets of some kinds of layers listed: first of all, last of none."""
-    kinds = [kind for kind, lattice in lattices.items() if lattice is not None]
-    listed = (chosen for size in range(len(kinds), -1, -1) for chosen in combinations(kinds, size))
-    return [counted(lattices={kind: lattices[kind] for kind in chosen}) for chosen in listed]
 
 
 def _log10_fusions(setting: Setting, lattices: Mapping[int, Lattice | None], asked: Request) -> tuple[float, bool]:

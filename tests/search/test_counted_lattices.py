@@ -8,11 +8,9 @@ import dfopt as df
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.search.graph_search import GraphSearch
-from dfopt.search.state import SearchState
+from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.solving.options import Options
 
 _KERNELS = tuple(Kernel(name=name, op="elementwise", m=4, n=8, flop_per_element=50) for name in ("a", "b"))
 _GRAPH = Graph(name="two", kernels=_KERNELS, tensors=(), batch=4)
@@ -27,6 +25,6 @@ def test_the_down_sets_of_a_stage_are_not_taken_for_those_of_all_kernels() -> No
     assert any(plan.stages == 2 for plan in plans)
     counted = set()
     for order in permutations(plans):
-        lattices = GraphSearch(setting, SearchState(Options(request)), order).lattices()
+        lattices = down_sets_by_kind(setting, order)
         counted.add((*lattices, lattices[0] and lattices[0].member.shape))
     assert counted == {(0, (4, 2))}  # nothing, one of two or both
