@@ -85,10 +85,10 @@ class Laid:
             found[name] = replace(placed, makes="gradient") if kernel.op == "weight_update" else placed
         return found
 
-    def _of_product(self, kernel: Kernel) -> Kernel:
-        """The product of the forward pass whose gradient a kernel is, with the same weight."""
+    def _of_product(self, kernel: Kernel, op: str = "gemm") -> Kernel:
+        """The product of the forward pass whose gradient a kernel is: with the same weight, or of the same matrices."""
         found = self.of.get(kernel.stage_with or "")
-        if found is None or (found.op, found.pass_, found.module) != ("gemm", "forward", kernel.module):
+        if found is None or (found.op, found.pass_, found.module) != (op, "forward", kernel.module):
             raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
         return found
 
@@ -120,7 +120,7 @@ class Laid:
             return Placed(kernel, "whole", "whole")
         update = kernel.op == "weight_update"
         axis = "outer" if cut == ["outer"] and kernel.outer > 1 else _TURNED[cut[0]][update]
-        mine = kernel.model_copy(update={axis: self._part(kernel, getattr(kernel, axis), "features")})
+        mine = self._cut(kernel, axis)
         if update:
             return Placed(mine, "features", "gradient", {"n": 1, "m": 2}.get(axis))
         return Placed(mine, *_LYING[axis])
@@ -129,6 +129,10 @@ class Laid:
         if size % self.members:
             raise Unsplit(f"{what} of {kernel.name!r}, {size}, are not shared by {self.members} chips")
         return size // self.members
+
+    def _cut(self, kernel: Kernel, axis: str) -> Kernel:
+        """Some of the features, along an axis."""
+        return kernel.model_copy(update={axis: self._part(kernel, getattr(kernel, axis), "features")})
 
     def _by_samples(self, kernel: Kernel) -> Kernel:
         """Some of the sequences."""
@@ -139,22 +143,21 @@ class Laid:
                 raise Unsplit(f"{what} of {kernel.name!r}, {size}, are not those of {self.whole.microbatch} sequences")
             return int(part)
 
-        changes: dict[str, Any] = {}
-        if kernel.samples is not None:
-            changes["samples"] = of(kernel.samples, "samples")
-        elif kernel.op == "matmul":
+        if kernel.samples is None and kernel.op == "matmul":
             raise Unsplit(f"{kernel.name!r} is not apart for every sequence")
-        else:
-            axis = _tokens(kernel)
-            changes[axis] = of(getattr(kernel, axis), "tokens")
-            if kernel.experts is not None:
-                changes["experts"] = kernel.experts.for_tokens(changes[axis])
-        changes |= self._copied(kernel, 1.0)
-        if kernel.states:
-            changes["states"] = tuple(
-                one.model_copy(update={"sequences": of(one.sequences, "sequences")}) for one in kernel.states
-            )
-        return kernel.model_copy(update=changes | _traffic(kernel, self.samples))
+        axis, what = (_tokens(kernel), "tokens") if kernel.samples is None else ("samples", "samples")
+        size = of(getattr(kernel, axis), what)
+        states = [one.model_copy(update={"sequences": of(one.sequences, "sequences")}) for one in kernel.states or ()]
+        return self._some(kernel, axis, size, tuple(states) or None, self.samples)
+
+    def _some(
+        self, kernel: Kernel, axis: str, size: int, states: tuple[SequenceState, ...] | None, share: Fraction
+    ) -> Kernel:
+        """A share of the sequences or tokens of a kernel: so many along an axis, and what is kept of them."""
+        changes: dict[str, Any] = {axis: size, "states": states, **_traffic(kernel, share)}
+        if kernel.experts is not None and axis != "samples":
+            changes["experts"] = kernel.experts.for_tokens(size)
+        return kernel.model_copy(update=changes | self._copied(kernel, 1.0))
 
     def _by_tokens(self, kernel: Kernel, scheme: ModuleScheme) -> Kernel:
         """Some of the tokens of every sequence, each chip early and late ones: under a causal mask all do as much."""
@@ -169,14 +172,10 @@ class Laid:
         if not apart and size % whole:
             raise Unsplit(f"tokens of {name!r}, {size}, are not those of {whole} sequences")
         n = -(-size // self.members) if apart else whole * -(-size // (whole * self.members))
-        changes: dict[str, Any] = {axis: n, "states": self._of_tokens(kernel)}
-        changes |= self._copied(kernel, 1.0)
+        states = self._of_tokens(kernel)
         if any(state.reads for state in kernel.states or ()):
             raise Unsplit(f"{name!r} reads tokens of an earlier evaluation, which are not gathered")
-        if kernel.experts is not None:
-            changes["experts"] = kernel.experts.for_tokens(n)
-        changes |= _traffic(kernel, Fraction(n, size))
-        return self._masked(kernel, kernel.model_copy(update=changes))
+        return self._masked(kernel, self._some(kernel, axis, n, states, Fraction(n, size)))
 
     def _copied(self, kernel: Kernel, share: float) -> dict[str, float]:
         """The share of a weight, or of its gradient, that all chips have, where it is trained."""
@@ -187,9 +186,7 @@ class Laid:
         """The axis that queries are along: in gradients of keys and values the contraction."""
         if kernel.pass_ in _ONWARDS or kernel.op != "matmul":
             return "n"
-        product, read = self.of.get(kernel.stage_with or ""), {self._first(one.src) for one in self.into[kernel.name]}
-        if product is None or (product.op, product.pass_, product.module) != ("matmul", "forward", kernel.module):
-            raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
+        product, read = self._of_product(kernel, "matmul"), {self._first(one.src) for one in self.into[kernel.name]}
         pairs = zip(self.whole.tensors, self.operands, strict=True)
         again = {operand for tensor, operand in pairs if tensor.dst == product.name and tensor.src in read}
         if len(again) != 1:
@@ -288,17 +285,12 @@ class Laid:
 
     def _by_features(self, kernel: Kernel, split: list[Tensor]) -> Placed:
         """Heads, or features: ``split`` is what it reads of its module that is."""
-        name = kernel.name
-
-        def of(size: int, what: str) -> int:
-            return self._part(kernel, size, what)
-
         if kernel.outer > 1:
             if kernel.op == "gemm" or split or kernel.op == "matmul":
-                return Placed(self._by_heads(kernel, of(kernel.outer, "heads")), "features", "features")
+                return Placed(self._by_heads(kernel, self._part(kernel, kernel.outer, "heads")), "features", "features")
             return Placed(kernel, "whole", "whole")
         if kernel.op == "matmul":
-            raise Unsplit(f"{name!r} has one head")
+            raise Unsplit(f"{kernel.name!r} has one head")
         if kernel.op == "elementwise":
             if not split:
                 return Placed(kernel, "whole", "whole")
@@ -306,15 +298,15 @@ class Laid:
             if any(self.whole.elements_of(one) > kernel.matrices * needed(kernel) for one in heads):
                 return Placed(kernel, "features", "sums")  # a chip adds its own heads up
             if kernel.normalizes:
-                raise Unsplit(f"{name!r} needs all features")
-            return Placed(kernel.model_copy(update={"m": of(kernel.m, "features")}), "features", "features")
+                raise Unsplit(f"{kernel.name!r} needs all features")
+            return Placed(self._cut(kernel, "m"), "features", "features")
         if split:
-            return Placed(kernel.model_copy(update={"k": of(kernel.k, "features")}), "features", "sums")
-        readers = [self.of[t.dst] for t in self.out[name]]
+            return Placed(self._cut(kernel, "k"), "features", "sums")
+        readers = [self.of[t.dst] for t in self.out[kernel.name]]
         whole = any(one.normalizes and one.outer == 1 and one.module == kernel.module for one in readers)
         if whole or kernel.role in ("router", "latent"):
             return Placed(kernel, "whole", "whole")
-        return Placed(kernel.model_copy(update={"m": of(kernel.m, "features")}), "whole", "features")
+        return Placed(self._cut(kernel, "m"), "whole", "features")
 
     def _by_heads(self, kernel: Kernel, heads: int) -> Kernel:
         """So many of the heads, and what is kept for them: one that all share is on every chip."""
