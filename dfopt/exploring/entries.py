@@ -54,8 +54,8 @@ _AHEAD: Final = 4
 
 
 @dataclass
-class Batches:
-    """Designs that run one of several batches, or one batch.
+class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice]):
+    """Designs that run one of several batches, or one batch: the problem of the batch of a box answers for the box.
 
     Attributes
     ----------
@@ -84,10 +84,31 @@ class Batches:
         return Problem(
             roots=[box for workload in self.workloads for box in workload.roots],
             relaxations=[DesignBound(self, name) for name in self.workloads[0].bounds],
-            branching=[Halves(self)],
-            heuristics=[KnownMappings(self)],
-            leaves=[OneDesign(self)],
+            branching=[self],
+            heuristics=[self],
+            leaves=[self],
         )
+
+    def due(self, node: Node[Box], after: str) -> bool:
+        """Whether to try a known mapping: after a solve that gave one, and before several designs are divided."""
+        box = node.region
+        return self.of[box.batch].has_mapping(box) if after == SOLVE else after == BRANCHING and not box.single
+
+    def propose(self, node: Node[Box], view: View) -> Iterator[Candidate]:
+        """A design on which a mapping that is known of the corner is better than the best design, if there is one."""
+        return self.of[node.region.batch].candidates(node.region, view.last)
+
+    def accepts(self, region: Box, bound: Bound) -> bool:
+        """Whether the box has one design, which is mapped."""
+        return region.single
+
+    def solve(self, region: Box, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+        """The design with its mapping. No other mapping of it is below the bound of the box."""
+        return LeafAnswer([*self.of[region.batch].candidates(region, view.last)], bound=bound.value)
+
+    def children(self, region: Box, bound: Bound, view: View) -> list[tuple[Box, float]]:
+        """The halves of a box on which its best mapping loses most."""
+        return [(part, bound.value) for part in self.of[region.batch].split(region)]
 
 
 def batches_of(
@@ -139,50 +160,6 @@ class DesignBound(Relaxation[Box, float]):
                 raise
             self._batches.refused.setdefault(box.batch, error)
             return math.inf
-
-
-class KnownMappings(Heuristic[Box, Choice]):
-    """Designs of a box on which a mapping that is known of its corner is better than the best design."""
-
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
-
-    def due(self, node: Node[Box], after: str) -> bool:
-        """After a solve that gave a mapping, and before a box of several designs is divided."""
-        box = node.region
-        if after == SOLVE:
-            return self._batches.of[box.batch].has_mapping(box)
-        return after == BRANCHING and not box.single
-
-    def propose(self, node: Node[Box], view: View) -> Iterator[Candidate]:
-        """One design, if there is such."""
-        return self._batches.of[node.region.batch].candidates(node.region, view.last)
-
-
-class OneDesign(LeafSolver[Box, Choice]):
-    """Maps the only design of a box."""
-
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
-
-    def accepts(self, region: Box, bound: Bound) -> bool:
-        """Whether the box has one design."""
-        return region.single
-
-    def solve(self, region: Box, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The design with its mapping. No other mapping of it is below the bound of the box."""
-        return LeafAnswer([*self._batches.of[region.batch].candidates(region, view.last)], bound=bound.value)
-
-
-class Halves(BranchingRule[Box]):
-    """Divides a box of designs in two."""
-
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
-
-    def children(self, region: Box, bound: Bound, view: View) -> list[tuple[Box, float]]:
-        """The halves on which the best mapping of the box loses most."""
-        return [(part, bound.value) for part in self._batches.of[region.batch].split(region)]
 
 
 def explore_boxes(

@@ -339,9 +339,8 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
         return Infeasible(f"{none} {words}; levers: looser limits, larger budgets, more choices")
     if not (refused := workload.why_none()):
         return Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
-    smallest = smallest_package(workload)
-    refused += f"\n{smallest}" if smallest is not None else ""
-    return Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
+    words = [f"{none} can be had, or holds the workload, such as this:", refused, smallest_package(workload)]
+    return Infeasible("\n".join(filter(None, words)))
 
 
 def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
