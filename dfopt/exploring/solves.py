@@ -158,6 +158,11 @@ class Solves:
         """The last mapping of any machine."""
         return self.recent[-1] if self.recent else None
 
+    def mapping(self, system: System | None) -> Result | None:
+        """The mapping that is known of a machine."""
+        known = None if system is None else self.known.get(system.digest())
+        return None if known is None else known.result
+
     def take(self, result: Result) -> None:
         """Keep a mapping, and few before it."""
         self.recent = [*(one for one in self.recent if one.mapping != result.mapping), result][-_RECENT:]

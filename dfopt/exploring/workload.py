@@ -132,27 +132,23 @@ class Workload:
 
     def candidates(self, box: Box, best: float) -> Iterator[Candidate]:
         """One design, if that is all; else one on which a mapping that is known is better than the best."""
-        tried = box if box.single else self.promising(box, best)
-        system = None if tried is None else self.system(tried)
-        if tried is None or system is None:
+        tried, known = box if box.single else None, None if box.single else self._known_on(box)
+        if known is not None:
+            tried = self.promising(box, known, best)
+        if tried is None or (system := self.system(tried)) is None:
             return
-        result = self.mapped(tried, system, self._most(tried, best)) if box.single else self.adapted(tried, system, box)
+        most = self._most(tried, best)
+        result = self.mapped(tried, system, most) if known is None else self.adapted(tried, system, known)
         value = None if result is None else self.valued(tried, system, result.score)
         if result is not None and value is not None:
             yield Candidate(value, Choice(tried, result))
 
     def has_mapping(self, box: Box) -> bool:
         """Whether a mapping on the corner of a box is known, of several designs, which may suit one of them."""
-        system = self.bounding(box)
-        known = None if system is None else self.solver.known.get(system.digest())
-        return not box.single and known is not None and known.result is not None
+        return not box.single and self.solver.mapping(self.bounding(box)) is not None
 
-    def promising(self, box: Box, best: float) -> Box | None:
-        """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
-        corner = self.bounding(box)
-        result = None if corner is None else self._mapping_on(corner)
-        if result is None:
-            return None
+    def promising(self, box: Box, result: Result, best: float) -> Box | None:
+        """Where a mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
         mapping, graph = result.mapping, self.solver.drawn_as(result)
         if mapping in self._descended:  # from other corners it comes to about the same
             return None
@@ -162,16 +158,14 @@ class Workload:
         value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
         return design if value < best else None
 
-    def _mapping_on(self, corner: System) -> Result | None:
+    def _known_on(self, box: Box) -> Result | None:
         """The mapping that is known of the corner of a box, or the last one of any machine."""
-        known = self.solver.known.get(corner.digest())
-        return known.result if known is not None and known.result is not None else self.solver.latest
-
-    def adapted(self, tried: Box, system: System, box: Box) -> Result | None:
-        """A mapping on a design that was tried of a box, under the plan that is known of its corner."""
         corner = self.bounding(box)
-        result = None if corner is None else self._mapping_on(corner)
-        return None if result is None else self.solver.fixed(system, result)
+        return None if corner is None else self.solver.mapping(corner) or self.solver.latest
+
+    def adapted(self, tried: Box, system: System, known: Result) -> Result | None:
+        """A mapping on a design that was tried of a box, under the plan that is known of its corner."""
+        return self.solver.fixed(system, known)
 
     def why_none(self) -> str:
         """Why a design could not be had; empty where none fits the budgets."""
@@ -194,10 +188,6 @@ class Workload:
             return None
         space = self.spaces[box.which]
         return lumped_heat(watts, layers_of(space.design, space.named(box.low), self.on), self.limits)
-
-    def graph_of(self, box: Box, mapping: Mapping) -> Graph:
-        """The graph that a mapping maps best on a design; the first one if it is a mapping of none."""
-        return min(self.graphs, key=lambda graph: self.judged(box, mapping, graph))
 
     def narrowed(self, spaces: tuple[Space, ...]) -> Workload:
         """The same work on some of the designs, whose bounds build on those of all of them."""
