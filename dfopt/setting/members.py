@@ -49,7 +49,7 @@ from dfopt.documents.kernel import needed, operand_shape
 from dfopt.documents.modules import Modules
 from dfopt.setting.laid import Laid, Lies, Unsplit
 
-__all__ = ["Unsplit", "able", "member_graph", "obstacle"]
+__all__ = ["Unsplit", "member_graph", "obstacle"]
 
 
 def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Graph:
@@ -81,11 +81,6 @@ def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Gr
     ['all_reduce']
     """
     return _Member(graph, modules, members, first).graph
-
-
-def able(graph: Graph, modules: Modules, members: int) -> bool:
-    """Whether modules can take their schemes over so many chips."""
-    return not obstacle(graph, modules, members)
 
 
 def obstacle(graph: Graph, modules: Modules, members: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import MENU, Modules, ModuleScheme
-from dfopt.setting.members import able, obstacle
+from dfopt.setting.members import obstacle
 
 __all__ = ["menu", "obstacles", "refusal"]
 
@@ -68,14 +68,14 @@ def _schemes(
     none: dict[str, Any] = dict.fromkeys(("stream", *names), "none")
 
     def possible(name: str, beside: dict[str, Any]) -> list[ModuleScheme]:
-        found = [one for one in MENU[name] if able(graph, Modules(**beside | {name: one}), members)]
+        found = [one for one in MENU[name] if not obstacle(graph, Modules(**beside | {name: one}), members)]
         if sparing and (name == "ends" or beside["stream"] == "context"):
             found = {"dense": found[:1], "experts": found[:2], "ends": found[-1:]}.get(name, found)
         return found or ["none"]
 
-    rows = able(graph, Modules(stream="n"), members)
+    rows = not obstacle(graph, Modules(stream="n"), members)
     beside: dict[str, Any] = none | {"stream": "context", "mixer": "context"}
-    tokens = "mixer" in names and not (sparing and rows) and able(graph, Modules(**beside), members)
+    tokens = "mixer" in names and not (sparing and rows) and not obstacle(graph, Modules(**beside), members)
     schemes_of = {name: possible(name, none) for name in names}
     if sparing and (rows or tokens) and schemes_of.get("mixer") != ["context"]:
         schemes_of |= {name: [one for one in found if one != "context"] for name, found in schemes_of.items()}

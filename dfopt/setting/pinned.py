@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
-from dfopt.setting.reads import ByReads
 
-__all__ = ["forbidden", "forbidden_pins", "pin_reasons"]
+__all__ = ["forbidden", "forbidden_pins"]
 
 
 def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) -> str:
@@ -28,10 +26,3 @@ def forbidden(kernel: Kernel, scheme: Sharding, legal: Sequence[Sharding], degre
     if scheme in legal:
         return ""
     return f"kernel {kernel.name!r} cannot be sharded by {scheme!r} over {degree} chips; it allows {', '.join(legal)}"
-
-
-def pin_reasons(setting: Setting, pins: Mapping[str, Sharding], plans: list[Plan]) -> Iterator[str]:
-    """The same of every plan, whose second axis may leave a chip less of a kernel to share out."""
-    question = ByReads()
-    for plan in plans:
-        yield question.answer(plan, lambda one: forbidden_pins(setting.seen(one), pins, one.shards))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, MODULES, Dims, keys
@@ -23,8 +22,9 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.orders import Orders
-from dfopt.setting.pinned import pin_reasons
+from dfopt.setting.pinned import forbidden_pins
 from dfopt.setting.placements import looked_at_later, offloads, placements
+from dfopt.setting.reads import ByReads
 from dfopt.setting.schedules import in_turns, of_schedule, turns_left_out, with_recomputed
 from dfopt.setting.shares import divisors, in_rank_order, shares
 from dfopt.setting.uneven import uneven_chunks, uneven_layers, with_ends
@@ -107,8 +107,9 @@ def asked_plans(
         free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
         free = free[:1] if looked_at_later(graph, assumptions) else free
         found = [one.model_copy(update={"placement": each}) if each else one for one in found for each in free]
-    if asked.pin_sharding:
-        reasons = list(pin_reasons(Setting(graph, system, assumptions), asked.pin_sharding, found))
+    if pins := asked.pin_sharding:  # a second axis may leave a chip less of a kernel to share out
+        setting, reason = Setting(graph, system, assumptions), ByReads()
+        reasons = [reason.answer(p, lambda one: forbidden_pins(setting.seen(one), pins, one.shards)) for p in found]
         rejected += [Rejected(plan, reason) for plan, reason in zip(found, reasons, strict=True) if reason]
         found = [plan for plan, reason in zip(found, reasons, strict=True) if not reason]
         if not found:
@@ -128,8 +129,8 @@ def _on_dims(
     parts, placed = pinned or assumptions.network_dims != "whole", placed_dims(system, assumptions)
     orders = Orders(graph, system, assumptions, placed, asked.zero_replicas)
     used = [dim for dim in system.network if dim.size > 1]
-    second, sparing = _second(graph, on_axes, schemes), _is_sparing(assumptions, on_axes, schemes)
-    axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
+    several, sparing = may_share(graph, asked), _is_sparing(assumptions, asked)
+    axes = [name for name, axis in AXES.items() if several or axis.splits != "modules"]
     if asked.rank_order is not None:
         ways = in_rank_order(used, asked.rank_order.split("-"), axes)
     else:
@@ -150,7 +151,7 @@ def _on_dims(
             if plan.members not in menus:
                 alike = asked.parallelism == "expanded"
                 few = (one for one in menu(graph, plan.members, sparing=sparing) if one.alike or not alike)
-                menus[plan.members] = listing.picked([one for one in few if _taken(one, schemes)])
+                menus[plan.members] = listing.picked([one for one in few if one.schemes.items() >= schemes.items()])
             picked = menus[plan.members]
             found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
             if legal and not picked:
@@ -197,47 +198,41 @@ def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:
     )
 
 
-def may_share(graph: Graph, asked: Request) -> bool:
-    """Whether plans with a second axis are listed for a request."""
-    on_axes, schemes = asked.shared_out
-    return _second(graph, on_axes, schemes)
-
-
 def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> tuple[str, ...]:
     """Restrictions of the space that nobody asked for: what is searched only on request, where there is any of it."""
     words, copied = [], graph.trains and asked.on_axes.get("dp") != 1 and asked.zero != (0,)
-    if MODULES not in asked.shared_out[0] and refusal(graph) is None and not may_share(graph, asked):
+    several, said = may_share(graph, asked), MODULES in asked.shared_out[0]
+    if not said and refusal(graph) is None and not several:
         words.append(f"{MODULES} 1")
-    if may_share(graph, asked) and _is_sparing(assumptions, *asked.shared_out) and system.chips > 1:
+    if several and _is_sparing(assumptions, asked) and system.chips > 1:
         words.append(COMMON)
     if copied and asked.zero_replicas is None:
         words.append("zero_replicas 1")
     if graph.trains and asked.offload is None and not asked.place and len(system.chip.memories or ()) > 1:
         words.append("offload none")
-    sends = MODULES in asked.shared_out[0] or may_share(graph, asked) or any(k.communications for k in graph.kernels)
+    sends = said or several or any(kernel.communications for kernel in graph.kernels)
     if sends and turns_left_out(graph, system, assumptions, asked):
         words.append("two_batch_overlap false")
     return tuple(words)
 
 
-def _is_sparing(assumptions: Assumptions, asked: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
+def _is_sparing(assumptions: Assumptions, asked: Request) -> bool:
     """Whether only common schemes of modules are listed: nothing is asked of the second axis, and they are enough."""
-    return (
-        assumptions.module_schemes is None
-        and not schemes
-        and not any(keys()[key][0].splits == "modules" for key in asked)
-    )
+    on_axes, schemes = asked.shared_out
+    said = schemes or any(keys()[key][0].splits == "modules" for key in on_axes)
+    return assumptions.module_schemes is None and not said
 
 
-def _second(graph: Graph, asked: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
-    """Whether plans with a second axis are listed: where they are asked for, or experts are there.
+def may_share(graph: Graph, asked: Request) -> bool:
+    """Whether plans with a second axis are listed for a request: where they are asked for, or experts are there.
 
     Raises
     ------
     PlanError
         If they are asked for and the graph has none.
     """
-    said = {key: what for key, what in asked.items() if keys()[key][0].splits == "modules"}
+    on_axes, schemes = asked.shared_out
+    said = {key: what for key, what in on_axes.items() if keys()[key][0].splits == "modules"}
     if said and not schemes and all(what in (1, ()) for what in said.values()):
         return False
     if not said and not schemes:
@@ -249,10 +244,6 @@ def _second(graph: Graph, asked: Mapping[str, Any], schemes: Mapping[str, str]) 
         remedy = f"it has {', '.join(sorted(own))}"
         raise PlanError(f"{graph.name} has no module {missing[0]!r}: {did_you_mean(missing[0], own, remedy)}")
     return True
-
-
-def _taken(modules: Modules, schemes: Mapping[str, str]) -> bool:
-    return all(modules.schemes.get(name) == scheme for name, scheme in schemes.items())
 
 
 def _of_order(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptions) -> tuple[list[Plan], Rejected | None]:

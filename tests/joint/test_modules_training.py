@@ -25,7 +25,7 @@ from dfopt.errors import PlanError
 from dfopt.judge.members import issues, seen_by_a_chip
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.setting.members import able, member_graph
+from dfopt.setting.members import member_graph, obstacle
 from dfopt.setting.plans import asked_plans
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.recompute import recomputed
@@ -65,7 +65,7 @@ def test_optimiser_and_judge_share_training_steps_out_alike(graph: Graph, axis: 
     system = machine(*(size for _, size in dims))
     for modules in every(graph):
         plan = Plan(mp=members, mp_dims=("x", "y")[: len(dims)], modules=modules)
-        possible = able(graph, modules, members)
+        possible = not obstacle(graph, modules, members)
         assert possible == (not list(issues(plan, graph, system))), modules.label
         if not possible:
             continue
@@ -334,7 +334,7 @@ def test_what_has_no_gradient_there_is_refused_by_name() -> None:
         df.evaluate(result.mapping, drawn, machine(2))
     alone = {"up_bwd_weight_update": {"stage_with": None}}
     kernels = tuple(one.model_copy(update=alone.get(one.name, {})) for one in graph.kernels)
-    assert not able(graph.model_copy(update={"kernels": kernels}), Modules(stream="n", mixer="n", experts="n"), 2)
+    assert obstacle(graph.model_copy(update={"kernels": kernels}), Modules(stream="n", mixer="n", experts="n"), 2)
 
 
 def test_a_share_that_all_chips_have_is_of_a_weight_a_table_or_a_gradient() -> None:
