@@ -24,6 +24,7 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.regions.factors import Part
+from dfopt.terms.chip import Chip
 from dfopt.terms.elimination import Elimination, Factor, eliminated
 
 __all__ = ["Dual", "Resources", "between"]
@@ -64,15 +65,12 @@ class Resources:
     ----------
     left_ko : tuple of int array, by kernel
         Options that are left, as numbers of the menu.
-    names : tuple of str
-        The resources, in the order of their places in ``sums``: :attr:`dfopt.terms.chip.Chip.resources`.
-    sums : tuple of tuple of int
-        Places of the resources that add up; the largest of these sums is the time: :attr:`dfopt.terms.chip.Rule.sums`.
+    chip : Chip
+        Its resources, and which of these add up: the largest of these sums is the time.
     """
 
     left_ko: tuple[Ints, ...]
-    names: tuple[str, ...]
-    sums: tuple[tuple[int, ...], ...]
+    chip: Chip
     _parts: tuple[Part, ...]
     _fixed: tuple[Factor, ...]  # infinite where options cannot be together
 
@@ -91,7 +89,7 @@ class Resources:
             found = eliminated([*fixed, *_weighted(self._parts, weight_sq @ self._of_sums)], self._sizes)
             if best is None or found.least > best.least:
                 best, best_sq = found, weight_sq
-            if not np.isfinite(found.least) or len(self.sums) == 1:
+            if not np.isfinite(found.least) or len(self._of_sums) == 1:
                 break
             met_sq = self._met(found.options_k)
             if met_sq.max(axis=1).sum() - (met_sq * weight_sq).sum() <= CLOSE * best.least:  # what is hidden is no more
@@ -99,7 +97,7 @@ class Resources:
             met.append(met_sq)
             weight_sq = _largest(met_sq) if len(met) == 1 else between(*met[-2:])
         assert best is not None
-        if len(self.sums) > 1 and np.isfinite(best.least):
+        if len(self._of_sums) > 1 and np.isfinite(best.least):
             found = eliminated([*fixed, *_weighted(self._parts, (best_sq + HIDDEN) @ self._of_sums)], self._sizes)
         return Dual(best.least, self._options(found), best)
 
@@ -111,7 +109,8 @@ class Resources:
     @cached_property
     def _of_sums(self) -> Floats:
         """Whether each sum has each resource, shape (sums, resources)."""
-        return np.array([[r in together for r in range(len(self.names))] for together in self.sums], dtype=float)
+        resources = range(len(self.chip.resources))
+        return np.array([[r in together for r in resources] for together in self.chip.rule.sums], dtype=float)
 
     def _by_kernel(self, extra_o: Floats | None) -> list[Factor]:
         if extra_o is None:
@@ -126,7 +125,7 @@ class Resources:
     def _met(self, place_k: Ints | None) -> Floats:
         """The sums of all sides under options, as places among those left; without any the least of each charge."""
         count = 1 + max((part.side for part in self._parts), default=-1)
-        met_sr = np.zeros((count, len(self.names)))
+        met_sr = np.zeros((count, len(self.chip.resources)))
         for part in self._parts:
             amount = part.amount.min() if place_k is None else part.amount[tuple(place_k[list(part.scope)])]
             met_sr[part.side, part.resource] += amount

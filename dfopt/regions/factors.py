@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Floats, Ints
 from dfopt.terms.blocks import IN_PARTS, Blocks
 from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
@@ -55,7 +55,7 @@ class Part:
     amount: Floats
 
 
-def least_by_side(incidence: Incidence, side_k: Ints, holding_k: Bools | None = None) -> dict[int, float]:
+def least_by_side(incidence: Incidence, side_k: Ints) -> dict[int, float]:
     """How often the blocks of each side pay an incidence at least, however the kernels are cut into blocks.
 
     Parameters
@@ -65,8 +65,6 @@ def least_by_side(incidence: Incidence, side_k: Ints, holding_k: Bools | None = 
         what blocks pay depends on how kernels are cut into blocks: :func:`least_of_sets`.
     side_k : int array, shape (kernels,)
         Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
-    holding_k : bool array, shape (kernels,), optional
-        Count only blocks that hold one of these kernels, such as those of the forward pass.
 
     Returns
     -------
@@ -79,11 +77,8 @@ def least_by_side(incidence: Incidence, side_k: Ints, holding_k: Bools | None = 
 
     >>> least_by_side(Crosses(0, (1, 2)), np.array([0, 0, 1]))
     {0: 1.0, 1: 1.0}
-    >>> least_by_side(Crosses(0, (1, 2)), np.array([0, 0, 1]), np.array([True, True, False]))
-    {0: 1.0}
     """
-    sides = [int(side) for side in side_k]
-    mine = range(len(sides)) if holding_k is None else set(np.flatnonzero(holding_k).tolist())
+    sides = side_k.tolist()
     match incidence:
         case Has(kernel):
             payers = [kernel]
@@ -94,7 +89,7 @@ def least_by_side(incidence: Incidence, side_k: Ints, holding_k: Bools | None = 
             payers = [source, *others] if others else []
         case _:
             payers = []
-    return {side: 1.0 for side in sorted({sides[kernel] for kernel in payers if kernel in mine}) if side >= 0}
+    return {side: 1.0 for side in sorted({sides[kernel] for kernel in payers}) if side >= 0}
 
 
 def least_of_sets(amount_of: Mapping[frozenset[int], Floats], kernels: Collection[int]) -> Floats | None:
@@ -141,7 +136,6 @@ def parts_of_sides(
     table: Table,
     domain: Domain,
     side_k: Ints,
-    mine_k: Bools,
     chip: Chip,
     counts: Callable[[Incidence], Mapping[int, float]],
 ) -> list[Part]:
@@ -155,24 +149,21 @@ def parts_of_sides(
         By kernel the places of the options that are left.
     side_k : int array, shape (kernels,)
         Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
-    mine_k : bool array, shape (kernels,)
-        Count only blocks that hold one of these kernels.
     chip : Chip
         Limits and rates, as bounds see them.
     counts : callable
         How often the blocks of each side pay an incidence at least, such as :func:`least_by_side` says.
     """
-    parts = list(_charged(table, domain, side_k, mine_k, chip, layer.by_cycles, counts))
+    parts = list(_charged(table, domain, side_k, chip, layer.by_cycles, counts))
     if layer.by_cycles:
-        parts += _of_cycles(layer, domain, side_k, mine_k, chip)
-    return [*parts, *_read_again(table, domain, side_k, mine_k, chip, token_rows(layer) is not None)]
+        parts += _of_cycles(layer, domain, side_k, chip)
+    return [*parts, *_read_again(table, domain, side_k, chip, token_rows(layer) is not None)]
 
 
 def _charged(
     table: Table,
     domain: Domain,
     side_k: Ints,
-    mine_k: Bools,
     chip: Chip,
     by_cycles: bool,
     counts: Callable[[Incidence], Mapping[int, float]],
@@ -202,7 +193,7 @@ def _charged(
         for side, times in paid[charge.incidence].items():
             yield Part(side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times))
     for (name, unit, kernels), charges in by_sets.items():
-        scope, amount_of = _amounts_of_sets(charges, domain, mine_k)
+        scope, amount_of = _amounts_of_sets(charges, domain, side_k)
         for side in np.unique(side_k[list(kernels)]).tolist():
             least = least_of_sets(amount_of, [k for k in kernels if side_k[k] == side])
             if side >= 0 and least is not None:
@@ -210,7 +201,7 @@ def _charged(
 
 
 def _amounts_of_sets(
-    charges: Sequence[Charge], domain: Domain, mine_k: Bools
+    charges: Sequence[Charge], domain: Domain, side_k: Ints
 ) -> tuple[tuple[int, ...], dict[frozenset[int], Floats]]:
     """What a block pays by which of a few kernels it holds, and the scope of these amounts."""
     scope = tuple(sorted({k for charge in charges for k in charge.scope}))
@@ -219,30 +210,28 @@ def _amounts_of_sets(
         assert isinstance(charge.incidence, Exactly)
         held = frozenset(k for k, here in zip(charge.incidence.kernels, charge.incidence.held, strict=True) if here)
         shape = [len(domain[k]) if k in charge.scope else 1 for k in scope]
-        amount = amounts_left(charge, domain).reshape(shape) if any(mine_k[k] for k in held) else np.zeros(1)
+        amount = amounts_left(charge, domain).reshape(shape) if any(side_k[k] >= 0 for k in held) else np.zeros(1)
         whole = np.broadcast_to(amount, [len(domain[k]) for k in scope])
         amount_of[held] = amount_of[held] + whole if held in amount_of else whole
     return scope, amount_of
 
 
-def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip) -> Iterator[Part]:
+def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, chip: Chip) -> Iterator[Part]:
     """Compute seconds of the whole chip under the cycle model, at least."""
-    for k in np.flatnonzero(mine_k).tolist():
+    for k in np.flatnonzero(side_k >= 0).tolist():
         ways_o = (layer.menus_ko[k][o] for o in domain[k])
         seconds_o = np.array([(used * s).min() for used, s in ways_o]) / chip.tiles
         yield Part(int(side_k[k]), chip.resources.index("compute"), (k,), seconds_o)
 
 
-def _read_again(
-    table: Table, domain: Domain, side_k: Ints, mine_k: Bools, chip: Chip, token_blocks: bool
-) -> Iterator[Part]:
+def _read_again(table: Table, domain: Domain, side_k: Ints, chip: Chip, token_blocks: bool) -> Iterator[Part]:
     """What kernels that always run alone move again, for each further part that their weight is cut into."""
     if not chip.cuts_weights or token_blocks:  # in blocks of tokens a weight is never cut
         return
     few = Table(table.sizes_k, tuple(charge for charge in table.charges if charge.resource in IN_PARTS))
     heavy = {k for charge in few.charges if charge.resource == "stationary_bytes" for k in charge.scope}
     alone = np.bincount(side_k[side_k >= 0], minlength=1) == 1
-    mine = [k for k in sorted(heavy) if mine_k[k] and alone[side_k[k]]]
+    mine = [k for k in sorted(heavy) if side_k[k] >= 0 and alone[side_k[k]]]
     if not mine:
         return
     least_c, memory = few.least(domain), chip.resources.index("memory")

@@ -6,9 +6,9 @@ kernel of the graph or kind of layer, o option of a kernel, c column of amounts,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dfopt.bnb import Clock
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.chains import Pipelines
+from dfopt.regions.classes import PlanClass
 from dfopt.regions.dual import Dual, Resources
 from dfopt.regions.factors import OF_SECONDS, parts_of_sides
 from dfopt.regions.fusing import fused
@@ -25,6 +26,7 @@ from dfopt.regions.region import Region
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.beside import Beside
 from dfopt.terms.incidence import Exactly, Incidence
+from dfopt.terms.table import Domain
 
 __all__ = ["Facts", "Memory", "resources_of"]
 
@@ -213,7 +215,11 @@ class Facts:
     @cached_property
     def resources_k(self) -> tuple[Resources, ...]:
         """Resources of every kind of layer, as factors."""
-        return tuple(resources_of(self.region, arcs) for arcs in self.some)
+        of, domain = self.region.of, self.region.domain
+        of_seconds = (one.incidence for one in of.table_of_blocks.charges if one.resource in OF_SECONDS)
+        counted = [incidence for incidence in of_seconds if not isinstance(incidence, Exactly)]
+        counts_of = ((arcs, arcs.least_counts(counted).__getitem__) for arcs in self.some)
+        return tuple(resources_of(of, domain, arcs.side_k, counts) for arcs, counts in counts_of)
 
     @property
     def by_dual_k(self) -> Floats:
@@ -372,23 +378,23 @@ class Memory:
         return self._facts(region)
 
 
-def resources_of(region: Region, arcs: Arcs) -> Resources:
+def resources_of(
+    of: PlanClass, domain: Domain, side_k: Ints, counts: Callable[[Incidence], Mapping[int, float]]
+) -> Resources:
     """Resources of a kind of layer, whichever of some blocks its kernels are in.
 
-    The sides are those of these blocks, and how often a charge is paid at least is a shortest path of its own.
+    Parameters
+    ----------
+    of : PlanClass
+        The class of plans.
+    domain : Domain
+        By kernel the options that are left.
+    side_k : int array, shape (kernels of the graph,)
+        Side of each kernel: kernels of two sides share no block. Negative for kernels of other layers.
+    counts : callable
+        How often the blocks of each side pay an incidence at least: a shortest path of its own.
     """
-    of = region.of
-    table, layer, chip, side_k = of.table_of_blocks, of.layer, of.chip, arcs.side_k
-    known = arcs.least_counts(
-        charge.incidence
-        for charge in table.charges
-        if charge.resource in OF_SECONDS and not isinstance(charge.incidence, Exactly)
-    )
-    parts = parts_of_sides(layer, table, region.domain, side_k, side_k >= 0, chip, partial(_least, known))
-    left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, region.domain, strict=True))
+    parts = parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts)
+    left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, domain, strict=True))
     fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
-    return Resources(left_ko, chip.resources, chip.rule.sums, tuple(one for one in parts if one.side >= 0), fixed)
-
-
-def _least(known: Mapping[Incidence, Mapping[int, float]], incidence: Incidence) -> Mapping[int, float]:
-    return known[incidence]
+    return Resources(left_ko, of.chip, tuple(part for part in parts if part.side >= 0), fixed)

@@ -10,9 +10,7 @@ from dfopt.arrays import Floats, Ints
 from dfopt.bnb import BRANCHING, Candidate, Clock, Heuristic, Node, View
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.dual import Resources
-from dfopt.regions.factors import parts_of_sides
-from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.facts import Facts, Memory, resources_of
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import Priced, best_of
@@ -181,10 +179,6 @@ def rounded_for(region: Region, partition_k: Ints) -> Ints:
         count_is = counts(table.incidences, member_sk).T.tolist()
         often = [{s: times for s, times in enumerate(count_s) if times} for count_s in count_is]
         paid_of = dict(zip(table.incidences, often, strict=True)).__getitem__
-        parts = parts_of_sides(of.layer, table, region.domain, side_k, side_k >= 0, of.chip, paid_of)
-        left_ko = tuple(np.array(left, dtype=np.int64) for left in region.domain)
-        fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
-        paid = tuple(part for part in parts if part.side >= 0)
-        dual = Resources(left_ko, of.chip.resources, of.chip.rule.sums, paid, fixed).dual()
-        option_k[arcs.kernels] = dual.option_k[arcs.kernels]
+        dual = resources_of(of, region.domain, side_k, paid_of).dual()
+        option_k[arcs.kernels] = (dual.option_k - of.first_k)[arcs.kernels]
     return option_k
