@@ -144,7 +144,7 @@ def parts_of_sides(
     Parameters
     ----------
     layer, table : Layer, Table
-        The layer in some number of tiles, and its charges by :data:`dfopt.terms.rules.OF_BLOCKS`.
+        The layer in some number of tiles, and its charges; those of what chips hold do not count.
     domain : Domain
         By kernel the places of the options that are left.
     side_k : int array, shape (kernels,)

@@ -296,39 +296,6 @@ class Table:
                 amount_ko[charge.incidence.kernel] += charge.amount
         return amount_ko
 
-    def undominated(self, domain: Domain) -> Domain:
-        """The options that are left, without those that are dominated: another option of the kernel is never worse.
-
-        An option is dropped if some other option of its kernel has no larger amount in any charge, whatever options the
-        other kernels have in the domain. If a cost never falls as sums of resources grow, a best choice remains.
-
-        Parameters
-        ----------
-        domain
-            By kernel the positions of the options that are left, at least one of every kernel.
-
-        Returns
-        -------
-        Domain
-            In the same form, at least one option of every kernel.
-
-        Examples
-        --------
-        >>> table = Table((2,), (Charge("dram_bytes", Has(0), (0,), np.array([1.0, 2.0])),))
-        >>> table.undominated(((0, 1),))
-        ((0,),)
-        """
-        left = [list(options) for options in domain]
-        changed = set(range(len(left)))
-        while changed:
-            kernel = min(changed)
-            changed.discard(kernel)
-            kept = self.undominated_of(kernel, tuple(map(tuple, left)))
-            if len(kept) < len(left[kernel]):
-                left[kernel] = kept
-                changed |= {k for c in self.of_kernel[kernel] for k in self.charges[c].scope}
-        return tuple(map(tuple, left))
-
     def undominated_of(
         self, kernel: int, domain: Domain, same: Collection[str] = (), further_ox: Floats | None = None
     ) -> list[int]:

@@ -113,12 +113,12 @@ def test_the_best_chain_is_that_of_all(world: World, data: st.DataObject) -> Non
     added_uu = data.draw(st.sampled_from([0.0, 1.0])) * np.where(np.isinf(busy_uu), 0.0, busy_uu)[::-1, ::-1] % 3
     inside_uu = ~(of.set_uk[:, None] & ~of.set_uk[None]).any(axis=2)
     busy_uu = np.where(inside_uu, busy_uu, math.inf)
-    lines, rounds = of.steps.table.pipelines.lines, of.steps.table.pipelines.rounds_i[i]
+    lines, rounds = of.steps.table.lines, of.steps.table.rounds_i[i]
 
     def step(chain: tuple[int, ...]) -> float:
         busy = [float(busy_uu[pair]) for pair in itertools.pairwise(chain)]
         if lines is None:
-            through = max(busy) * (rounds + of.steps.table.pipelines.fill_i[i])
+            through = max(busy) * (rounds + of.steps.table.fill_i[i])
         elif math.isinf(max(busy)):
             return math.inf
         else:

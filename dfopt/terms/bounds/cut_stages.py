@@ -137,7 +137,7 @@ class CutStages:
 
     def busy(self, plan: int, work_vuu: Floats, hop_vuu: Floats) -> Floats:
         """Seconds of every stage for one microbatch, from those of its partitions and of its messages."""
-        hides = self.steps.table.pipelines.hides_hops_i[plan]
+        hides = self.steps.table.hides_hops_i[plan]
         return np.maximum(work_vuu, hop_vuu) if hides else work_vuu + hop_vuu
 
     def added(self, plan: int, gradient_k: Floats, weight_k: Floats) -> Floats:
@@ -175,7 +175,7 @@ class CutStages:
     @property
     def by_slowest(self) -> bool:
         """Whether the slowest stage stands for all of a pipeline, else the time of every stage is charged."""
-        return self.steps.table.pipelines.lines is None
+        return self.steps.table.lines is None
 
     @property
     def no_stage(self) -> Floats:
@@ -186,9 +186,9 @@ class CutStages:
         """Figures of pipelines with a further stage, behind which so many more will come."""
         if self.by_slowest:
             return np.maximum(figure_nx, busy_n[:, None])
-        pipelines = self.steps.table.pipelines
-        assert pipelines.lines is not None
-        rounds, turns = float(pipelines.rounds_i[plan]), pipelines.lines[plan].turns
+        table = self.steps.table
+        assert table.lines is not None
+        rounds, turns = float(table.rounds_i[plan]), table.lines[plan].turns
         return appended(figure_nx, busy_n, rounds, behind, turns=turns)
 
     def step(self, plan: int, figure_nx: Floats, added_n: Floats) -> Floats:
@@ -196,9 +196,9 @@ class CutStages:
 
         A lower bound where stages are still to come.
         """
-        pipelines = self.steps.table.pipelines
+        table = self.steps.table
         through_n = figure_nx.max(axis=1)
         if self.by_slowest:
-            through_n = through_n * (pipelines.rounds_i[plan] + pipelines.fill_i[plan])
+            through_n = through_n * (table.rounds_i[plan] + table.fill_i[plan])
         found: Floats = through_n + added_n + self.steps.once_i[plan]
         return found

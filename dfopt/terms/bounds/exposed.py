@@ -147,13 +147,13 @@ class Exposed:
         With one data-parallel copy exchanges of chips of the second axis are charged in full, none hidden. 0 for a
         stage without layers.
         """
-        table, pipelines, plan_r = self.table, self.table.pipelines, self.table.plan_r
-        rounds_rv = (pipelines.rounds_i + pipelines.fill_i)[plan_r, None]
+        table, plan_r = self.table, self.table.plan_r
+        rounds_rv = (table.rounds_i + table.fill_i)[plan_r, None]
         exchange_rv, once_rv = of.exchanges[0][:, 0], of.exchanges[1][:, 0]
         forward_rv, _, memory_rv, compute_rv = (each[:, 0] for each in of.passes)
         usage_g, copies_g = self._copies_g
-        size_rv, stages_rv = table.runs_rk.sum(axis=1)[:, None], pipelines.stages_i[plan_r, None]
-        chunks_rv = pipelines.interleave_i[plan_r, None]
+        size_rv, stages_rv = table.runs_rk.sum(axis=1)[:, None], table.stages_i[plan_r, None]
+        chunks_rv = table.interleave_i[plan_r, None]
         each_rv, some_rv = np.maximum(size_rv / chunks_rv, 1.0), np.maximum(size_rv, 1.0)
         lost_rv, slowed_rv = forward_rv + memory_rv, compute_rv * usage_g[table.group_r, None]
         open_rv = stages_rv * (of.hop_rv / 2 - each_rv * lost_rv)
@@ -179,13 +179,13 @@ class Exposed:
         The stage that shows most counts for all.
         """
         table, plan_r, group_r = self.table, self.table.plan_r, self.table.group_r
-        (usage_g, copies_g), pipelines = self._copies_g, table.pipelines
+        usage_g, copies_g = self._copies_g
         size_r = table.runs_rk.sum(axis=1)
         exchange_rv, once_rv = of.exchanges[0][:, 0], of.exchanges[1][:, 0]
         _, backward_rv, memory_rv, compute_rv = (each[:, 0] for each in of.passes)
         passes = backward_rv + of.waits_rv, memory_rv, compute_rv, of.hop_rv / 2
-        of_pipelines = (each_i[plan_r] for each_i in (pipelines.stages_i, pipelines.interleave_i))
-        of_plans = usage_g[group_r], self._crosses_g[group_r], *of_pipelines, size_r, pipelines.microbatches_i[plan_r]
+        stages_r, chunks_r = table.stages_i[plan_r], table.interleave_i[plan_r]
+        of_plans = usage_g[group_r], self._crosses_g[group_r], stages_r, chunks_r, size_r, table.microbatches_i[plan_r]
         shows_rv = exposed_in_windows(exchange_rv, *passes, *(each_r[:, None] for each_r in of_plans))
         shows_iv = table.slowest(np.where(size_r[:, None] > 0, shows_rv, 0.0))
         whole_iv, steps_iv = (table.slowest(size_r[:, None] * each_rv) for each_rv in (exchange_rv, once_rv))
@@ -202,7 +202,7 @@ class Exposed:
         """
         if not by_window(self.table.assumptions, self.table.setting.graph):
             return True
-        interleaved_i = self.table.pipelines.interleave_i > 1
+        interleaved_i = self.table.interleave_i > 1
         waits_i = interleaved_i & self._crosses_g[self.table.group_i]
         return not (waits_i.any() or self._copies_g[0].any())
 

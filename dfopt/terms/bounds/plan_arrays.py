@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
+from dfopt.physics.fill import Line, line_of
+from dfopt.physics.pipeline import fill_factor
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import ByReads
-from dfopt.setting.stages import PipelineStage
-from dfopt.terms.bounds.pipelines import Pipelines
+from dfopt.setting.stages import PipelineStage, stage_places
 
 __all__ = ["PlanArrays", "bounded_stages", "drawn_stages"]
 
@@ -99,11 +100,6 @@ class PlanArrays:
         return self.setting.assumptions
 
     @cached_property
-    def pipelines(self) -> Pipelines:
-        """How the stages of each plan follow one another."""
-        return Pipelines(self.setting, self.plans)
-
-    @cached_property
     def kind_k(self) -> Ints:
         """Kind of layer of every kernel: int array, shape (kernels of the graph,)."""
         graph = self.setting.graph
@@ -136,6 +132,64 @@ class PlanArrays:
     def slowest(self, each_rv: Floats) -> Floats:
         """The largest figure of the stages of every plan: shape (plans, vectors), or (plans,) of one vector."""
         return np.maximum.reduceat(each_rv, self.first_i, axis=0)
+
+    # -- how the stages of each plan follow one another ----------------------------------------------------------------
+
+    @cached_property
+    def hides_hops_i(self) -> Bools:
+        """Whether the stages of each plan work while they send to their neighbours: bool array."""
+        return np.array([self.assumptions.hides_hops_in(one.interleave) for one in self.plans])
+
+    @cached_property
+    def rounds_i(self) -> Floats:
+        """Rounds of a step: how often each stage takes as many microbatches as it takes at once. Float array."""
+        return np.array([one.rounds for one in self.plans], dtype=float)
+
+    @cached_property
+    def fill_i(self) -> Floats:
+        """Rounds that fill and drain each pipeline, by the closed form of ``bubble``: float array."""
+        return np.array([fill_factor(one, self.assumptions.bubble) for one in self.plans])
+
+    @cached_property
+    def interleave_i(self) -> Floats:
+        """Chunks of layers in each stage: float array."""
+        return np.array([one.interleave for one in self.plans], dtype=float)
+
+    @cached_property
+    def stages_i(self) -> Floats:
+        """Stages of each pipeline: float array."""
+        return np.array([one.stages for one in self.plans], dtype=float)
+
+    @cached_property
+    def microbatches_i(self) -> Floats:
+        """Microbatches of a step of each pipeline: float array."""
+        return np.array([one.microbatches for one in self.plans], dtype=float)
+
+    @cached_property
+    def at_once_i(self) -> Floats:
+        """Microbatches that a stage takes together: float array."""
+        return np.array([one.at_once for one in self.plans], dtype=float)
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...] | None:
+        """How stages lie in the pipeline of each plan, if each is charged; of graphs not folded the heaviest alone."""
+        graph, found = self.setting.graph, list[Line]()
+        for plan in self.plans:
+            places = stage_places(self.setting.model, plan) if graph.folded else (0,)
+            line = line_of(plan, self.assumptions, graph.trains, places)
+            if line is None:
+                return None
+            found.append(line)
+        return tuple(found)
+
+    @cached_property
+    def runs_iq(self) -> tuple[Ints, Ints]:
+        """Runs of each line, below one another: which stage of the plan, and how many; 0 = none. Two int arrays."""
+        runs = [line.runs for line in self.lines or ()]
+        row_iq, count_iq = np.zeros((2, len(runs), max(map(len, runs), default=0)), dtype=np.int64)
+        for i, mine in enumerate(runs):
+            row_iq[i, : len(mine)], count_iq[i, : len(mine)] = zip(*mine, strict=True)
+        return row_iq, count_iq
 
 
 def _answers(setting: Setting, plans: Iterable[Plan], work: Callable[[Instance], Answer]) -> list[Answer]:

@@ -91,23 +91,22 @@ class Steps:
 
     def _busy(self, work_rv: Floats, beside: Beside) -> Floats:
         """The same with messages."""
-        hides_rv = self.table.pipelines.hides_hops_i[self.table.plan_r, None]
+        hides_rv = self.table.hides_hops_i[self.table.plan_r, None]
         return np.where(hides_rv, np.maximum(work_rv, beside.hop_rv), work_rv + beside.hop_rv)
 
     @property
     def _at_once_rv(self) -> Floats:
-        return self.table.pipelines.at_once_i[self.table.plan_r, None]
+        return self.table.at_once_i[self.table.plan_r, None]
 
     def of_busy(self, busy_rv: Floats, beside: Beside) -> Floats:
         """Seconds of a step from those of every stage in a round, with its messages: shape (plans, vectors).
 
         Without exchanges that passes may hide.
         """
-        pipelines = self.table.pipelines
-        if pipelines.lines is not None:
-            through_iv = self._through(busy_rv, pipelines.lines[0].turns)
+        if self.table.lines is not None:
+            through_iv = self._through(busy_rv, self.table.lines[0].turns)
         else:
-            through_iv = self.table.slowest(busy_rv) * (pipelines.rounds_i + pipelines.fill_i)[:, None]
+            through_iv = self.table.slowest(busy_rv) * (self.table.rounds_i + self.table.fill_i)[:, None]
         found: Floats = through_iv + beside.added_iv + self.once_i[:, None]
         return found
 
@@ -125,7 +124,7 @@ class Steps:
         """The same where layers wait for what slower memories move (:func:`dfopt.terms.step.offload.stage_s`)."""
         runs_rk, total_rv = self.table.average_rk, np.zeros(())
         passes, hop_rv = self._passes(beside), self._hop_beside(beside)
-        last_rk: Floats = np.minimum(self.table.pipelines.interleave_i[self.table.plan_r, None], runs_rk)
+        last_rk: Floats = np.minimum(self.table.interleave_i[self.table.plan_r, None], runs_rk)
         last_rk = last_rk * np.asarray((hop_rv > 0).any(axis=1))[:, None]
         for k, each_rv in enumerate(layer_krv):
             moved = moving[0][self.table.group_r, k], moving[1][self.table.group_r, k]
@@ -141,9 +140,9 @@ class Steps:
         """Seconds of messages that hide moving, see :func:`dfopt.terms.step.offload.hop_beside_s`."""
         if self.table.assumptions.offload != "calculon":
             return np.zeros((1, 1))
-        plan_r, pipelines = self.table.plan_r, self.table.pipelines
-        waits_r = (pipelines.stages_i[plan_r] > 1) & ~pipelines.hides_hops_i[plan_r]
-        return waits_r[:, None] * beside.hop_rv / (2 * pipelines.interleave_i[plan_r, None])
+        plan_r = self.table.plan_r
+        waits_r = (self.table.stages_i[plan_r] > 1) & ~self.table.hides_hops_i[plan_r]
+        return waits_r[:, None] * beside.hop_rv / (2 * self.table.interleave_i[plan_r, None])
 
     def _passes(self, beside: Beside) -> PassSeconds:
         if beside.passes is not None:
@@ -155,8 +154,8 @@ class Steps:
     ) -> Floats:
         """Seconds in which exchanges show that passes may hide; ``alone_rv``: without waits for slower memories."""
         passes, endless_rv = self._passes(beside), np.isinf(busy_rv)
-        pipelines, plan_r = self.table.pipelines, self.table.plan_r
-        shown_rv = np.where(pipelines.hides_hops_i[plan_r, None], 0.0, beside.hop_rv)
+        plan_r = self.table.plan_r
+        shown_rv = np.where(self.table.hides_hops_i[plan_r, None], 0.0, beside.hop_rv)
         if beside.exact and beside.moving is not None:
             windows = by_window(self.table.assumptions, self.table.setting.graph)
             with np.errstate(invalid="ignore"):
@@ -169,7 +168,7 @@ class Steps:
             stage_rv=np.where(endless_rv, 0.0, busy_rv),
             exchanges=tuple(each_gkv[self.table.group_r] for each_gkv in exchanged),
             passes=tuple(np.moveaxis(_finite(each_krv), 0, 1) for each_krv in of_kinds),
-            hop_rv=beside.hop_rv / pipelines.interleave_i[plan_r, None],
+            hop_rv=beside.hop_rv / self.table.interleave_i[plan_r, None],
             waits_rv=shown_rv,
         )
         return self.exposed.seconds(stages, exact=beside.exact)
@@ -178,7 +177,7 @@ class Steps:
         """Seconds that a layer waits in its backward pass, on average over the layers of every stage; of one kind."""
         passes, moved_rv, hop_rv = self._passes(beside), moving[1][self.table.group_r, 0], self._hop_beside(beside)
         size_r = self.table.runs_rk.sum(axis=1)
-        last_r = np.minimum(self.table.pipelines.interleave_i[self.table.plan_r], size_r) * (hop_rv > 0).any(axis=1)
+        last_r = np.minimum(self.table.interleave_i[self.table.plan_r], size_r) * (hop_rv > 0).any(axis=1)
 
         def waits(hop: Floats | float) -> Floats:
             back_rv = _finite(passes.back_krv[0])
@@ -203,10 +202,10 @@ class Steps:
 
     def _through(self, busy_rv: Floats, turns: bool) -> Floats:
         """Seconds in which all microbatches are through, where the time of every stage is charged."""
-        row_iq, count_iq = self.table.pipelines.runs_iq
+        row_iq, count_iq = self.table.runs_iq
         seconds = np.moveaxis(busy_rv[self.table.first_i[:, None] + row_iq], 2, 1)  # (plans, vectors, runs)
         endless_iv: Bools = np.asarray(np.isinf(np.where(count_iq[:, None] > 0, seconds, 0.0)).any(axis=2))
-        options = self.table.pipelines.rounds_i[:, None], self.table.pipelines.interleave_i[:, None]
+        options = self.table.rounds_i[:, None], self.table.interleave_i[:, None]
         seconds = np.where(endless_iv[:, :, None], 0.0, seconds)
         through_ivc = chains(seconds, count_iq[:, None], *options, turns=turns)
         return np.where(endless_iv, np.inf, through_ivc.max(axis=2))

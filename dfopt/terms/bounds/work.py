@@ -11,55 +11,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.physics.efficiency import most_sustained
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds.plan_arrays import drawn_stages
 from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.layer import Layer
-from dfopt.terms.least import least_compute_k, least_figures
-from dfopt.terms.rules import HELD
+from dfopt.terms.least import Least, least_of
 from dfopt.terms.step.hops import added_by_kind
 from dfopt.terms.step.ledger import State, states_of
 from dfopt.terms.step.overlap import exchanged_by_kind
 
-__all__ = ["Least", "LeastWork"]
-
-
-@dataclass(frozen=True)
-class Least:
-    """Lower bounds on seconds and bytes of kernels on one chip for one microbatch, under every sharding scheme.
-
-    The degree of tensor parallelism is given. Each figure of each kernel is its least over the legal schemes; two
-    figures may be least under different schemes. Axis k has the kernels of the graph.
-
-    Attributes
-    ----------
-    compute_k : s, shape (kernels,)
-        Time in which the whole chip computes each kernel.
-    memory_k, sram_k : s, shape (kernels,)
-        Time of the traffic of the off-chip memories, and of SRAM. A byte in a slower off-chip memory takes the longer
-        time of that memory. `sram_k` is 0 where SRAM has no bandwidth.
-    gradient_k : B, shape (kernels,)
-        Bytes of the weight gradient of each kernel on one chip, in the type in which data-parallel copies add it up.
-    weight_k : B, shape (kernels,)
-        Bytes of the weights of each kernel on one chip.
-    held_kh : shape (kernels, HELD)
-        What each kernel has a chip hold, in the order of :data:`dfopt.terms.rules.HELD`.
-    """
-
-    compute_k: Floats
-    memory_k: Floats
-    sram_k: Floats
-    gradient_k: Floats
-    weight_k: Floats
-    held_kh: Floats
+__all__ = ["LeastWork"]
 
 
 Answer = TypeVar("Answer")
@@ -102,20 +70,7 @@ class LeastWork:
 
         Sums over kernels of a graph that is not folded are those of all pipeline stages.
         """
-        return self._known("least", instance, self._least)
-
-    def _least(self, instance: Instance) -> Least:
-        chip, layer = self.setting.system.chip, Layer(instance, 1)
-        least_kf = least_figures(layer)
-        flop_k, weight_k, gradient_k, copied_k, moved_k, accessed_k = least_kf[:, : -len(HELD)].T
-        return Least(
-            compute_k=least_compute_k(layer, flop_k),
-            memory_k=moved_k / most_sustained(chip, self.setting.assumptions),
-            sram_k=accessed_k / (chip.sram.bandwidth or np.inf),
-            gradient_k=gradient_k + copied_k,
-            weight_k=weight_k,
-            held_kh=least_kf[:, -len(HELD) :],
-        )
+        return self._known("least", instance, lambda one: least_of(Layer(one, 1)))
 
     def seconds(self, instance: Instance) -> Floats:
         """Least seconds of compute, memory, network and SRAM of every kernel for one microbatch: shape (4, kernels).

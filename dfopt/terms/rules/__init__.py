@@ -38,7 +38,7 @@ from dfopt.terms.rules.token_blocks import TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
-__all__ = ["HELD", "LEAST_TERMS", "OF_BLOCKS", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS", "TOKEN_BLOCKS"]
+__all__ = ["HELD", "LEAST_TERMS", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS", "TOKEN_BLOCKS"]
 
 _WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts", "parameters")
 OF_KERNELS: Final = (
@@ -63,13 +63,6 @@ TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
 """All rules."""
 LEAST_TERMS: Final = tuple(LEAST_CONVERSIONS if term is CONVERSIONS else term for term in TERMS)
 """All rules, with what conversions take at least: for layers in which a tensor has very many readers."""
-_HELD: Final = (PARAMETERS, REDUCED, CACHES, SAVED, KEPT, WAITING)
-OF_BLOCKS: Final = (
-    *(term for term in TERMS if term not in (*_HELD, COMPUTE_TILES, CONVERSIONS)),
-    LEAST_CONVERSIONS,
-)
-"""Rules of seconds and bytes that blocks take at least, and of options that cannot be together: all but what chips
-hold, and compute tiles under the cycle model."""
 RESOURCES: Final = (
     Resource("compute_s", "s", "block", "compute"),
     Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),
