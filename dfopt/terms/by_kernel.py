@@ -14,18 +14,17 @@ from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 
 __all__ = [
-    "again_by_kernel",
     "depths",
     "end_share",
     "fanout_groups",
-    "saved_by_kernel",
+    "read_later",
 ]
 
 Ints = NDArray[np.int64]
 
 
-def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
-    """Bytes of each forward kernel's output that later passes read: recomputation, backward pass and weight updates.
+def read_later(graph: Graph, assumptions: Assumptions, pass_: str, readers: tuple[str, ...]) -> dict[str, float]:
+    """Bytes of the output of each kernel of a pass that kernels of other passes read.
 
     Parameters
     ----------
@@ -33,42 +32,19 @@ def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
         The workload.
     assumptions
         Only ``fanout`` is read: whether readers of one output share one copy (``shared``) or each have their own.
+    pass_, readers : e.g. forward, (backward, update)
+        The pass of the kernels, and those of the readers that count.
 
     Returns
     -------
     dict, B
         By name of the kernel, for every kernel of the graph. Bytes are of one evaluation (one microbatch), before any
         sharding. Tensors of one fan-out group (:func:`fanout_groups`) count once. 0 for kernels of other passes, and
-        for a forward kernel whose output no later pass reads.
+        for a kernel whose output no such kernel reads.
     """
-    return _read_later(graph, assumptions, "forward", ("recompute", "backward", "update"))
-
-
-def again_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
-    """Bytes of each recomputed kernel's output that the backward pass or weight updates read.
-
-    Parameters
-    ----------
-    graph
-        The workload.
-    assumptions
-        Only ``fanout`` is read: whether readers of one output share one copy (``shared``) or each have their own.
-
-    Returns
-    -------
-    dict, B
-        By name of the kernel, for every kernel of the graph. Bytes are of one evaluation (one microbatch), before any
-        sharding. Tensors of one fan-out group (:func:`fanout_groups`) count once. 0 for kernels that are not
-        recomputed, and for a recomputed kernel whose output neither the backward pass nor a weight update reads.
-    """
-    return _read_later(graph, assumptions, "recompute", ("backward", "update"))
-
-
-def _read_later(graph: Graph, assumptions: Assumptions, made: str, read: tuple[str, ...]) -> dict[str, float]:
-    """Bytes that kernels of a pass make and kernels of others read, whole, by the name of the former."""
     groups, passes = fanout_groups(graph, assumptions), {kernel.name: kernel.pass_ for kernel in graph.kernels}
     pairs = zip(groups, graph.tensors, strict=True)
-    once = {int(g): t for g, t in pairs if passes[t.src] == made and passes[t.dst] in read}
+    once = {int(g): t for g, t in pairs if passes[t.src] == pass_ and passes[t.dst] in readers}
     found = dict.fromkeys(passes, 0.0)
     for tensor in once.values():
         found[tensor.src] += graph.bytes_of(tensor)

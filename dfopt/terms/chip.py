@@ -46,11 +46,6 @@ class Rule(NamedTuple):
     added: tuple[int, ...]
 
     @property
-    def hides_all(self) -> bool:
-        """Whether all resources overlap, so that the time of a block is the seconds of the slowest one."""
-        return not self.added
-
-    @property
     def sums(self) -> tuple[tuple[int, ...], ...]:
         """The rule in another form: sets of resources, where time is the largest of the sums of seconds of each set.
 

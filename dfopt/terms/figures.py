@@ -6,25 +6,23 @@ of the first kernel, then those of the second, and so on; each kernel's in the o
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from itertools import chain
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
-from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden
 from dfopt.setting.reads import by_reads
-from dfopt.terms.charges import Term, amounts_of
+from dfopt.terms.charges import Term
 from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.incidence import Has
-from dfopt.terms.kernel import LayerKernel, weight_bytes
+from dfopt.terms.kernel import LayerKernel, weight_held
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import OF_KERNELS, SENT
 from dfopt.terms.rules.network import COLLECTIVES, OWN_COMMUNICATIONS
@@ -32,50 +30,7 @@ from dfopt.terms.rules.tensors import END_BUFFERS
 from dfopt.terms.rules.weights import gradient_bytes
 from dfopt.terms.rules.work import accessed, at_rate
 
-__all__ = ["Figures", "figures_of"]
-
-
-_APART: Final = ("weight", "gradient", "accessed", "at rate")
-"""Figures of kernels that are no resources."""
-
-
-def figures_of(of: LayerKernel) -> dict[str, Floats]:
-    """Costs and weight sizes of one kernel on one chip in one evaluation (one microbatch), under each of its options.
-
-    An option is a sharding scheme that the kernel may take. Only rules that read nothing but this kernel count.
-
-    Parameters
-    ----------
-    of
-        The kernel, with all that these rules read.
-
-    Returns
-    -------
-    dict of float array, shape (options of the kernel,)
-        By the name of a resource (see :data:`dfopt.terms.rules.RESOURCES`) the amount that the kernel adds to the
-        resource, in the unit of the resource. A resource that no rule adds to is left out, and so is all communication.
-        The dict always has these as well:
-
-        - ``weight``, B: the part of its weight that the chip has. All routed experts count.
-        - ``gradient``, B: the gradient of its weight on the chip, in the type in which data-parallel copies add it up.
-        - ``accessed``, B: data that it reads from SRAM and writes there. Tensors between kernels are not included.
-        - ``at rate``, s: time in which the whole chip computes the largest shard of the kernel.
-
-    Raises
-    ------
-    SystemSpecError
-        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
-    AssertionError
-        Under ``compute_model: efficiency``, if the chip has no table of efficiencies.
-    """
-    found = amounts_of(of, OF_KERNELS)
-    compute_o = found.get("compute_s")
-    return found | {
-        "weight": weight_bytes(of, ops.weight_elements),
-        "gradient": gradient_bytes(of),
-        "accessed": accessed(of),
-        "at rate": at_rate(of) if compute_o is None else compute_o,
-    }
+__all__ = ["Figures"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +79,7 @@ class Figures:
     @by_reads
     def scheme_o(self) -> tuple[Sharding, ...]:
         """Sharding scheme of each option, in the order of options, such as ``m``, which splits output features."""
-        return tuple(itertools.chain(*self.layer.schemes_k))
+        return tuple(chain(*self.layer.schemes_k))
 
     def options(self, schemes: Mapping[str, Sharding]) -> Bools:
         """Mask that selects, for every kernel, the option with the sharding scheme that is given for the kernel.
@@ -175,38 +130,25 @@ class Figures:
         """
         return np.flatnonzero(self.options(schemes)) - self.first_k
 
-    @cached_property
-    def _by_resource(self) -> dict[str, Floats]:
-        found = {name: figure_o for name, figure_o in self._alone.items() if name not in _APART}
-        for term in SENT:
-            for resource, figure_o in self._charged(term).items():
-                found[resource] = found.get(resource, 0.0) + figure_o
-        return found
-
     @by_reads
-    def _alone(self) -> dict[str, Floats]:
-        """What rules of single kernels say, by resource, and what else follows from kernels alone."""
-        return self._joined(kernel.answer("figures", figures_of) for kernel in LayerKernel.all_of(self.layer))
+    def _by_resource(self) -> dict[str, Floats]:
+        """What options have by the rules of single kernels, by resource."""
+        return self._charged(*OF_KERNELS, *SENT)
 
-    def _joined(self, each: Iterable[Mapping[str, Floats]]) -> dict[str, Floats]:
+    def _charged(self, *terms: Term, tiles: int = 1) -> dict[str, Floats]:
+        """What options have by rules whose charges are of single kernels, by resource, in so many tiles."""
         found: dict[str, Floats] = {}
-        for first, of_kernel in zip(self.first_k.tolist(), each, strict=True):
-            for name, figure_o in of_kernel.items():
-                if name not in found:
-                    found[name] = np.zeros(len(self.kernel_o))
-                found[name][first : first + len(figure_o)] = figure_o
-        return found
-
-    def _charged(self, term: Term, tiles: int = 1) -> dict[str, Floats]:
-        """What options have by a rule whose charges are of single kernels, by resource, in so many tiles."""
-        found: dict[str, Floats] = {}
-        for charge in term.of(self.layer.at(tiles)):
+        for charge in chain.from_iterable(term.of(self.layer.at(tiles)) for term in terms):
             assert isinstance(charge.incidence, Has) and charge.scope in ((), (charge.incidence.kernel,))
             k = charge.incidence.kernel
             first = self.first_k[k]
             figure_o = found.setdefault(charge.resource, np.zeros(len(self.kernel_o)))
             figure_o[first : first + len(self.layer.schemes_k[k])] += charge.amount
         return found
+
+    def _of_kernels(self, figure: Callable[[LayerKernel], Floats]) -> Floats:
+        """What a function says of every kernel, in the order of options; asked once for kernels that are alike."""
+        return np.concatenate([kernel.answer(figure, figure) for kernel in LayerKernel.all_of(self.layer)])
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -249,16 +191,16 @@ class Figures:
         """
         return np.concatenate(self.layer.output_share_ko)
 
-    @property
+    @by_reads
     def weight_o(self) -> Floats:
         """Bytes of the kernel's weight on one chip, before ZeRO shares weights out: float array, shape (options,).
 
         There is an entry for every option: the shard of one tensor-parallel chip, in the data type of the weight. Of
         routed experts all count. A backward kernel has the weight of its forward kernel again. 0 without a weight.
         """
-        return self._alone["weight"]
+        return self._of_kernels(weight_held)
 
-    @property
+    @by_reads
     def gradient_o(self) -> Floats:
         """Bytes of the kernel's weight gradient on one chip, for every option: float array, shape (options,).
 
@@ -266,9 +208,9 @@ class Figures:
         the bytes that a collective sends. All routed experts count. 0 for all kernels but those of op
         ``weight_update``.
         """
-        return self._alone["gradient"]
+        return self._of_kernels(gradient_bytes)
 
-    @property
+    @by_reads
     def accessed_o(self) -> Floats:
         """Bytes that one chip reads from SRAM and writes there for one microbatch: float array, shape (options,).
 
@@ -276,9 +218,9 @@ class Figures:
         inputs and outputs of the graph. A gradient that is both read and written counts twice. Tensors between kernels,
         and from layer to layer, are not among them. The bytes are given even if the chip states no SRAM bandwidth.
         """
-        return self._alone["accessed"]
+        return self._of_kernels(accessed)
 
-    @property
+    @by_reads
     def at_rate_o(self) -> Floats:
         """Seconds of each kernel's largest shard on the whole chip, for one microbatch: float array, shape (options,).
 
@@ -287,7 +229,7 @@ class Figures:
         chip's table for shards of that size. Under ``cycle`` it is ``compute_utilization`` if that is stated, else 1.
         :class:`Figures` says which errors it raises.
         """
-        return self._alone["at rate"]
+        return self._of_kernels(at_rate)
 
     @by_reads
     def produced_o(self) -> Ints:
@@ -306,10 +248,8 @@ class Figures:
         kernel may list communications of its own, which count unless two-batch overlap hides them. Under ``execution:
         kernel_by_kernel`` the kernel pays ``kernel_overhead`` for its start. Conversions of layouts are not included.
         """
-        seconds_o = np.full(len(self.kernel_o), overhead_of_kernels(self.layer.assumptions))
-        for term in (COLLECTIVES, OWN_COMMUNICATIONS):
-            seconds_o = seconds_o + self._charged(term).get("network_s", 0.0)
-        return seconds_o
+        seconds_o = self._charged(COLLECTIVES, OWN_COMMUNICATIONS).get("network_s", np.zeros(len(self.kernel_o)))
+        return seconds_o + overhead_of_kernels(self.layer.assumptions)
 
     @cached_property
     def network_o(self) -> Floats:
@@ -341,7 +281,7 @@ class Figures:
         float array, shape (options,), B
             0 for a kernel without such inputs and outputs, and under ``layer_boundary: free``.
         """
-        return self._charged(END_BUFFERS, tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
+        return self._charged(END_BUFFERS, tiles=tiles).get("buffer_bytes", np.zeros(len(self.kernel_o)))
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
         """Minimum of a figure (a number for every option) for each kernel, over its allowed options.

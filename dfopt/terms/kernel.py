@@ -27,7 +27,7 @@ from dfopt.setting.placements import Counted
 from dfopt.terms.by_kernel import end_share
 from dfopt.terms.layer import Layer
 
-__all__ = ["LayerKernel", "by_option", "end_bytes", "output_share", "schemes", "weight_bytes"]
+__all__ = ["LayerKernel", "by_option", "end_bytes", "output_share", "schemes", "weight_bytes", "weight_held"]
 
 Answer = TypeVar("Answer")
 
@@ -271,3 +271,8 @@ def weight_bytes(of: LayerKernel, elements: Callable[[Kernel], float]) -> Floats
     degree, rules = of.degree, of.assumptions.sharding_rules
     share_o = by_option(of, lambda kernel, scheme: ops.weight_share(kernel, scheme, degree, rules))
     return (count * of.words.of_weight(of.kernel)) * share_o
+
+
+def weight_held(of: LayerKernel) -> Floats:
+    """Bytes of all of a kernel's weight on one chip, those of routed experts that no token chooses included."""
+    return weight_bytes(of, ops.weight_elements)

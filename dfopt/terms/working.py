@@ -16,7 +16,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.saved import is_kept, kept_beside, saved_word
 from dfopt.physics import ops
 from dfopt.physics.working import activation_gradients, collective_buffers
-from dfopt.terms.by_kernel import again_by_kernel, fanout_groups, saved_by_kernel
+from dfopt.terms.by_kernel import fanout_groups, read_later
 
 __all__ = ["Beside", "beside_of"]
 
@@ -110,8 +110,8 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
         return Beside(graph, assumptions.with_(training_memory=None), {}, {})
     kept, working = kept_beside(graph)
     if assumptions.by_layer:
-        parts = [again_by_kernel(graph, assumptions)]
-        saved = saved_by_kernel(graph, assumptions)
+        parts = [read_later(graph, assumptions, "recompute", ("backward", "update"))]
+        saved = read_later(graph, assumptions, "forward", ("recompute", "backward", "update"))
         ends = {end for one in graph.carried for end in (one.src, one.dst)}
         stays = {name for one in (saved, kept) for name, size in one.items() if size}
         again = any(kernel.pass_ == "recompute" for kernel in graph.kernels)
