@@ -191,6 +191,33 @@ class Arcs:
             place = int(self.before_a[arcs[-1]])
         return np.array(arcs[::-1], dtype=np.int64)
 
+    def shortest(self, price_b: Floats, keep_a: Bools | None = None) -> tuple[float, Ints]:
+        """The shortest path from the empty down-set to that of all kernels.
+
+        Parameters
+        ----------
+        price_b : float array, shape (blocks,)
+            Price of every block, in any unit. Infinite: the block may not be used.
+        keep_a : bool array, shape (arcs,), optional
+            Arcs that may be on it; left out, all.
+
+        Returns
+        -------
+        (float, int array)
+            The sum of its prices, and its arcs in their order. Infinite, and none, where there is no path.
+        """
+        if keep_a is not None and not keep_a.all():
+            few = self.kept(keep_a)
+            if few is None:
+                return np.inf, np.zeros(0, dtype=np.int64)
+            some, blocks, arc_a = few
+            length, path = some.shortest(price_b[blocks])
+            return length, arc_a[path]
+        distance_j = self.distances(price_b[None])[0]
+        if np.isinf(distance_j[-1]):
+            return np.inf, np.zeros(0, dtype=np.int64)
+        return float(distance_j[-1]), self.path(distance_j, price_b)
+
     def kept(self, keep_a: Bools) -> tuple[Arcs, Ints, Ints] | None:
         """Some of the arcs, with the blocks and down-sets that these have, numbered anew.
 
@@ -301,7 +328,7 @@ class Arcs:
         price_b = np.zeros(len(self.member_bk))
         for pair in of:
             price_b += self._paid(*pair)
-        on_path = self.block_a[self.path(self.distances(price_b[None])[0], price_b)]
+        on_path = self.block_a[self.shortest(price_b)[1]]
         return {pair: float(self._paid(*pair)[on_path].sum()) for pair in of}
 
     def _count_least(self, of: Sequence[tuple[Incidence, int]]) -> None:

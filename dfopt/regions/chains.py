@@ -164,23 +164,13 @@ class Pipelines:
     def _within(self, v: int, first: int, last: int, room: float) -> tuple[float, Ints]:
         """Seconds and blocks of a stage on the shortest path along which no more waits than there is room for."""
         arcs, price_b = self._cuts.stage(first, last), self.price_vb[v]
-        distance_j = arcs.distances(price_b[None])[0]
-        path = arcs.path(distance_j, price_b)
-        if not self.of.holding.counts_waiting:
-            return float(distance_j[-1]), arcs.block_a[path]
-        inside_k = self._stages.set_uk[last] & ~self._stages.set_uk[first]
-        fits_a = self.of.waiting_inside(arcs, self.amount_vc[v], inside_k) <= room
-        if fits_a[path].all():
-            return float(distance_j[-1]), arcs.block_a[path]
-        few = arcs.kept(fits_a)
-        if few is None:
-            return np.inf, path
-        some, blocks, _ = few
-        distance_j = some.distances(price_b[None, blocks])[0]
-        if np.isinf(distance_j[-1]):
-            return np.inf, path
-        path = some.path(distance_j, price_b[blocks])
-        return float(distance_j[-1]), blocks[some.block_a[path]]
+        seconds, path = arcs.shortest(price_b)
+        if self.of.holding.counts_waiting:
+            inside_k = self._stages.set_uk[last] & ~self._stages.set_uk[first]
+            fits_a = self.of.waiting_inside(arcs, self.amount_vc[v], inside_k) <= room
+            if not fits_a[path].all():
+                seconds, path = arcs.shortest(price_b, fits_a)
+        return seconds, arcs.block_a[path]
 
     def _chain(self, plan: int, busy_uu: Floats, added_uu: Floats, cutoff: float) -> Chain | None:
         """The best chain of cuts below a cutoff, by labels that no other one dominates."""

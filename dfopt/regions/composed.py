@@ -71,19 +71,15 @@ class Composed:
     def _price_kb(self) -> list[Floats]:
         return [seconds_of(priced)[0] for priced in self.priced_k]
 
-    def shortest(self) -> list[Ints] | None:
-        """The shortest path of every kind of layer; none if there is not one of each."""
-        found = []
-        for arcs, price_b in zip(self.arcs_k, self._price_kb, strict=True):
-            distance_j = arcs.distances(price_b[None])[0]
-            if not np.isfinite(distance_j[-1]):
-                return None
-            found.append(arcs.path(distance_j, price_b))
-        return found
+    @cached_property
+    def _shortest_k(self) -> list[tuple[float, Ints]]:
+        """The shortest path of every kind of layer, with its seconds."""
+        return [arcs.shortest(price_b) for arcs, price_b in zip(self.arcs_k, self._price_kb, strict=True)]
 
-    def value(self, paths: Sequence[Ints]) -> float:
-        """Seconds of a step with a path of every kind."""
-        return float(self._values([[path] for path in paths])[0])
+    @property
+    def _layer_k(self) -> Floats:
+        """Seconds of the shortest paths."""
+        return np.array([seconds for seconds, _ in self._shortest_k])
 
     def best(self, cutoff: float) -> tuple[float, list[Ints] | None, float]:
         """The best paths below a cutoff.
@@ -94,10 +90,10 @@ class Composed:
             Seconds of a step with them, the paths, and what other paths are not below where there are too many to list;
             else infinite.
         """
-        paths = self.shortest()
-        if paths is None:
+        if np.isinf(self._layer_k).any():
             return math.inf, None, math.inf
-        value, low = self.value(paths), float(self._least()[0])
+        paths = [path for _, path in self._shortest_k]
+        value, low = float(self._values([[path] for path in paths])[0]), float(self._least()[0])
         if value <= low * (1 + _ROUNDED):
             return value, paths, math.inf
         menus = self._menus(min(cutoff, value * (1 + _ROUNDED)))
@@ -113,24 +109,18 @@ class Composed:
 
     def _least(self) -> Floats:
         """Seconds of a step at least, by the shortest paths for every sum."""
-        layer_k = [arcs.distances(price_b[None])[:, -1] for arcs, price_b in self._pairs]
         beside = self.beside
         if self.of.by_pass is not None:
             beside = beside._replace(passes=least_passes(self.of.by_pass, self.arcs_k, self.priced_k))
-        return np.asarray(self.of.steps.of(np.stack(layer_k), beside)[0])
-
-    @property
-    def _pairs(self) -> list[tuple[Arcs, Floats]]:
-        return list(zip(self.arcs_k, self._price_kb, strict=True))
+        return np.asarray(self.of.steps.of(self._layer_k[:, None], beside)[0])
 
     # -- paths that matter --------------------------------------------------------------------------------------------
 
     def _menus(self, cutoff: float) -> list[list[Ints]] | None:
         """Paths of every kind that may be below a cutoff, and that none beats; none if there are too many."""
-        layer_k = np.array([float(arcs.distances(price_b[None])[0, -1]) for arcs, price_b in self._pairs])
         found = []
-        for kind, (arcs, price_b) in enumerate(self._pairs):
-            most = float(self.of.steps.most(cutoff, layer_k, kind, self.beside)[0]) * (1 + _ROUNDED)
+        for kind, (arcs, price_b) in enumerate(zip(self.arcs_k, self._price_kb, strict=True)):
+            most = float(self.of.steps.most(cutoff, self._layer_k, kind, self.beside)[0]) * (1 + _ROUNDED)
             few = arcs.kept(arcs.through(price_b)[1] <= most)
             if few is None:
                 return [[] for _ in self.arcs_k]
@@ -146,7 +136,7 @@ class Composed:
     def _in_turns(self, arcs: Arcs, price_b: Floats, most: float) -> list[Ints] | None:
         """Paths that none beats in every piece."""
         if not self._sent_k[arcs.kernels].any():
-            return [arcs.path(arcs.distances(price_b[None])[0], price_b)]
+            return [arcs.shortest(price_b)[1]]
         sent_a = (arcs.member_bk @ self._sent_k)[arcs.block_a]
         ends = arcs.before_a, arcs.after_a, price_b[arcs.block_a], sent_a
         try:

@@ -8,7 +8,7 @@ Suffixes: v vector of options, k kernel or kind of layer, i plan, c column of am
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
@@ -186,12 +186,9 @@ class Lot:
 
     def _composed(self, i: int, v: int, cutoff: float) -> tuple[Priced | None, float]:
         """The same where passes decide what a step takes, or microbatches take turns."""
-        of, some_k = self.of.alone(int(self.plan_i[i])), list[tuple[Arcs, Ints, Ints]]()
+        of, fits_ka, some_k = self.of.alone(int(self.plan_i[i])), self._fits(i, v), list[tuple[Arcs, Ints, Ints]]()
         for kind, arcs in enumerate(self.arcs_k):
-            fits_a = np.isfinite(self.price_kvb[kind][v])[arcs.block_a]
-            if self.of.holding.counts_waiting:
-                fits_a = fits_a & (self._waiting(v)[kind] <= self.room_kiv[kind, i, v])
-            few = arcs.kept(fits_a)
+            few = arcs.kept(fits_ka[kind] & np.isfinite(self.price_kvb[kind][v])[arcs.block_a])
             if few is None:
                 return None, np.inf
             some_k.append(few)
@@ -206,14 +203,15 @@ class Lot:
     def _with_room(self, i: int, v: int) -> Priced | None:
         """The mapping of a plan and a vector, with the best paths that leave room for what waits; none without."""
         step_s, paths = float(self.step_iv[i, v]), [self._path(kind, v) for kind in range(len(self.arcs_k))]
-        if self._has_room(paths, i, v):
-            return self._priced(step_s, i, v, paths)
-        within = self._within(i, v)
-        if within is None:
-            return None
-        layer_k, paths = within
-        beside = self.of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
-        step_s = float(self.of.steps.of(layer_k[:, None], beside)[self.plan_i[i], 0])
+        fits_ka = self._fits(i, v)
+        if not all(fits_a[path].all() for fits_a, path in zip(fits_ka, paths, strict=True)):
+            triples = zip(self.arcs_k, self.price_kvb, fits_ka, strict=True)
+            within = [arcs.shortest(price_vb[v], fits_a) for arcs, price_vb, fits_a in triples]
+            layer_k, paths = np.array([seconds for seconds, _ in within]), [path for _, path in within]
+            if np.isinf(layer_k).any():
+                return None
+            beside = self.of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
+            step_s = float(self.of.steps.of(layer_k[:, None], beside)[self.plan_i[i], 0])
         return self._priced(step_s, i, v, paths)
 
     @cached_property
@@ -264,43 +262,17 @@ class Lot:
     def _path(self, kind: int, v: int) -> Ints:
         return self.arcs_k[kind].path(self.distance_kvj[kind][v], self.price_kvb[kind][v])
 
-    def _has_room(self, paths: Sequence[Ints], i: int, v: int) -> bool:
-        """Whether there is room for what waits along some paths."""
+    def _fits(self, i: int, v: int) -> list[Bools]:
+        """Arcs beside which no more waits than there is room for, by kind of layer."""
         if not self.of.holding.counts_waiting:
-            return True
-        waits = zip(self._waiting(v), paths, self.room_kiv[:, i, v], strict=True)
-        return all(bool((waiting_a[path] <= room).all()) for waiting_a, path, room in waits)
+            return [np.ones(len(arcs.before_a), dtype=bool) for arcs in self.arcs_k]
+        pairs = zip(self._waiting(v), self.room_kiv[:, i, v], strict=True)
+        return [waiting_a <= room for waiting_a, room in pairs]
 
     @cached_property
-    def _known(self) -> dict[int, list[Floats]]:
-        return {}
-
-    def _waiting(self, v: int) -> list[Floats]:
-        if v not in self._known:
-            self._known[v] = [self.of.waiting(arcs, self.amount_vc[v]) for arcs in self.arcs_k]
-        return self._known[v]
-
-    def _within(self, i: int, v: int) -> tuple[Floats, list[Ints]] | None:
-        """Seconds of layers, and paths, where no more waits than there is room for; none if there are no such paths."""
-        seconds, paths = list[float](), list[Ints]()
-        for kind, path in enumerate(self._shortest_within(i, v)):
-            if path is None:
-                return None
-            seconds.append(float(self.price_kvb[kind][v][self.arcs_k[kind].block_a[path]].sum()))
-            paths.append(path)
-        return np.array(seconds), paths
-
-    def _shortest_within(self, i: int, v: int) -> Iterator[Ints | None]:
-        for kind, (arcs, waiting_a) in enumerate(zip(self.arcs_k, self._waiting(v), strict=True)):
-            fits_a = waiting_a <= self.room_kiv[kind, i, v]
-            few = arcs.kept(fits_a)
-            if few is None:
-                yield None
-                continue
-            some, blocks, arc_a = few
-            price_b = self.price_kvb[kind][v][blocks]
-            distance_j = some.distances(price_b[None])[0]
-            yield arc_a[some.path(distance_j, price_b)] if np.isfinite(distance_j[-1]) else None
+    def _waiting(self) -> Callable[[int], list[Floats]]:
+        """Bytes that wait while the block of each arc runs under a vector, by kind of layer."""
+        return cache(lambda v: [self.of.waiting(arcs, self.amount_vc[v]) for arcs in self.arcs_k])
 
     def _priced(self, step_s: float, i: int, v: int, paths: Sequence[Ints]) -> Priced:
         parts = [arcs.member_bk[arcs.block_a[path]] for arcs, path in zip(self.arcs_k, paths, strict=True)]

@@ -86,7 +86,7 @@ def parameters_of(request: Request) -> Parameters:
 def relaxations_of(memory: Memory) -> list[Relaxation[Part, float]]:
     """All bounds of regions, the cheapest first."""
     by_blocks = GeneratedBlocks(memory), PathBound(memory)
-    return [LeastOfGraph(), LeastStep(), LeastWork(memory), *by_blocks, CapacityBound(memory)]
+    return [LeastOfGraph(), LeastStep(memory), LeastWork(memory), *by_blocks, CapacityBound(memory)]
 
 
 def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dfopt.bnb import Clock, Relaxation
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.region import Part, Region, Unlisted, listed
 from dfopt.terms.step.roofline import least_step
 
@@ -29,11 +29,23 @@ class LeastOfGraph(Relaxation[Part, float]):
 
 
 class OfClass(Relaxation[Part, float]):
-    """A relaxation of what is left of a class of plans."""
+    """A relaxation of what is left of a class of plans: one unit of work for each region."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
 
     def applies(self, region: Part) -> bool:
         """Whether the plans are listed."""
         return isinstance(region, Region)
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """What :meth:`shown` says of the facts of each region."""
+        clock.charge(len(regions))
+        return [self.shown(self._memory.of(region), cutoff) for region in listed(regions)]
+
+    def shown(self, facts: Facts, cutoff: float) -> float:
+        """Seconds of a step that no member of a region is below; of interest up to the cutoff."""
+        raise NotImplementedError
 
 
 class LeastStep(OfClass):
@@ -41,10 +53,9 @@ class LeastStep(OfClass):
 
     name = "least step of plans"
 
-    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
-        """One unit of work for each region."""
-        clock.charge(len(regions))
-        return [float(region.of.least_i[region.plan_i].min(initial=math.inf)) for region in listed(regions)]
+    def shown(self, facts: Facts, cutoff: float) -> float:
+        """The least of the plans."""
+        return float(facts.region.of.least_i[facts.region.plan_i].min(initial=math.inf))
 
 
 class LeastWork(OfClass):
@@ -52,27 +63,19 @@ class LeastWork(OfClass):
 
     name = "resources of layers"
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
     def applies(self, region: Part) -> bool:
         """Whether there are options, or blocks that are not listed: else a path shows all that is shown here."""
         return isinstance(region, Region) and not region.is_path
 
-    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
-        """One unit of work for each region."""
-        clock.charge(len(regions))
-        facts = map(self._memory.of, listed(regions))
-        return [one.by_dual for one in facts]
+    def shown(self, facts: Facts, cutoff: float) -> float:
+        """By the dual."""
+        return facts.by_dual
 
 
 class GeneratedBlocks(OfClass):
     """The best partitions with every block at the least of its amounts, where not all blocks are listed."""
 
     name = "blocks over least prices"
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
 
     def applies(self, region: Part) -> bool:
         """Whether some are not, and there are options: a leaf decides one vector."""
@@ -88,14 +91,9 @@ class PathBound(OfClass):
 
     name = "path over least prices"
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
-    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
-        """One unit of work for each region."""
-        clock.charge(len(regions))
-        facts = map(self._memory.of, listed(regions))
-        return [one.by_all for one in facts]
+    def shown(self, facts: Facts, cutoff: float) -> float:
+        """By the paths, and all else that is shown."""
+        return facts.by_all
 
 
 class CapacityBound(OfClass):
@@ -103,18 +101,11 @@ class CapacityBound(OfClass):
 
     name = "capacity of stages"
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
     def applies(self, region: Part) -> bool:
         """Whether a memory has a limit, and there are options: one vector fits a plan or does not."""
         return isinstance(region, Region) and region.of.holding.limited and not region.is_path
 
-    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
-        """One unit of work for each region."""
-        clock.charge(len(regions))
-        found = []
-        for facts in map(self._memory.of, listed(regions)):
-            facts.tighten(cutoff)
-            found.append(facts.by_all)
-        return found
+    def shown(self, facts: Facts, cutoff: float) -> float:
+        """By further cuts, and all else that is shown."""
+        facts.tighten(cutoff)
+        return facts.by_all
