@@ -335,8 +335,8 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
         return NoSolution(workload.merit.shown(bound), seconds, "no design has been solved", unit)
     none = f"none of {workload.designs:,} designs"
     if workload.limits is not None and not (workload.refused or workload.solver.refused):
-        words = f"keeps its limits ({workload.limits.words})"
-        return Infeasible(f"{none} {words}; levers: looser limits, larger budgets, more choices")
+        limits = f"its limits ({workload.limits.words})"
+        return Infeasible(f"{none} keeps {limits}; levers: looser limits, larger budgets, more choices")
     if not (refused := workload.why_none()):
         return Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
     words = [f"{none} can be had, or holds the workload, such as this:", refused, smallest_package(workload)]
