@@ -73,6 +73,19 @@ def load(highs: Any, arrays: ModelArrays) -> None:
         raise RuntimeError("HiGHS refused the model")
 
 
+def _takes_starts(highs: Any) -> bool:
+    """Whether the objective of the presolved model has a continuous column, so that a start cannot hide the optimum.
+
+    Else HiGHS 1.15 counts its values in whole steps, and leaves out what is less than one and a half below the start:
+    it does not see that presolve may have given the start a better value.
+    """
+    highs.presolve()
+    reduced = highs.getPresolvedLp()
+    whole = np.array([int(kind) for kind in reduced.integrality_], dtype=np.int64)
+    cost = np.array(reduced.col_cost_, dtype=np.float64)
+    return bool(cost[whole == 0].any()) if whole.size else bool(cost.any())
+
+
 class HighsRun(Run):
     """One run of HiGHS; what it leaves behind is written by HiGHS callbacks."""
 
@@ -108,7 +121,7 @@ class HighsRun(Run):
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         set_options(highs, self._options())
         load(highs, self.arrays)
-        if self.start_x is not None and self.integral:
+        if self.start_x is not None and self.integral and _takes_starts(highs):
             size = self.start_x.size
             if highs.setSolution(size, np.arange(size, dtype=np.int32), self.start_x) != highspy.HighsStatus.kOk:
                 raise RuntimeError("HiGHS refused the start vector")

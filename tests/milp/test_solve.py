@@ -342,3 +342,18 @@ def test_threads_of_a_process_are_what_the_environment_says(monkeypatch: pytest.
         monkeypatch.setenv("DFOPT_THREADS", wrong)
         with pytest.raises(PlanError, match="DFOPT_THREADS: found"):
             default_threads()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_start_hides_no_optimum_that_is_near(seed: int) -> None:
+    """HiGHS 1.15 by itself says "optimal" of 0.6: its presolve leaves no objective, and then it counts in ones."""
+    rng = np.random.default_rng(seed)
+    weights, chosen = rng.integers(5, 40, size=(3, 12)), rng.integers(0, 2, 12)
+    m = Model("near")
+    t, x, z = m.continuous("t", 1, 0.0, 1.0), m.binary("x", 1), m.binary("z", 12)
+    m.rows("longest", [(t[None, :], [1.0]), (x[None, :], [0.4])], lower=0.6)
+    for number, row in enumerate(weights):
+        m.rows(f"weight{number}", [(z[None, :], row)], lower=row @ chosen, upper=row @ chosen)
+    m.minimize([(t, [1.0])])
+    s = solve(m, start=m.start({"t": [0.6], "x": [0.0], "z": chosen}))
+    assert (s.termination, s.objective) == (Termination.OPTIMAL, pytest.approx(0.2))
