@@ -38,7 +38,7 @@ SPACE: dict[str, set[str]] = {
     "execution": {"search/claims", "search/space", "sharding/tables"},
     "sharding_objective": {
         "exploring/solves", "regions/space", "search/assembling", "search/claims", "search/dump", "search/heat_aware",
-        "search/graph_search", "search/optimization", "search/unlisted", "search/within", "setting/placements",
+        "search/optimization", "search/unlisted", "search/within", "setting/placements",
         "setting/schedules", "sharding/interchip",
     },
     "stage_time": {"sharding/interchip"},
@@ -48,7 +48,7 @@ SPACE: dict[str, set[str]] = {
     "forward_backward": {
         "formulation/places", "fusion/assignment", "fusion/generation", "fusion/intrachip", "fusion/lattice",
         "fusion/moves", "fusion/one_block", "fusion/partitioning", "fusion/pieces", "fusion/shortfalls",
-        "heat/blocks", "regions/lattices", "solving/candidate",
+        "heat/blocks", "regions/lattices", "solving/priced",
         "search/dump", "solving/fusing", "solving/passes", "search/space", "search/verify",
     },
     "gradient_overlap": {"search/assembling"},

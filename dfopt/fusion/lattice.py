@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -56,7 +55,6 @@ class ShortestPath:
 
     chunk = 200_000  # pairs looked at together
     lot = 5_000  # blocks priced together: arrays that stay in the cache take half the time
-    join: ClassVar[np.ufunc] = np.add  # what a path costs, from what its blocks cost
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float) -> None:
         self.tables, self.limits, self.lattice = tables, limits, lattice
@@ -233,11 +231,11 @@ class ShortestPath:
         """Keep blocks, and shorten the distances behind them."""
         self.kept.append((i, j, cost))
         if not self.counted:
-            np.minimum.at(self.dist[0], j, self.join(self.dist[0, i], cost))
+            np.minimum.at(self.dist[0], j, self.dist[0, i] + cost)
             return
         for layer in range(self.layers):
             allowed = self.allowed(member, layer)
-            joined = self.join(self.dist[layer, i], cost)
+            joined = self.dist[layer, i] + cost
             np.minimum.at(self.dist[layer + 1], j, np.where(allowed, joined, np.inf))
 
     def allowed(self, member: Bools, layer: int) -> Bools:
@@ -289,24 +287,3 @@ class ShortestPath:
             block = self.lattice.member[after] & ~self.lattice.member[before]
             partition_k[block] = number if self.counted else place
         return partition_k
-
-
-class LeastWaiting(ShortestPath):
-    """The search for the path on which the fewest bytes wait in DRAM at once, however long it takes."""
-
-    join = np.maximum
-
-    def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice) -> None:
-        super().__init__(tables, replace(limits, dram_left=np.inf), lattice, np.inf)
-
-    def bytes(self, clock: Clock = UNLIMITED) -> float:
-        """What waits on every path at some time; 0 where that is not known in time, infinite without a path."""
-        found = self.run(clock)
-        return found.objective if found.complete else 0.0
-
-    def _take(self, i: Ints, j: Ints, cost: Floats, member: Bools) -> None:
-        super()._take(i, j, alive_bytes(self.tables, self.limits, self.lattice.member[i], member), member)
-
-    def _path(self) -> tuple[None, float]:
-        ends = self.dist[:, -1]
-        return None, float(ends[-1] if self.limits.exactly else ends.min())

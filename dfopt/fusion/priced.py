@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import PipelineStage
-from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph
-from dfopt.terms.step.hops import hides_hops
+from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
+from dfopt.terms.step.hops import hides_hops, hop_seconds
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,13 @@ class PricedStage:
 
 @dataclass(frozen=True)
 class PricedPlan:
-    """A plan with its sharding and stages, these priced; ``hops`` are seconds by pipeline stage."""
+    """A plan with its sharding and stages, these priced."""
 
     instance: Instance
     sharding: dict[str, Sharding]
     sharded: ShardedGraph
     stage_k: Ints
     stages: tuple[PricedStage, ...]
-    hops: tuple[float, ...]
 
     @property
     def graph(self) -> Graph:
@@ -56,6 +56,11 @@ class PricedPlan:
     def plan(self) -> Plan:
         """Degrees of parallelism and their dims."""
         return self.instance.plan
+
+    @cached_property
+    def hops(self) -> Floats:
+        """Seconds of messages of every distinct pipeline stage to its neighbours, for one microbatch."""
+        return hop_seconds(self.instance, self.sharded, self.stage_k, least=False)
 
     @property
     def hides_hops(self) -> bool:
@@ -85,6 +90,16 @@ class PricedPlan:
         for members, part, member in self._lots(partition_k):
             tokens_k[members] = (price_blocks(part, member).block_count @ member).astype(np.int64)
         return tokens_k
+
+    @property
+    def only_fusion(self) -> bool:
+        """Whether every kernel has a partition of its own."""
+        return not any(stage.tables.chip.fused for stage in self.stages if stage.tables is not None)
+
+    def partitions(self, mapping: Mapping) -> Ints:
+        """Partition of every kernel in a mapping: int array, shape (kernels,)."""
+        at = {kernel.name: kernel.partition for kernel in mapping.kernels}
+        return np.array([at[name] for name in self.sharded.names], dtype=np.int64)
 
     def mapping(self, partition_k: Ints, tokens_k: Ints | None = None) -> Mapping:
         """The mapping that these partitions make, with the tiles that every kernel gets.

@@ -128,6 +128,17 @@ class Arcs:
             distance_jv[sets] = np.minimum.reduceat(reached_av, begins, axis=0)
         return np.ascontiguousarray(distance_jv.T)
 
+    def least_peak(self, size_a: Floats) -> float:
+        """The largest size on the path from the empty down-set to that of all kernels where it is least.
+
+        ``size_a``: size of every arc, none below 0. Infinite: the arc may not be used. Infinite: no path leads there.
+        """
+        peak_j = np.full(len(self.set_jk), np.inf)
+        peak_j[0] = 0.0
+        for arcs, begins, sets in self.levels:
+            peak_j[sets] = np.minimum.reduceat(np.maximum(peak_j[self.before_a[arcs]], size_a[arcs]), begins)
+        return float(peak_j[-1])
+
     @cached_property
     def _reversed(self) -> Arcs:
         """The same arcs the other way, from the full down-set to the empty one, which is then the last."""

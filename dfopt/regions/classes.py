@@ -15,7 +15,6 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
-from dfopt.fusion.priced import PricedStage
 from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
@@ -23,7 +22,7 @@ from dfopt.regions.factors import OF_SECONDS
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import least_passes, seconds_of
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.solving import passes
+from dfopt.solving.passes import least_of_stages
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, OptionFigures
@@ -197,11 +196,7 @@ class PlanClass(PlanGroup):
             tables = self.stage(kind, domain)
         except Infeasible:  # no member of a region fits, which its other bounds show
             return PassSeconds(*np.zeros((6, 1, 1, 1)))
-        members = np.flatnonzero(self.kind_k == kind).astype(np.int64)
-        stages = [PricedStage(members, tables, self.numbering_k[kind].limits, None)]
-        work, memory = passes.least_passes(stages), passes.least_memory(stages, self.instance(0))
-        of_both = work.forward_s, work.backward_s, memory.forward_s, memory.backward_s, (0.0,), (0.0,)
-        return PassSeconds(*(np.reshape(each, (1, 1, 1)) for each in of_both))
+        return least_of_stages([(tables, self.numbering_k[kind].limits)], self.instance(0))
 
     # -- what a layer holds and sends ---------------------------------------------------------------------------------
 
@@ -358,6 +353,17 @@ class PlanClass(PlanGroup):
         both = arcs.counting_of_sets.matrix(tensors), arcs.counting.matrix(tensors)
         before_j, made_b = (times_counts(size_t[None], counted)[0] for counted in both)
         return np.asarray(before_j[arcs.before_a] + made_b[arcs.block_a])
+
+    def least_waiting(self, kind: int, least_c: Floats) -> float:
+        """Bytes that wait at some time between the partitions of a kind of layer, whatever these are, at least.
+
+        Infinite: no blocks fit the chip. 0 where not all of them are listed. ``least_c``: amounts of all charges.
+        """
+        arcs = self.arcs_k[kind]
+        if not arcs.complete:
+            return 0.0
+        fits_b = np.isfinite(self.least_prices(arcs, least_c[None])[0])
+        return arcs.least_peak(np.where(fits_b[arcs.block_a], self.waiting(arcs, least_c), np.inf))
 
     def waiting_inside(self, arcs: Arcs, amount_c: Floats, inside_k: Bools) -> Floats:
         """The same of one pipeline stage of kernels drawn once: what it makes for others waits until its end, what it

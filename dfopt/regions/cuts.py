@@ -20,7 +20,6 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.graph import Graph
-from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.lattices import arcs_among
@@ -28,7 +27,7 @@ from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 
-__all__ = ["Cuts", "TooMany", "cuts_of", "is_cut"]
+__all__ = ["Cuts", "TooMany", "cuts_of"]
 
 _MOST_CUTS = 400
 """Cuts of a graph, at most: there are as many stages as pairs of them."""
@@ -180,11 +179,6 @@ def cuts_of(instance: Instance, whole: Arcs | None, numbering: Numbering, asked:
         return None
     leads = arcs.kept(np.ones(len(arcs.before_a), dtype=bool)) is not None
     return _forest(trees, set_uk, arcs) if leads else None
-
-
-def is_cut(graph: Graph, plan: Plan) -> bool:
-    """Whether a plan has several pipeline stages that kernels, which are drawn once, may be in."""
-    return plan.stages > 1 and not graph.folded
 
 
 def _down_sets(graph: Graph) -> Bools:

@@ -12,16 +12,18 @@ from dfopt.bnb import Candidate, View
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
 from dfopt.fusion.partitioning import objective
+from dfopt.fusion.priced import PricedPlan
 from dfopt.milp import Termination, closed_form
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.pricing import Priced
-from dfopt.solving.candidate import Prepared, given_work, prepare
 from dfopt.solving.options import Options, record_of
-from dfopt.solving.sharing import given_record
+from dfopt.solving.priced import priced_plan
 from dfopt.solving.solved import Solved, scored
+from dfopt.terms.step.offload import moves
+from dfopt.terms.step.overlap import exchanges_behind
 
-__all__ = ["JudgedMapping", "cutoffs_of", "judged", "prepared"]
+__all__ = ["JudgedMapping", "cutoffs_of", "judged", "priced"]
 
 
 _NOTE = "a shortest path over all blocks of kernels, found for plans of a class together"
@@ -62,7 +64,7 @@ def cutoffs_of(view: View, of: PlanGroup) -> Floats:
     return cutoff_i
 
 
-def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
+def judged(of: PlanClass, found: Priced, options: Options) -> Candidate:
     """The mapping with the judge's value, which is that of the table of charges where this is exact.
 
     Raises
@@ -70,26 +72,24 @@ def judged(of: PlanClass, priced: Priced, options: Options) -> Candidate:
     ScoreMismatch
         If the judge values it otherwise, or finds that it does not fit: that is a bug.
     """
-    record = given_record("found among regions")
-    ready = prepared(of, priced.plan, priced.option_k, options, record, priced.stage_k)
-    partition_k = np.array(priced.partition_k, dtype=np.int64)
+    ready = priced(of, found.plan, found.option_k, options, found.stage_k)
+    partition_k = np.array(found.partition_k, dtype=np.int64)
     solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(of, ready, partition_k))
     most = max(numbering.limits.p_max for numbering in of.numbering_k)
-    expected = priced.step_s if of.is_exact else None
-    solved = scored(ready, partition_k, expected, priced.step_s, solves, most)
+    expected, metric = found.step_s if of.is_exact else None, options.request.objective.metric
+    solved = scored(ready, metric, partition_k, expected, found.step_s, solves, most)
     return Candidate(solved.value, JudgedMapping.of(solved, options.request))
 
 
-def prepared(
+def priced(
     of: PlanGroup,
     plan: int,
     option_k: Sequence[int],
     options: Options,
-    record: SolveRecord,
     stage_k: Sequence[int] | None = None,
     *,
     listed: bool = False,
-) -> Prepared:
+) -> PricedPlan:
     """The stages of one of the plans under given options, priced; with pipeline stages of kernels that are drawn once.
 
     ``listed``: also the down-sets of every stage, where they are few enough.
@@ -99,22 +99,16 @@ def prepared(
     Infeasible
         If a kernel, or what must stay in DRAM, does not fit the chip.
     """
-    instance = of.instance(plan)
-    placed_k = [0] * len(option_k) if stage_k is None else stage_k
-    stages = {kernel.name: stage for kernel, stage in zip(of.layer.kernels, placed_k, strict=True)}
-    work = given_work(instance, of.schemes(option_k), stages, record)
-    if not listed:
-        work = replace(work, lattices=dict.fromkeys(range(instance.mapped_stages), None))
-    [ready] = prepare(instance, options, {instance.shared: work}, tiles=of.tiles)
-    return ready
+    places = [0] * len(option_k) if stage_k is None else stage_k
+    return priced_plan(of.instance(plan), of.schemes(option_k), places, of.tiles, options, listed=listed)
 
 
-def _fusions(of: PlanClass, ready: Prepared, partition_k: Ints) -> Iterator[SolveRecord]:
+def _fusions(of: PlanClass, ready: PricedPlan, partition_k: Ints) -> Iterator[SolveRecord]:
     """What is on record of the second level: the fusion of every kind of layer.
 
     Nothing where passes decide what a step takes, or microbatches take turns: no fusion is solved by itself there.
     """
-    if ready.exchanges or ready.moving or ready.plan.two_batch_overlap:
+    if exchanges_behind(ready.instance) or moves(ready.instance) or ready.plan.two_batch_overlap:
         return
     for number, stage in enumerate(ready.stages):
         if stage.tables is not None and stage.tables.chip.fused:

@@ -9,12 +9,11 @@ from dfopt.errors import Infeasible, NoSolution
 from dfopt.formulation.plan_model import Large, Unstated
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
-from dfopt.regions.judged import JudgedMapping, prepared
+from dfopt.regions.judged import JudgedMapping, priced
 from dfopt.regions.region import Part, Region, listed
-from dfopt.solving.candidate import with_starts
 from dfopt.solving.matrices import in_tiles
 from dfopt.solving.options import Options
-from dfopt.solving.solved import Pruned, Solved, finish
+from dfopt.solving.solved import Pruned, Solved, fused
 
 __all__ = ["Matrices"]
 
@@ -72,5 +71,5 @@ class Matrices(LeafSolver[Part, JudgedMapping]):
         if of.sharded_first is None:
             return in_tiles(of.instance(plan), self._options, of.menu, of.tiles, first, cutoff)
         [option_k] = of.table.vectors(region.domain)
-        ready = prepared(of, plan, option_k.tolist(), self._options, of.sharded_first.record)
-        return finish(with_starts(ready, self._options.clock), self._options, cutoff)
+        ready = priced(of, plan, option_k.tolist(), self._options)
+        return fused(ready, self._options, [of.sharded_first.record], cutoff)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.regions.judged import JudgedMapping, cutoffs_of, prepared
+from dfopt.regions.judged import JudgedMapping, cutoffs_of, priced
 from dfopt.regions.region import Part, Undivided
-from dfopt.solving.candidate import with_starts
+from dfopt.sharding.interchip import InterChipMapping
+from dfopt.solving.levels import best_sharding, by_levels
 from dfopt.solving.matrices import from_levels, solved_together
+from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
-from dfopt.solving.solved import Pruned, Solved, by_levels, finish
+from dfopt.solving.solved import Pruned, Solved, fused
 
 __all__ = ["PlanPrograms"]
 
@@ -30,6 +33,7 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._shardings = dict[Menu, InterChipMapping]()
 
     def accepts(self, region: Part, bound: Bound) -> bool:
         """Whether it is such a plan."""
@@ -65,14 +69,21 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
         of, [plan] = region.of, region.plans
         assert of.sharded_first is not None
         option_k, first = [option for [option] in of.domain], of.sharded_first
-        ready = prepared(of, plan, option_k, self._options, first.record, first.stage_k, listed=True)
-        return finish(with_starts(ready, self._options.clock), self._options, cutoff)
+        ready = priced(of, plan, option_k, self._options, first.stage_k, listed=True)
+        return fused(ready, self._options, [first.record], cutoff)
 
     def _together(self, region: Undivided, cutoff: float) -> Solved | Pruned:
         """The best schemes, stages and partitions."""
         of, [plan], options = region.of, region.plans, self._options
-        instance = of.instance(plan)
+        instance, choose = of.instance(plan), partial(self._sharding, region)
         if solved_together(instance.graph, instance.plan, options.request):
-            return from_levels(instance, options, of.menu, region.memo, of.tiles, cutoff)
-        found = by_levels(instance, options, region.memo, of.tiles, cutoff)
+            return from_levels(instance, options, of.menu, of.tiles, cutoff, choose)
+        found = by_levels(instance, choose, options, of.tiles)
         return Pruned(0.0, ()) if found is None else replace(found, bound=0.0)
+
+    def _sharding(self, region: Undivided) -> InterChipMapping:
+        """The sharding that is best by itself; the numbers of tiles of a plan share it."""
+        of, [plan] = region.of, region.plans
+        if of.menu not in self._shardings:
+            self._shardings[of.menu] = best_sharding(of.instance(plan), of.menu.tables, self._options)
+        return self._shardings[of.menu]

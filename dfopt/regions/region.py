@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Protocol
@@ -20,7 +20,6 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Setting
 from dfopt.solving.menu import Menu
-from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
@@ -148,13 +147,10 @@ class Undivided:
         The plan, number of tiles and options.
     plans : tuple of int
         The plan, as the only place among those of the group.
-    memo : dict
-        What its levels come to by themselves; the numbers of tiles of a plan share it.
     """
 
     of: PlanGroup
     plans: tuple[int, ...]
-    memo: Memo = field(default_factory=dict, repr=False)
 
     @property
     def plan_i(self) -> Ints:

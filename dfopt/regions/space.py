@@ -14,7 +14,7 @@ from dfopt.documents.request import Request
 from dfopt.errors import PlanError
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.cuts import Cuts, TooMany, cuts_of, is_cut
+from dfopt.regions.cuts import Cuts, TooMany, cuts_of
 from dfopt.regions.lattices import KnownArcs, arcs_of, kinds_of
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.plan_group import PlanGroup
@@ -23,9 +23,9 @@ from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.setting.stages import is_cut
 from dfopt.sharding.tables import build
 from dfopt.solving.menu import Menu
-from dfopt.solving.sharing import Memo
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.ledger import offloaded
@@ -131,7 +131,7 @@ class Space:
         if not is_cut(self.setting.graph, plan):
             return False
         instance = self.setting.under(plan)
-        if not self._jointly or self.request.formulation == "assignment" or offloaded(instance):
+        if not self.jointly or self.request.formulation == "assignment" or offloaded(instance):
             return True
         return isinstance(self._cuts(instance), TooMany)
 
@@ -159,7 +159,7 @@ class Space:
         found: list[Region | Undivided | Unsharded] = [Unsharded(self, table) for table in tables]
         for menu, alike in self._menus(plan for plan, whole in is_whole.items() if not whole):
             [table] = self.bounds.tables(alike)
-            found += self.regions_of(table, menu, _domains(menu)) if self._jointly else [Unsharded(self, table, menu)]
+            found += self.regions_of(table, menu, _domains(menu)) if self.jointly else [Unsharded(self, table, menu)]
         return found
 
     def of_plan(self, plan: PlanTable) -> Sequence[Region | Undivided | Unsharded]:
@@ -169,12 +169,13 @@ class Space:
         """
         shared = plan.instances[0].shared
         menu = Menu(shared, build(shared, self.request.pin_sharding))
-        if not self._jointly:
+        if not self.jointly:
             return [Unsharded(self, plan, menu)]
         return self.regions_of(plan, menu, _domains(menu))
 
     @property
-    def _jointly(self) -> bool:
+    def jointly(self) -> bool:
+        """Whether schemes are chosen with partitions, and not first."""
         return self.setting.assumptions.sharding_objective == "joint"
 
     def regions_of(
@@ -186,9 +187,8 @@ class Space:
     ) -> Sequence[Region | Undivided]:
         """A region for each of some numbers of tiles with the options that go with it."""
         if self._is_whole(plans.plans[0]):
-            memo = Memo()
             groups = [PlanGroup(menu, tiles, domain, plans, sharded_first) for tiles, domain in counts]
-            return [Undivided(group, (0,), memo) for group in groups]
+            return [Undivided(group, (0,)) for group in groups]
         listed, numbering_k = zip(*self._arcs(menu.instance), strict=True)
         are_cut = is_cut(self.setting.graph, plans.plans[0])
         cuts = self._cuts(menu.instance) if are_cut else None
@@ -223,7 +223,7 @@ class Space:
         alike: dict[tuple[object, ...], tuple[Menu, list[Plan]]] = {}
         for plan in plans:
             menu = self.menu(self.setting.under(plan))
-            look = menu.look if self._jointly else (menu.instance,)
+            look = menu.look if self.jointly else (menu.instance,)
             key = menu.instance.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
             alike.setdefault(key, (menu, []))[1].append(plan)
         return list(alike.values())

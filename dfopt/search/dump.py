@@ -11,17 +11,19 @@ from dfopt.errors import PlanError
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import objective
+from dfopt.fusion.priced import PricedStage
 from dfopt.milp import Model, write_model
 from dfopt.physics.efficiency import memory_rows
 from dfopt.setting.instance import Setting
 from dfopt.sharding import interchip
-from dfopt.solving.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.solving.fusing import default_p_max
 from dfopt.solving.matrices import assignment_of, solved_together
 from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
+from dfopt.solving.priced import priced_mapping
 
-_NEAR = 1.1  # blocks of mappings up to 10 % slower than the start are in the model; more would only make it large
+_NEAR = 1.1  # blocks of mappings up to 10 % slower than the result are in the model; more make it large
 
 __all__ = ["dump_models", "models"]
 
@@ -82,7 +84,8 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     }
     form = "assignment" if "assignment" in (asked.formulation, *forms.values()) else "auto"
     options = Options(asked).asking(formulation=form, gap=0.0, solver="highs", seed=0)
-    instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
+    setting = Setting(result.graph, result.system, result.assumptions)
+    instance = setting.under(result.plan)
     tables = interchip.build(instance.shared, asked.pin_sharding)
     joint = result.assumptions.sharding_objective == "joint"
     if joint and solved_together(result.graph, result.plan, asked):
@@ -94,22 +97,17 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
         found = f"{result.system.name}: found rows of unit memory, whose times are not linear in what a fusion chooses"
         raise PlanError(f"{found}; assume sharding_objective: joint, or leave them out")
     yield "interchip", interchip.formulate(tables, result.assumptions)
-    for ready in prepare(instance, options):
-        if ready.sharded.tile_count == result.mapping.tile_count:
-            yield from _fusions(with_starts(ready))
-            return
-
-
-def _fusions(ready: Prepared) -> Iterator[tuple[str, Model]]:
+    ready = priced_mapping(setting, result.mapping, options, listed=True)
+    partition_k = ready.partitions(result.mapping)
     for number, stage in enumerate(ready.stages):
         if stage.tables is not None and stage.limits is not None and stage.tables.chip.fused:
-            yield f"intrachip-{number}", _fusion(stage)
+            yield f"intrachip-{number}", _fusion(stage, objective(stage.tables, partition_k[stage.members]))
 
 
-def _fusion(stage: Stage) -> Model:
+def _fusion(stage: PricedStage, known: float) -> Model:
     assert stage.tables is not None and stage.limits is not None
     if stage.lattice is not None:
-        search = ShortestPath(stage.tables, stage.limits, stage.lattice, stage.best_known * _NEAR)
+        search = ShortestPath(stage.tables, stage.limits, stage.lattice, known * _NEAR)
         search.run()
         return Columns(search).model
     limits = stage.limits

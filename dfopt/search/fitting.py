@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,16 +12,23 @@ from dfopt.bnb import Candidate, Clock, LeafAnswer, Relaxation
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution, PlanError
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import objective
+from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.regions.facts import Memory
 from dfopt.regions.problem import one_by_one
 from dfopt.regions.region import Part, Region, listed
 from dfopt.search.budgets import Budget, Fitted, fit
-from dfopt.setting.instance import Setting
-from dfopt.solving.candidate import Prepared, Stage, prepare_mapping
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.stages import is_cut
 from dfopt.solving.options import Options
-from dfopt.solving.relaxed import RelaxedPlans
-from dfopt.solving.solved import Pruned, Solved, scored
+from dfopt.solving.passes import least_of_stages
+from dfopt.solving.priced import lattice_of, priced_mapping
+from dfopt.solving.solved import Pruned, Solved, check_stage, scored
+from dfopt.terms.bounds import PlanBounds
+from dfopt.terms.bounds.beside import Beside, OptionFigures
+from dfopt.terms.bounds.steps import Steps
 
 __all__ = ["Fitter", "Rows"]
 
@@ -54,27 +62,29 @@ class Fitter:
         ------
         Infeasible, PlanError, NoSolution
         """
-        ready = prepare_mapping(self.setting, mapping, self.options.asking(pin_sharding={}))
+        ready = priced_mapping(self.setting, mapping, self.options, listed=True)
         stage = _checked(ready.stages, self.stage)
-        place = {kernel.name: kernel.partition for kernel in mapping.kernels}
-        partition_k = np.array([place[name] for name in ready.sharded.names], dtype=np.int64)
+        partition_k = ready.partitions(mapping)
         times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
-        most = self._most(ready, cutoff, times)
+        rule = None if is_cut(ready.graph, ready.plan) else self._step_rule(ready)
+        most = np.inf if rule is None else float(rule[0].most(cutoff, np.array(times), self.stage, rule[1])[0])
         fitted = fit(stage, self.budgets, times[self.stage], self.options, most) if most > 0 else None
         if fitted is None:
             return Pruned(cutoff, ())
         partition_k[stage.members] = fitted.partition_k
-        fastest_k = ready.fastest_tokens(partition_k)
-        tokens_k = fastest_k.copy()
+        tokens_k = ready.fastest_tokens(partition_k)
         tokens_k[stage.members] = fitted.tokens_k
-        lows = [*times]
+        lows = np.array(times)
         times[self.stage], lows[self.stage] = fitted.seconds, fitted.low
-        # what passes take is known of the fastest way to run each partition
-        by_passes = bool(ready.exchanges or ready.moving) and (tokens_k != fastest_k).any()
-        value = None if by_passes else ready.reached(times, partition_k)
-        found = scored(ready, partition_k, value, ready.value_of(lows), (), len(partition_k), tokens_k)
+        metric = self.options.request.objective.metric
+        found = scored(ready, metric, partition_k, None, 0.0, (), len(partition_k), tokens_k)
+        for number, seconds in enumerate(times):
+            check_stage(found.score, number, seconds)
         self.fitted[found.mapping.digest()] = fitted
-        return found
+        if rule is not None:
+            return replace(found, bound=float(rule[0].of(lows[:, None], rule[1])[0, 0]))
+        # if all that takes time took a smaller share of it, so would a step
+        return replace(found, bound=found.value * fitted.low / fitted.seconds)
 
     def best(self, plan: Plan, own: Solved | None) -> tuple[Solved | None, list[float]]:
         """The best mapping of a plan within the budgets, and what none is below, if any may keep them.
@@ -97,22 +107,20 @@ class Fitter:
         found = one_by_one({self.setting: [plan]}, within, self.options, kept, lambda memory: Rows(memory, self))
         return found.solution, [] if np.isinf(found.bound) else [found.bound]
 
-    def low(self, ready: Prepared, lows: Sequence[float], cutoff: float) -> float:
-        """What the stage takes at least by what the rows say of all shardings at once.
+    def least(self, stage: PricedStage, low: float, most: float) -> float:
+        """Seconds that the stage takes at least, by rows that hold for many shardings at once.
 
         Parameters
         ----------
-        ready : Prepared
-            A plan with every figure at its least.
-        lows : sequence of float, s
-            What each stage is shown to take at least without the rows.
-        cutoff : float, s
-            Value from which on nothing matters.
+        stage : PricedStage
+            The stage with every figure at its least.
+        low : float, s
+            What it is shown to take at least without the rows.
+        most : float, s
+            Seconds from which on nothing matters.
         """
-        stage, low = ready.stages[self.stage], lows[self.stage]
-        if stage.lattice is None:
+        if stage.lattice is None or most <= low:
             return low
-        most = self._most(ready, cutoff, lows)
         try:
             fitted = fit(stage, self.budgets, low, self.options, most, every=True)
         except Infeasible:
@@ -121,10 +129,17 @@ class Fitter:
             return max(low, error.bound)
         return max(low, most if fitted is None else fitted.low)
 
-    def _most(self, ready: Prepared, cutoff: float, lows: Sequence[float]) -> float:
-        """Seconds of the stage from which on nothing matters."""
-        upper = ready.cutoff(self.stage, cutoff, lows)
-        return np.inf if upper is None else upper
+    def _step_rule(self, ready: PricedPlan) -> tuple[Steps, Beside]:
+        """What makes a step of the seconds of layers, and what is beside them; of passes what they take at least."""
+        [table] = self._bounds.tables([ready.plan])
+        sharded, priced = ready.sharded, [(one.tables, one.limits) for one in ready.stages]
+        shares, gradients, weights = sharded.output_k[None], sharded.gradient_k[None], sharded.weight_k[None]
+        beside = table.steps.messages.of(OptionFigures(shares, gradients, weights, least=False))
+        return table.steps, beside._replace(passes=least_of_stages(priced, ready.instance))
+
+    @cached_property
+    def _bounds(self) -> PlanBounds:
+        return PlanBounds(self.setting)
 
 
 class Rows(Relaxation[Part, float]):
@@ -134,7 +149,7 @@ class Rows(Relaxation[Part, float]):
 
     def __init__(self, memory: Memory, fitter: Fitter) -> None:
         self._memory, self._fitter = memory, fitter
-        self._relaxed = RelaxedPlans(fitter.setting, fitter.options, every=True)
+        self._lattices = dict[Instance, Lattice | None]()
 
     def applies(self, region: Part) -> bool:
         """Whether plans are listed."""
@@ -145,20 +160,31 @@ class Rows(Relaxation[Part, float]):
         return [min(self._of_plan(one, i, cutoff) for i in one.plans) for one in listed(regions)]
 
     def _of_plan(self, region: Region, plan: int, cutoff: float) -> float:
-        of, facts = region.of, self._memory.of(region)
-        if facts.arcs_k is None:
+        of, facts, number = region.of, self._memory.of(region), self._fitter.stage
+        if facts.arcs_k is None or plan not in facts.plan_i:
             return np.inf
         try:
-            [ready] = self._relaxed.priced(of.instance(plan), of.menu.allowed(region.domain), (of.tiles,))
+            tables_k = [of.stage(kind, region.domain) for kind in range(of.kinds)]
         except Infeasible:
             return np.inf
-        lows = [stage.floor for stage in ready.stages]
-        lows[: of.kinds] = np.maximum(lows[: of.kinds], facts.layer_k).tolist()
-        lows[self._fitter.stage] = self._fitter.low(ready, lows, cutoff)
-        return np.inf if np.isinf(lows).any() else ready.value_of(lows)
+        room = float(facts.room_ki[number, region.plans.index(plan)])
+        tables, limits = tables_k[number], replace(of.numbering_k[number].limits, dram_left=room)
+        members = np.flatnonzero(of.kind_k == number).astype(np.int64)
+        stage = PricedStage(members, tables, limits, self._lattice(of.instance(plan), tables))
+        layer_k = facts.layer_k.copy()
+        most = float(of.steps.most(cutoff, layer_k, number, facts.beside)[plan])
+        layer_k[number] = self._fitter.least(stage, float(layer_k[number]), most)
+        return float(of.steps.of(layer_k[:, None], facts.beside)[plan, 0])
+
+    def _lattice(self, instance: Instance, tables: StageTables) -> Lattice | None:
+        """Down-sets of the stage, which no option changes."""
+        shared = instance.on_chip
+        if shared not in self._lattices:
+            self._lattices[shared] = lattice_of(instance, tables)
+        return self._lattices[shared]
 
 
-def _checked(stages: Sequence[Stage], number: int) -> Stage:
+def _checked(stages: Sequence[PricedStage], number: int) -> PricedStage:
     """A stage whose blocks can be listed.
 
     Raises

@@ -17,6 +17,7 @@ from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
+from dfopt.regions.refusals import Refusals
 from dfopt.regions.space import Space
 from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
@@ -27,9 +28,7 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
 from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.solving import work
-from dfopt.solving.relaxed import RelaxedPlans, covers
-from dfopt.solving.sharing import Memo
-from dfopt.solving.solved import Solved, refusal
+from dfopt.solving.solved import Solved
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
@@ -79,7 +78,6 @@ class GraphSearch:
         self._used: dict[Plan, float] = {}
         self._unfit: dict[Plan, Plan] = {}  # by plan of a record the one that holds too much
         self._ways: dict[Plan, list[Plan]] = {}  # what a legal plan stands for
-        self._memo: Memo = {}
         self._given = legal
 
     # -- plans ------------------------------------------------------------------------------------------------------
@@ -293,21 +291,11 @@ class GraphSearch:
         if known.unfit is not None:
             self._unfit[plan] = known.unfit
             return record
-        return record.model_copy(update={"note": self._refusal(*unit)})
-
-    def _refusal(self, plan: Plan, tiles: int | None) -> str:
-        """Why nothing fits under a plan: whatever the schemes are, or with those that are best by themselves."""
-        if self.setting.assumptions.sharding_objective == "joint" and covers(self.setting.graph, plan):
-            try:
-                next(self._relaxed.of_plan(plan))
-            except Infeasible as error:
-                return str(error.report)
-        return refusal(self.setting.under(plan), self.state.options, self._memo, tiles)
+        return record.model_copy(update={"note": self._refusals.of(*unit)})
 
     @cached_property
-    def _relaxed(self) -> RelaxedPlans:
-        """Plans with every figure at its least."""
-        return RelaxedPlans(self.setting, self.state.options)
+    def _refusals(self) -> Refusals:
+        return Refusals(self.space, self.state.options)
 
     def raise_known(self) -> None:
         """Raise what is known of plans that the caller searches only to what is shown."""

@@ -24,9 +24,9 @@ from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.regions.problem import one_by_one
 from dfopt.setting.instance import Setting
-from dfopt.solving.candidate import prepare_mapping
+from dfopt.setting.stages import is_cut
 from dfopt.solving.options import Options
-from dfopt.solving.relaxed import covers
+from dfopt.solving.priced import priced_mapping
 from dfopt.solving.solved import Solved
 
 HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
@@ -53,7 +53,7 @@ def heat_answers(
 
 def three_answers(setting: Setting, mapping: Mapping, options: Options) -> ThreeAnswers:
     """The answers for the plan and sharding of a mapping, on a system with a stack."""
-    ready = prepare_mapping(setting, mapping, replace(options, progress=None))
+    ready = priced_mapping(setting, mapping, replace(options, progress=None), listed=True)
     asked = options.request
     return ThreeAnswers(ready, mapping, Effort(asked.gap, options.clock.last, asked.solver, asked.seed))
 
@@ -132,7 +132,7 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
         return [], "each with its sharding"
     if _at_least(replace(plans[0], bound=1.0), setting.system) < 1.0:
         return [], "each with its sharding, because the system's memory is slower than the stack's and bounds no other"
-    open_ = [one for one in plans if covers(one.graph, one.plan)]
+    open_ = [one for one in plans if not is_cut(one.graph, one.plan)]
     if len(open_) < len(plans):
         return open_, "with the sharding that they have where kernels drawn once are on several pipeline stages"
     return open_, ""

@@ -25,7 +25,7 @@ from dfopt.interrupts import now
 from dfopt.physics.states import LABELS
 from dfopt.questions import Draw, Resolved
 from dfopt.search.optimization import search
-from dfopt.search.shortage import listed
+from dfopt.search.shortage import named
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans, may_share
 from dfopt.setting.shares import divisors
@@ -64,7 +64,7 @@ class LargestBatch:
     def __str__(self) -> str:
         room = usable_words(self.capacity, self.result.assumptions)
         proven = "the largest that fits" if self.batch == self.most else f"the largest found, at most {self.most} fit"
-        return f"batch {self.batch}: {proven} ({self.plan.label}: {listed(self.states)} of {room})"
+        return f"batch {self.batch}: {proven} ({self.plan.label}: {named(self.states)} of {room})"
 
 
 @dataclass(frozen=True)

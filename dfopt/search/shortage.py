@@ -6,22 +6,24 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dfopt.bnb import OutOfTime
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.plan import Plan
-from dfopt.errors import Infeasible, NoSolution
+from dfopt.errors import Infeasible
 from dfopt.interrupts import interruptible
 from dfopt.physics.states import LABELS
+from dfopt.regions.region import listed
+from dfopt.regions.space import Space
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.stages import PipelineStage
+from dfopt.setting.stages import PipelineStage, is_cut
 from dfopt.solving.options import Options
-from dfopt.solving.relaxed import RelaxedPlans, covers
-from dfopt.solving.waiting import least_waiting
+from dfopt.solving.work import OPENED
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.rules.held import waits
-from dfopt.terms.step.ledger import State, kept, usable_bytes, usable_words
+from dfopt.terms.step.ledger import State, kept, sharded_states, usable_bytes, usable_words
 
 _PART = 0.5  # of the work that is left
 _WAITING = "activations between partitions"
@@ -71,7 +73,7 @@ class LeastHeld:
         short = self.short
         said = [
             f"least {self.tier.upper()}: {self.plan.label} holds at least {gb(self.bytes)} per chip in"
-            f" {self.stage}, whatever its sharding and partitions ({listed(self.states)}); the chip has"
+            f" {self.stage}, whatever its sharding and partitions ({named(self.states)}); the chip has"
             f" {self.room or gb(self.capacity)}: short by {gb(short)}"
         ]
         if self.others:
@@ -81,7 +83,7 @@ class LeastHeld:
         if copies > 1 and self.alike:
             saved = sum(self.alike.values()) * (1 - 1 / copies)
             less.append(
-                (saved, f"states that copies share out (--zero; {copies} copies each hold whole: {listed(self.alike)})")
+                (saved, f"states that copies share out (--zero; {copies} copies each hold whole: {named(self.alike)})")
             )
         if self.again:
             less.append((self.again, "saved activations that are computed again (--recompute)"))
@@ -123,7 +125,8 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     limits, bounds = usable_bytes(setting), PlanBounds(free)
     if not limits:
         return None
-    relaxed = RelaxedPlans(free, replace(options, clock=options.clock.share(_PART)))
+    jointly = replace(free, assumptions=setting.assumptions.with_(sharding_objective="joint"))  # whatever comes first
+    space, clock = Space(jointly, options.request), options.clock.share(_PART)
     books, best, others = list[LeastHeld](), None, 0
     for plan in plans:
         instance = free.under(plan)
@@ -132,7 +135,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
         for kept_only in sorted(books, key=lambda held: held.short):
             if best is not None and kept_only.short >= best.short:
                 break
-            held = _with_waiting(relaxed, kept_only, limits)
+            held = _with_waiting(space, clock, kept_only, limits)
             if held is None or held.short <= 0:  # other limits rule it out
                 others += 1
             elif best is None or held.short < best.short:
@@ -140,34 +143,29 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     return None if best is None else replace(best, others=others)
 
 
-def _with_waiting(relaxed: RelaxedPlans, kept_only: LeastHeld, limits: Mapping[str, float]) -> LeastHeld | None:
+def _with_waiting(space: Space, clock: Clock, kept_only: LeastHeld, limits: Mapping[str, float]) -> LeastHeld | None:
     """What a plan holds at least with what every fusion leaves to wait; none if nothing fits, whatever the memory.
 
     As long as there is work left for that, and fusions are bounded whatever the sharding.
     """
-    if relaxed.options.clock.over or not covers(relaxed.setting.graph, kept_only.plan):
+    plan = kept_only.plan
+    if clock.over or is_cut(space.setting.graph, plan):
         return kept_only
+    instance, found = space.setting.under(plan), list[LeastHeld]()
     try:
-        return _looked_into(relaxed, kept_only.plan, limits)
-    except Infeasible:
-        return None
-    except (OutOfTime, NoSolution):
+        regions = listed(space.in_classes([plan]))
+    except OutOfTime:
         return kept_only
-
-
-def _looked_into(relaxed: RelaxedPlans, plan: Plan, limits: Mapping[str, float]) -> LeastHeld:
-    """What a plan holds at least, with what waits between partitions."""
-    options = relaxed.options
-    instance, found = relaxed.setting.under(plan), list[LeastHeld]()
-    for ready in relaxed.of_plan(plan):
-        stages = {number: stage for number, stage in enumerate(ready.stages) if stage.work is not None}
-        states = {number: stage.work.states for number, stage in stages.items() if stage.work is not None}
-        waiting = {number: least_waiting(number, stage, relaxed.chains, options) for number, stage in stages.items()}
-        if math.inf not in waiting.values():
-            found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
-    if not found:
-        raise Infeasible("no partitions, whatever waits between them")
-    return min(found, key=lambda held: held.short)
+    for region in regions:
+        clock.charge(OPENED)
+        of, least_c = region.of, region.of.table.least(region.domain)
+        with suppress(Infeasible):  # a kernel does not fit in so many tiles
+            tables_k = [of.stage(kind, region.domain) for kind in range(of.kinds)]
+            states = {kind: sharded_states(of.setting, tables.sharded) for kind, tables in enumerate(tables_k)}
+            waiting = {kind: of.least_waiting(kind, least_c) for kind in range(of.kinds)}
+            if math.inf not in waiting.values():
+                found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
+    return min(found, key=lambda held: held.short, default=None)
 
 
 def _fullest(
@@ -212,6 +210,6 @@ def gb(size: float) -> str:
     return f"{size / 1e9:.4g} GB"
 
 
-def listed(states: Mapping[str, float]) -> str:
+def named(states: Mapping[str, float]) -> str:
     """Bytes by state, as people call it."""
     return ", ".join(f"{label} {gb(size)}" for label, size in states.items())

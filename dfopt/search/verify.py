@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan_records import DIFFERENT, PlanRecord, different
@@ -26,8 +24,8 @@ from dfopt.search.kept import PROOF, Kept
 from dfopt.search.naming import names_of
 from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.setting.instance import Setting
-from dfopt.solving.candidate import prepare_mapping
 from dfopt.solving.options import Options
+from dfopt.solving.priced import priced_mapping
 from dfopt.solving.solved import Solved, judged
 
 NOT_CHECKED = (
@@ -265,8 +263,8 @@ def judged_again(where: str, mapping: Mapping, setting: Setting, request: Reques
     if setting.assumptions.forward_backward != "halves" and not all(parts):
         wrong.append(f"{where}.kernels: found a partition without kernels, expected numbers without gaps")
     try:
-        ready = prepare_mapping(setting, mapping, Options(request))
-        again = ready.mapping(np.array([kernel.partition for kernel in mapping.kernels], dtype=np.int64))
+        ready = priced_mapping(setting, mapping, Options(request))
+        again = ready.mapping(ready.partitions(mapping))
     except DfoptError as error:
         return score, [*wrong, f"{where}: {error}"]
     given, claims = ([one.model_dump(mode="json") for one in each.kernels] for each in (again, mapping))

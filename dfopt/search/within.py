@@ -23,8 +23,8 @@ from dfopt.search.budgets import Budget, totals_of
 from dfopt.search.fitting import Fitter
 from dfopt.search.kept import proven_gap
 from dfopt.setting.instance import Setting
+from dfopt.setting.stages import is_cut
 from dfopt.solving.options import Options
-from dfopt.solving.relaxed import covers
 from dfopt.solving.solved import Solved
 
 __all__ = ["Within", "optimize_within"]
@@ -134,7 +134,7 @@ def optimize_within(
     fitter = Fitter(setting, options, budgets, stage)
     if chosen.sharding_objective != "joint":
         note = f"sharding_objective: {chosen.sharding_objective} keeps the sharding of the result"
-    elif not covers(result.graph, result.plan):
+    elif is_cut(result.graph, result.plan):
         note = "kernels drawn once on several pipeline stages keep their stages and their sharding"
     refused, lows, best = "", list[float](), None
     try:

@@ -150,6 +150,11 @@ def _said(count: int) -> str:
     return f"{count} layer{'' if count == 1 else 's'}"
 
 
+def is_cut(graph: Graph, plan: Plan) -> bool:
+    """Whether a plan has several pipeline stages that kernels, which are drawn once, may be in."""
+    return plan.stages > 1 and not graph.folded
+
+
 def mapped_stages(graph: Graph, plan: Plan) -> int:
     """Stages of the mapping: distinct fusion problems.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,23 +10,24 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.formulation.plan_model import Large, PlanModel, Unstated, plan_model
 from dfopt.fusion.blocks import restrict, stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, numbered
+from dfopt.fusion.priced import PricedPlan
 from dfopt.milp import Termination, TracePoint, solve, unanswered
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
-from dfopt.solving.candidate import Prepared, prepare_mapping
+from dfopt.setting.stages import is_cut
+from dfopt.sharding.interchip import InterChipMapping
 from dfopt.solving.fusing import limits_of
+from dfopt.solving.levels import by_levels
 from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options, record_of, reporter
-from dfopt.solving.relaxed import covers
-from dfopt.solving.sharing import Memo
-from dfopt.solving.solved import Pruned, Solved, by_levels, scored
+from dfopt.solving.priced import priced_plan
+from dfopt.solving.solved import Pruned, Solved, scored
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded_graph import tile_counts
 
@@ -38,16 +40,16 @@ _SMALL = 5000  # binaries: with more of these a MILP that nobody asked for would
 def solved_together(graph: Graph, plan: Plan, request: Request) -> bool:
     """Whether the schemes of a plan are chosen with its fusion: with its stages too only as a MILP that is small."""
     small = len(graph.kernels) ** 2 * plan.stages <= _SMALL
-    return covers(graph, plan) or small or request.formulation == "assignment"
+    return not is_cut(graph, plan) or small or request.formulation == "assignment"
 
 
 def from_levels(
     instance: Instance,
     options: Options,
     menu: Menu,
-    memo: Memo,
     tiles: int,
     incumbent: float,
+    choose: Callable[[], InterChipMapping],
 ) -> Solved | Pruned:
     """The best mapping with so many tiles, or what none is below; first the fusion for the sharding that is best alone.
 
@@ -57,12 +59,12 @@ def from_levels(
         The plan, and what is asked.
     menu : Menu
         Options and figures of its layers.
-    memo : dict
-        What is known of single levels.
     tiles : int
         Tiles that the streamed axis is cut into.
     incumbent : float
         Value that a mapping must beat to be of interest.
+    choose : callable
+        Finds the sharding that is best alone.
 
     Returns
     -------
@@ -78,7 +80,7 @@ def from_levels(
     def levels(share: Clock) -> Solved | None:
         """The best fusion for the sharding that is best by itself, if it is found soon enough."""
         soon = replace(options, clock=share).asking(formulation="auto")
-        return by_levels(instance, soon, memo, tiles, np.inf)
+        return by_levels(instance, choose, soon, tiles)
 
     first = levels(options.clock.share(_SHARE))
     within = replace(options, clock=options.clock.share(_SHARE)) if first is None else options
@@ -216,7 +218,7 @@ def _round(
             return None
         # of a solve that was stopped the columns of the times tell nothing: they may be larger than needed
         expected = solution.objective if solution.termination is Termination.OPTIMAL and not form.bounding else None
-        found = scored(ready, partition_k, expected, bound, (record,), p_max)
+        found = scored(ready, asked.objective.metric, partition_k, expected, bound, (record,), p_max)
         record = record.model_copy(update={"objective": found.value})
         return replace(found, bound=min(bound, found.value), records=(record,))
     if solution.termination is not Termination.INFEASIBLE:
@@ -239,20 +241,17 @@ def _start(form: PlanModel, first: Solved) -> Floats | None:
     return form.start({kernel.name: kernel.sharding for kernel in here}, stage_k, partition_k)
 
 
-def _mapped(instance: Instance, options: Options, form: PlanModel, x: Floats, tiles: int) -> tuple[Prepared, Ints]:
+def _mapped(instance: Instance, options: Options, form: PlanModel, x: Floats, tiles: int) -> tuple[PricedPlan, Ints]:
     """The mapping of a solution, priced, and the partition of every kernel."""
     sharding, stage_k, partition_k = form.decode(x)
-    rest = zip(sharding.items(), stage_k.tolist(), strict=True)
-    kernels = tuple(KernelMapping(name=name, sharding=z, stage=stage, partition=0) for (name, z), stage in rest)
-    drawn = {"graph": instance.graph.name, "system": instance.system.name, "plan": instance.plan}
-    ready = prepare_mapping(instance.setting, Mapping(kernels=kernels, tile_count=tiles, **drawn), options)
+    ready = priced_plan(instance, sharding, stage_k.tolist(), tiles, options)
     for stage in ready.stages:
         if stage.tables is not None and stage.limits is not None:
             partition_k[stage.members] = numbered(stage.tables, stage.limits, partition_k[stage.members])
     return ready, partition_k
 
 
-def _fits(ready: Prepared, partition_k: Ints) -> bool:
+def _fits(ready: PricedPlan, partition_k: Ints) -> bool:
     """Whether what waits between the partitions of every stage fits beside what stays."""
     return all(
         most_alive(stage.tables, stage.limits, partition_k[stage.members]) <= stage.limits.dram_left

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dfopt.bnb import ENDED, Clock
+from dfopt.arrays import Ints
+from dfopt.bnb import Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord, different
 from dfopt.documents.score import Score
-from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
-from dfopt.fusion import intrachip
-from dfopt.fusion.partitioning import numbered
+from dfopt.errors import ScoreMismatch
+from dfopt.fusion.intrachip import CutOff, IntraChipMapping, greedy, optimize_intrachip
+from dfopt.fusion.partitioning import most_alive, numbered
+from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.judge import evaluate
-from dfopt.milp import Termination
-from dfopt.setting.instance import Instance
-from dfopt.solving.candidate import Prepared, prepare, with_starts
+from dfopt.milp import Termination, TracePoint
+from dfopt.physics.metrics import METRICS, Constants
 from dfopt.solving.options import Options, record_of, reporter
-from dfopt.solving.sharing import Memo, fuse
 from dfopt.solving.work import JUDGED
+from dfopt.terms.step.offload import moves
+from dfopt.terms.step.overlap import exchanges_behind
 
-Ints = NDArray[np.int64]
+__all__ = ["Pruned", "Solved", "best_partitions", "check_stage", "fused", "judged", "scored"]
+
 _AGREE = 1e-6
-_GRACE_S = 1.0  # for a start, after Ctrl-C
+_ROUNDED = 1e-12
+"""Relative: seconds that differ by less are the same, added up in two orders."""
 
 
 @dataclass(frozen=True)
@@ -59,95 +62,133 @@ class Pruned:
     note: str = "under its optimal sharding"
 
 
-def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Pruned:
+def fused(
+    ready: PricedPlan, options: Options, records: Sequence[SolveRecord], incumbent: float, begin: Clock | None = None
+) -> Solved | Pruned:
     """Fuse the kernels of every stage, then let the judge score the mapping.
+
+    Parameters
+    ----------
+    ready : PricedPlan
+        The plan with its sharding.
+    options : Options
+        The request under way.
+    records : sequence of SolveRecord
+        How the sharding was found.
+    incumbent : float
+        Value from which on a mapping is of no interest.
+    begin : Clock, optional
+        Within which partitions to start from are looked for; left out, that of the request.
 
     Returns
     -------
     Solved or Pruned
+        Where passes decide what a step takes, nothing is shown of other partitions.
 
     Raises
     ------
     Infeasible, NoSolution, ScoreMismatch
         See :mod:`dfopt.errors`.
     """
-    plan, formulation = ready.plan, options.request.formulation
+    asked, records = options.request, [*records]
     options.clock.charge(JUDGED)
-    records = [ready.record]
-    floor = ready.floor()
-    if floor >= incumbent * (1 - 1e-12):
-        return Pruned(floor, tuple(records))
     partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
-    times, lows, p_used = [0.0] * len(ready.stages), [stage.floor for stage in ready.stages], 1
+    times, lows, p_used = [0.0] * len(ready.stages), [0.0] * len(ready.stages), 1
     for number, stage in enumerate(ready.stages):
-        if stage.work is None or stage.limits is None:
+        if stage.tables is None or stage.limits is None:
             continue
-        p_used = max(p_used, stage.limits.p_max)
-        if ready.value_of(lows) >= incumbent * (1 - 1e-12):  # with what the stages so far are shown to take
-            return Pruned(incumbent, tuple(records))
+        p_used, room = max(p_used, stage.limits.p_max), stage.limits.dram_left
+        start = greedy(stage.tables, stage.limits, begin or options.clock) if stage.tables.chip.fused else None
+        cutoff = _cutoff(ready, number, incumbent, asked.objective.metric)
+        within = start, cutoff, reporter(options, ready.plan, f"intrachip stage {number}")
         try:
-            found = fuse(
-                stage.work,
-                stage.limits,
-                options,
-                ready.cutoff(number, incumbent, lows),
-                stage.start,
-                reporter(options, plan, f"intrachip stage {number}"),
-            )
-        except intrachip.CutOff as proof:
+            found = best_partitions(stage, options, np.inf, *within)
+            if most_alive(stage.tables, stage.limits, found.partition_k) > room:
+                found = best_partitions(stage, options, room, *within)
+        except CutOff as proof:
             note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
-            form = "assignment" if formulation == "assignment" else "columns"
-            record = record_of("intrachip", number, form, proof.solution, None, proof.seconds, note)
-            records.append(record)
+            form = "assignment" if asked.formulation == "assignment" else "columns"
+            records.append(record_of("intrachip", number, form, proof.solution, None, proof.seconds, note))
             return Pruned(incumbent, tuple(records))
-        partition_k[stage.members] = numbered(stage.work.tables, stage.limits, found.partition_k)
-        times[number], lows[number] = found.objective, max(found.bound, stage.floor)
+        partition_k[stage.members] = numbered(stage.tables, stage.limits, found.partition_k)
+        times[number], lows[number] = found.objective, found.bound
         shown = found.formulation, found.solution, found.objective, found.bound, found.note
         records.append(record_of("intrachip", number, *shown))
-    value = ready.reached(times, partition_k)
-    as_shown = all(low >= one * (1 - 1e-12) for one, low in zip(times, lows, strict=True))  # sums of two orders
-    bound = value if ready.only_fusion and as_shown else ready.value_of(lows)
-    return scored(ready, partition_k, value, bound, tuple(records), p_used)
+    solved = scored(ready, asked.objective.metric, partition_k, None, 0.0, tuple(records), p_used)
+    for number, seconds in enumerate(times):
+        check_stage(solved.score, number, seconds)
+    if ready.only_fusion or not (moves(ready.instance) or exchanges_behind(ready.instance)):
+        # if all that takes time took a smaller share of it, so would a step
+        share = min((low / seconds for low, seconds in zip(lows, times, strict=True) if seconds > 0), default=1.0)
+        solved = replace(solved, bound=solved.value * (share if share < 1 - _ROUNDED else 1.0))
+    return solved
 
 
-def by_levels(instance: Instance, options: Options, memo: Memo, tiles: int, incumbent: float) -> Solved | None:
-    """The best fusion for the sharding that is best by itself, with so many tiles, if it is found and not beaten."""
-    interrupted = False
-    try:
-        for ready in prepare(instance, options, memo):
-            interrupted = ready.interrupted
-            if ready.sharded.tile_count == tiles:
-                until = options.clock
-                if interrupted:  # by Ctrl-C: a start of its fusion is all that is looked for
-                    until, options = Clock.of_limit(_GRACE_S), replace(options, clock=ENDED)
-                found = finish(with_starts(ready, until), options, incumbent)
-                if isinstance(found, Solved):
-                    return replace(found, interrupted=found.interrupted or interrupted)
-                break
-    except (Infeasible, NoSolution):
-        pass
-    if interrupted:
-        raise KeyboardInterrupt
-    return None
+def best_partitions(
+    stage: PricedStage,
+    options: Options,
+    room: float,
+    start: Ints | None = None,
+    cutoff: float | None = None,
+    progress: Callable[[TracePoint], None] | None = None,
+) -> IntraChipMapping:
+    """The best partitions of a stage with so many bytes of DRAM for what waits between them.
 
+    Those that are best with any room, and do with less, are best with less.
 
-def refusal(instance: Instance, options: Options, memo: Memo, tiles: int | None = None) -> str:
-    """Why nothing fits under the sharding that is best by itself: of a plan under which nothing fits with any.
-
-    ``tiles``: the only tile count that is meant.
+    Raises
+    ------
+    CutOff, Infeasible, NoSolution
+        See :func:`dfopt.fusion.intrachip.optimize_intrachip`.
     """
-    try:
-        for ready in prepare(instance, options, memo, tiles=tiles):
-            finish(with_starts(ready, options.clock), options, np.inf)
-    except Infeasible as error:
-        return str(error.report)
-    except NoSolution:
-        pass
-    return "no sharding and partitioning keeps all limits together"
+    asked = options.request
+    assert stage.tables is not None and stage.limits is not None
+    return optimize_intrachip(
+        stage.tables,
+        replace(stage.limits, dram_left=room),
+        gap=asked.gap,
+        clock=options.clock,
+        lattice=stage.lattice,
+        formulation=asked.formulation,
+        solver=asked.solver,
+        start=start,
+        cutoff=cutoff,
+        progress=progress,
+        seed=asked.seed,
+    )
+
+
+def _cutoff(ready: PricedPlan, number: int, value: float, metric: str) -> float | None:
+    """Seconds of one evaluation of a stage above which a step exceeds a value, whatever takes time beside it."""
+    if not np.isfinite(value):
+        return None
+    constants = Constants(ready.plan, ready.assumptions, line=ready.instance.line)
+    nothing = [0.0] * len(ready.pipeline)
+    most = (
+        METRICS[metric].most(value, nothing, position, constants) / times
+        for position, stage in enumerate(ready.pipeline)
+        for each, times in stage.runs
+        if each == number and times
+    )
+    return min(most, default=None)
+
+
+def check_stage(score: Score, stage: int, seconds: float) -> None:
+    """Hold the seconds of a stage's partitions against the judge's.
+
+    Raises
+    ------
+    ScoreMismatch
+        If they differ.
+    """
+    judged_s = sum(part.time_s for part in score.partitions if part.stage == stage)
+    if abs(judged_s - seconds) > _AGREE * max(seconds, 1e-30):
+        raise ScoreMismatch(f"time of stage {stage}", seconds, judged_s)
 
 
 def scored(
-    ready: Prepared,
+    ready: PricedPlan,
+    metric: str,
     partition_k: Ints,
     expected: float | None,
     bound: float,
@@ -168,13 +209,12 @@ def scored(
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
     model = ready.instance.setting.model
     score = evaluate(mapping, model, ready.system, ready.assumptions, physical=False)
-    value = judged(score, ready.metric.name)
+    value = judged(score, metric)
     if expected is not None and abs(value - expected) > _AGREE * max(expected, 1e-30):
-        raise ScoreMismatch(ready.metric.name, expected, value)
+        raise ScoreMismatch(metric, expected, value)
     if score.violations:
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
-    # a sharding that is given, or found with the fusion, was not looked for
-    ended = {record.termination for record in records if record.formulation not in ("given", "joint")}
+    ended = {record.termination for record in records}
     return Solved(
         graph=model,
         plan=ready.plan,

@@ -21,10 +21,10 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError
 from dfopt.judge import evaluate
+from dfopt.regions import lattices
 from dfopt.search.assembling import matrices, proof_of, proven, status_of
 from dfopt.search.kept import proven_gap
 from dfopt.search.verify import Verification, seconds_for, verdict, verify
-from dfopt.solving import candidate
 
 Data = dict[str, Any]
 PLAIN = {"sharding_objective": "joint", "sequence_parallelism": "none"}
@@ -456,7 +456,7 @@ def test_any_answer_is_verified_and_what_fits_is_not_infeasible(world: World, ho
 
 def test_a_plan_whose_blocks_are_not_listed_may_be_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the others are searched all the same."""
-    monkeypatch.setattr(candidate, "_DOWN_SETS", 2)
+    monkeypatch.setattr(lattices, "MOST_SETS", 2)
     tokens, system, assumed, asked = CASES["one"]
     chosen = profile("default").with_(**PLAIN | assumed)
     result = df.optimize(mlp(tokens), machine(system), assumptions=chosen, **asked)

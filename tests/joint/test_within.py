@@ -31,8 +31,8 @@ from dfopt.search.budgets import Block, Budget
 from dfopt.search.fitting import Fitter, Rows
 from dfopt.search.within import optimize_within
 from dfopt.setting.instance import Setting
+from dfopt.setting.stages import is_cut
 from dfopt.solving.options import Options
-from dfopt.solving.relaxed import covers
 
 
 def drawn_value(seed: int, seen: tuple[str, ...]) -> float:
@@ -146,7 +146,7 @@ def check_rows(result: Result, budget: Budget, least: float) -> None:
     """The bound of the rows over all schemes is not above the best mapping that keeps the budget."""
     setting, request = Setting(result.graph, result.system, result.assumptions), result.request
     rows = Rows(Memory(), Fitter(setting, Options(request), [budget], 0))
-    if not covers(result.graph, result.plan):  # its stages are open
+    if is_cut(result.graph, result.plan):  # its stages are open
         return
     roots = Space(setting, request, lambda: [result.plan]).roots
     for cutoff in (math.inf, least * 1.001):

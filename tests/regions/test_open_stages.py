@@ -16,13 +16,14 @@ from strategies import World, share
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
+from dfopt.physics.ops import streamed_rows
 from dfopt.search import solve
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.solving.candidate import prepare, with_starts
+from dfopt.sharding.tables import build
+from dfopt.solving.levels import best_sharding, by_levels
 from dfopt.solving.options import Options
-from dfopt.solving.solved import Solved, finish
 
 CUT: dict[str, Any] = {"repeats": (1,), "most": 4, "token_blocks": None, "gradient_overlap": None}
 """Kernels drawn once, so that several pipeline stages leave their places open."""
@@ -35,20 +36,17 @@ def drawn(world: World, data: st.DataObject) -> dict[str, Any]:
     return asked_of(world, data.draw, ways=1) | {"pp": data.draw(st.sampled_from(several))}
 
 
-def by_levels(setting: Setting, plan: Plan, asked: Request) -> float:
+def best_of_levels(setting: Setting, plan: Plan, asked: Request) -> float:
     """The best fusion with the sharding and the stages that are best by themselves, in any number of tiles."""
-    values = [math.inf]
+    instance, options = setting.under(plan), Options(asked)
     try:
-        for ready in prepare(setting.under(plan), Options(asked)):
-            try:
-                found = finish(with_starts(ready), Options(asked), math.inf)
-            except Infeasible:
-                continue
-            assert isinstance(found, Solved)
-            values.append(found.value)
-    except Infeasible:  # in any number of tiles
-        pass
-    return min(values)
+        chosen = best_sharding(instance, build(instance.shared, asked.pin_sharding), options)
+    except Infeasible:
+        return math.inf
+    found = [
+        by_levels(instance, lambda: chosen, options, tiles) for tiles in range(1, 1 + streamed_rows(setting.graph))
+    ]
+    return min((one.value for one in found if one is not None), default=math.inf)
 
 
 @share(1)
@@ -58,7 +56,7 @@ def test_stages_that_come_first_are_the_best_of_their_level(world: World, object
     setting = Setting.resolved(world.graph, world.system, chosen)
     try:
         legal, _ = asked_plans(setting.graph, setting.system, Request(**asked), setting.assumptions)
-        best = min(by_levels(setting, plan, Request(**asked)) for plan in legal)
+        best = min(best_of_levels(setting, plan, Request(**asked)) for plan in legal)
     except PlanError:
         assume(False)
     if math.isinf(best):

@@ -10,20 +10,20 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from given_plans import by_arrays, region_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
 from problem_cases import close
-from strategies import World, options_of, shardings, share, worlds
+from strategies import World, shardings, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
-from dfopt.fusion.partitioning import objective
 from dfopt.physics.window import Shown, Window, least_lines
+from dfopt.regions.facts import Facts
 from dfopt.search.verify import verify
-from dfopt.solving.candidate import prepare_mapping
 from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads.recompute import recomputed
 
@@ -103,14 +103,12 @@ def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None
     mapping = mapping_of(world, sharding, stage, places)
     assert mapping is not None
     score = judged(world, mapping)
-    try:
-        ready = prepare_mapping(world.instance.setting, mapping, options_of())
-    except Infeasible:
-        assume(False)
-    partition_k = np.array([places[name] for name in ready.sharded.names], dtype=np.int64)
-    times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
-    assert ready.reached(times, partition_k) == pytest.approx(score.step_time_s, rel=1e-9)
-    assert ready.value_of(times) <= score.step_time_s * (1 + 1e-9)
+    region = region_of(world.instance.setting, mapping)
+    assume(region is not None)
+    priced = by_arrays(region, mapping)
+    assume(priced is not None)
+    assert priced.step_s == pytest.approx(score.step_time_s, rel=1e-9)
+    assert Facts(region).by_all <= score.step_time_s * (1 + 1e-9)
     if not score.violations:
         assert PlanBounds(world.instance.setting).seconds(world.instance) <= score.step_time_s * (1 + 1e-9)
     if chosen.gradient_overlap == "calculon_or_none":

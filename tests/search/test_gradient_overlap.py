@@ -10,20 +10,20 @@ from unittest import mock
 import networkx as nx
 import numpy as np
 import pytest
+from given_plans import by_arrays, region_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import fusions, judged, kinds, mapping_of
-from strategies import World, options_of, shardings, share, sums_meet, worlds
+from strategies import World, shardings, share, sums_meet, worlds
 from typer.testing import CliRunner
 
 import dfopt as df
 from dfopt.cli import app
 from dfopt.errors import Infeasible, PlanError
-from dfopt.fusion.partitioning import objective
 from dfopt.physics import ops
+from dfopt.regions.facts import Facts
 from dfopt.search.verify import verify
 from dfopt.show.omissions import left_out
-from dfopt.solving.candidate import prepare_mapping
 from dfopt.terms.bounds import PlanBounds
 
 BEHIND = df.Assumptions(gradient_overlap="backward")
@@ -72,16 +72,14 @@ def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None
     assert score.step_time_s <= after.step_time_s * (1 + 1e-12)
     assert score.gradient_link_s == after.gradient_reduction_s
     assert score.breakdown is not None and score.breakdown.data_parallel_s == score.gradient_reduction_s
-    try:
-        ready = prepare_mapping(hidden.instance.setting, mapping, options_of())
-    except Infeasible:
-        assume(False)
-    partition_k = np.array([places[name] for name in ready.sharded.names], dtype=np.int64)
-    times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
-    assert ready.reached(times, partition_k) == pytest.approx(score.step_time_s, rel=1e-9)
+    region = region_of(hidden.instance.setting, mapping)
+    assume(region is not None)
+    priced = by_arrays(region, mapping)
+    assume(priced is not None)
+    assert priced.step_s == pytest.approx(score.step_time_s, rel=1e-9)
     if score.violations:  # nothing is said of what is not legal
         return
-    assert ready.value_of(times) <= score.step_time_s * (1 + 1e-9)
+    assert Facts(region).by_all <= score.step_time_s * (1 + 1e-9)
     assert PlanBounds(hidden.instance.setting).seconds(hidden.instance) <= score.step_time_s * (1 + 1e-9)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from given_plans import region_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
 from problem_cases import close
-from strategies import World, options_of, shardings, share, worlds
+from strategies import World, shardings, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -27,10 +28,10 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.frontends.calculon.execution import shardings as as_there
 from dfopt.frontends.calculon.files import Execution
+from dfopt.regions.facts import Facts
 from dfopt.regions.variants import Variants
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
-from dfopt.solving.candidate import prepare_mapping
 from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import expand
 
@@ -100,14 +101,9 @@ def test_what_is_proven_in_rings_holds_in_every_way(world: World, usage: float, 
     dominated = not Variants(setting, Request(tensor_overlap="any")).other_ways(world.plan)
     if dominated:
         assert ring.step_time_s <= min(one.step_time_s for one in scores.values()) * (1 + 1e-12)
-    try:
-        ready = prepare_mapping(setting, mapping, options_of())
-    except Infeasible:
-        assume(False)
-    exact = [0.0] * len(ready.stages)  # seconds of every stage of the mapping
-    for one in ring.partitions:
-        exact[one.stage] += one.time_s
-    low = max(ready.value_of(exact), PlanBounds(setting).seconds(world.instance) if ring.feasible else 0.0)
+    region = region_of(setting, mapping)
+    assume(region is not None)
+    low = max(Facts(region).by_all, PlanBounds(setting).seconds(world.instance)) if ring.feasible else 0.0
     note(f"{low} against { {way: one.step_time_s for way, one in scores.items()} }")
     assert low <= min(one.step_time_s for one in scores.values()) * (1 + 1e-9)
 

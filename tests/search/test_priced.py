@@ -1,4 +1,4 @@
-"""A plan before its fusion: as the inter-chip solve leaves it, and as a mapping has it."""
+"""A plan with its sharding: as the inter-chip solve leaves it, and as a mapping has it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import Infeasible, PlanError
 from dfopt.milp import Solution, Termination, TracePoint
-from dfopt.regions import levels
 from dfopt.setting.stages import mapped_stages
-from dfopt.solving import candidate as prepared
-from dfopt.solving.candidate import prepare_mapping
+from dfopt.sharding import interchip
+from dfopt.solving import levels
 from dfopt.solving.options import record_of
+from dfopt.solving.priced import priced_mapping
+from dfopt.terms.sharded_graph import least_rows, tile_counts
 
 
 @st.composite
@@ -37,23 +38,22 @@ def placed(draw: st.DrawFn) -> tuple[World, Mapping]:
 
 @share(1)
 @given(placed())
-def test_a_mapping_is_prepared_as_it_is(case: tuple[World, Mapping]) -> None:
+def test_a_mapping_is_priced_as_it_is(case: tuple[World, Mapping]) -> None:
     """Another sharding or stage may be as good: choosing again may find that one."""
     world, mapping = case
-    options = options_of()
+    rows = least_rows(world.instance, [kernel.sharding for kernel in mapping.kernels])
+    count = tile_counts(world.graph, world.assumptions, rows)[0]
+    mapping = mapping.model_copy(update={"tile_count": count})
     try:
-        count = next(prepared.prepare(world.instance, options)).sharded.tile_count
-        mapping = mapping.model_copy(update={"tile_count": count})
-        ready = prepare_mapping(world.instance.setting, mapping, options)
+        ready = priced_mapping(world.instance.setting, mapping, options_of())
     except Infeasible:
         reject()
     stages = dict(zip(ready.sharded.names, ready.stage_k.tolist(), strict=True))
     assert stages == {kernel.name: kernel.stage for kernel in mapping.kernels}
     assert ready.sharding == {kernel.name: kernel.sharding for kernel in mapping.kernels}
-    assert not ready.sharding_proven and ready.floor() == 0.0
-    other = mapping.model_copy(update={"tile_count": count + 1})
-    with pytest.raises(PlanError, match=rf"has {count + 1} tiles of the streamed axis, expected {count} under"):
-        prepare_mapping(world.instance.setting, other, options)
+    other = mapping.model_copy(update={"tile_count": 10**6})
+    with pytest.raises(PlanError, match=rf"has {10**6} tiles of the streamed axis, expected {count}"):
+        priced_mapping(world.instance.setting, other, options_of())
 
 
 def test_a_solve_without_any_bound_is_recorded() -> None:
@@ -82,14 +82,14 @@ def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch)
 
 def test_progress_and_trace_of_a_sharding_are_in_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are scaled, and what breaks ties is no time at all: both are told as seconds of the first objective."""
-    solve, told = prepared.interchip.solve, list[df.Progress]()
+    solve, told = interchip.solve, list[df.Progress]()
 
     def talks(*given: Any, progress: Any, **more: Any) -> Any:
         found = solve(*given, progress=progress, **more)
         progress(TracePoint(0.1, found.objective, found.bound))
         return found
 
-    monkeypatch.setattr(prepared.interchip, "solve", talks)
+    monkeypatch.setattr(interchip, "solve", talks)
     result = df.optimize(
         "gpt2-small", "sn10-8-ring", tp=8, microbatch=1, sensitivity=False, assumptions=LEVELS, progress=told.append
     )

@@ -1,0 +1,104 @@
+"""Two levels, as the paper has them: the sharding that is best by itself, and then its best fusion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from dfopt.bnb import ENDED, Clock
+from dfopt.documents.plan_records import SolveRecord
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.fusion.priced import PricedPlan
+from dfopt.setting.instance import Instance
+from dfopt.sharding.interchip import InterChipMapping, optimize_interchip
+from dfopt.sharding.tables import InterChipTables
+from dfopt.solving.options import Options, record_of, reporter
+from dfopt.solving.priced import priced_plan
+from dfopt.solving.solved import Solved, fused
+from dfopt.terms.sharded_graph import least_rows, tile_counts
+
+__all__ = ["best_sharding", "by_levels", "of_sharding", "sharding_record"]
+
+_SHARE = 0.5
+"""Of the work and the seconds that are left, at most, for one sharding: a hard one must leave some for the fusion."""
+_GRACE_S = 1.0
+"""Seconds for partitions to start from, after Ctrl-C."""
+
+
+def best_sharding(instance: Instance, tables: InterChipTables, options: Options) -> InterChipMapping:
+    """The sharding of a plan that is best by itself, and the stages of its kernels.
+
+    Raises
+    ------
+    Infeasible, NoSolution
+        See :func:`dfopt.sharding.interchip.optimize_interchip`.
+    """
+    return optimize_interchip(
+        instance.setting,
+        tables,
+        gap=0.0,  # a gap is left to the fusion: what is optimal for a level has to be this sharding
+        clock=options.clock.share(_SHARE).sooner(_SHARE),
+        solver=options.request.solver,
+        progress=reporter(options, instance.plan, "interchip"),
+    )
+
+
+def sharding_record(found: InterChipMapping) -> SolveRecord:
+    """What is on record of the solve of a sharding; a solver may stop without any bound."""
+    low = found.objective * (1 - min(found.solution.gap, 1.0))
+    return record_of("interchip", 0, "assignment", found.solution, found.objective, low, found.unit)
+
+
+def of_sharding(
+    instance: Instance, chosen: InterChipMapping, options: Options, tiles: int | None
+) -> Iterator[PricedPlan]:
+    """A plan with a sharding in every number of tiles that goes with it, priced; or in one of them.
+
+    Raises
+    ------
+    Infeasible
+        See :func:`dfopt.solving.priced.priced_plan`.
+    """
+    names = [kernel.name for kernel in instance.graph.kernels]
+    schemes, stage_k = [chosen.sharding[name] for name in names], [chosen.stage[name] for name in names]
+    for count in tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes)):
+        if tiles in (None, count):
+            yield priced_plan(instance, chosen.sharding, stage_k, count, options, listed=True)
+
+
+def by_levels(
+    instance: Instance, choose: Callable[[], InterChipMapping], options: Options, tiles: int
+) -> Solved | None:
+    """The best fusion for the sharding that is best by itself, in so many tiles, if it is found in time.
+
+    Parameters
+    ----------
+    instance : Instance
+        The plan.
+    choose : callable
+        What :func:`best_sharding` finds.
+    options : Options
+        The request under way.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If an interrupt came before there was any mapping.
+    """
+    interrupted, begin = False, None
+    try:
+        chosen = choose()
+        if interrupted := chosen.interrupted:  # partitions to start from are all that is looked for
+            begin, options = Clock.of_limit(_GRACE_S), replace(options, clock=ENDED)
+        for ready in of_sharding(instance, chosen, options, tiles):
+            found = fused(ready, options, [sharding_record(chosen)], math.inf, begin)
+            if isinstance(found, Solved):
+                return replace(found, interrupted=found.interrupted or interrupted)
+    except (Infeasible, NoSolution):
+        pass
+    if interrupted:
+        raise KeyboardInterrupt
+    return None

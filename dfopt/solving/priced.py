@@ -1,0 +1,110 @@
+"""A plan with its sharding and stages, priced: which kernels are fused is all that is left to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from collections.abc import Sequence
+
+import numpy as np
+
+from dfopt.bnb import UNLIMITED, Clock
+from dfopt.documents.mapping import Mapping, Sharding
+from dfopt.errors import PlanError
+from dfopt.fusion.blocks import StageTables, restrict, stage_tables
+from dfopt.fusion.downsets import Lattice, down_sets
+from dfopt.fusion.priced import PricedPlan, PricedStage
+from dfopt.setting.instance import Instance, Setting
+from dfopt.solving.fusing import limits_of
+from dfopt.solving.options import Options
+from dfopt.solving.work import PREPARED
+from dfopt.terms.chip import chip_of
+from dfopt.terms.sharded import LayerOptions
+from dfopt.terms.sharded_graph import least_rows, tile_counts
+from dfopt.terms.step.ledger import dram_left, sharded_states
+
+__all__ = ["lattice_of", "priced_mapping", "priced_plan"]
+
+_DOWN_SETS = 20_000
+"""Down-sets of a stage that are listed, at most: pairs of them grow with the square."""
+
+
+def priced_plan(
+    instance: Instance,
+    sharding: Dict[str, Sharding],
+    stage_k: Sequence[int],
+    tiles: int,
+    options: Options,
+    *,
+    listed: bool = False,
+) -> PricedPlan:
+    """Price the stages of a plan with a sharding.
+
+    Parameters
+    ----------
+    instance : Instance
+        Setting and plan.
+    sharding : dict
+        Scheme of every kernel, by its name.
+    stage_k : sequence of int
+        Pipeline stage of every kernel; not read for a folded graph, whose stages of the mapping are kinds of layers.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+    options : Options
+        What is asked of partitions.
+    listed : bool
+        Also list the down-sets of every stage, where they are few enough.
+
+    Raises
+    ------
+    Infeasible
+        If a kernel, or what must stay in DRAM, does not fit the chip.
+    """
+    options.clock.charge(PREPARED)
+    layer, asked = LayerOptions.of(instance), options.request
+    sharded = layer.least(layer.figures.options(sharding), tiles)
+    if instance.graph.folded:
+        stage_k = [instance.graph.kind_of(kernel) for kernel in instance.graph.kernels]
+    chip, places = chip_of(instance.system, instance.assumptions), np.array(stage_k, dtype=np.int64)
+    members_of = [np.flatnonzero(places == number).astype(np.int64) for number in range(instance.mapped_stages)]
+    tables_of = {n: stage_tables(restrict(sharded, mine), chip) for n, mine in enumerate(members_of) if len(mine)}
+    left = dram_left(instance, {n: sharded_states(instance.setting, each.sharded) for n, each in tables_of.items()})
+    stages = []
+    for number, members in enumerate(members_of):
+        if (tables := tables_of.get(number)) is None:
+            stages.append(PricedStage(members, None, None, None))
+            continue
+        lattice = lattice_of(instance, tables, options.clock) if listed and asked.formulation != "assignment" else None
+        limits = limits_of(instance, tables, number, asked, left[number], options.clock)
+        stages.append(PricedStage(members, tables, limits, lattice))
+    return PricedPlan(instance, dict(sharding), sharded, places, tuple(stages))
+
+
+def priced_mapping(setting: Setting, mapping: Mapping, options: Options, *, listed: bool = False) -> PricedPlan:
+    """Price the stages of a mapping.
+
+    Raises
+    ------
+    PlanError
+        If the mapping's tile count is none that these assumptions try.
+    Infeasible
+        See :func:`priced_plan`.
+    """
+    instance, at = setting.under(mapping.plan), {kernel.name: kernel for kernel in mapping.kernels}
+    kernels = [at[kernel.name] for kernel in instance.graph.kernels]
+    rows = least_rows(instance, [kernel.sharding for kernel in kernels])
+    if mapping.tile_count not in (counts := tile_counts(instance.graph, instance.assumptions, rows)):
+        known = ", ".join(map(str, counts))
+        raise PlanError(
+            f"the mapping has {mapping.tile_count} tiles of the streamed axis, expected {known} under its assumptions;"
+            " take the assumptions that it was found with, or solve again"
+        )
+    sharding, stage_k = {kernel.name: kernel.sharding for kernel in kernels}, [kernel.stage for kernel in kernels]
+    return priced_plan(instance, sharding, stage_k, mapping.tile_count, options, listed=listed)
+
+
+def lattice_of(instance: Instance, stage: StageTables, clock: Clock = UNLIMITED) -> Lattice | None:
+    """Down-sets of a stage, if its chip fuses kernels and they are few enough to list."""
+    if not stage.chip.fused:
+        return None
+    rule = instance.assumptions.forward_backward if instance.graph.trains else "shared"
+    return down_sets(stage, rule, _DOWN_SETS, clock)
