@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
+from sharded_cases import shard
 from strategies import World, shardings, worlds
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -20,7 +21,6 @@ from dfopt.fusion.intrachip import IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, keeps
 from dfopt.physics import ops
 from dfopt.terms.chip import chip_of
-from dfopt.terms.sharded import shard
 from dfopt.terms.step.ledger import dram_left, sharded_states
 
 EXACT = 1e-6

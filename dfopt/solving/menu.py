@@ -43,7 +43,7 @@ class Menu:
     -----
     :meth:`stage` takes the least of every figure over the schemes that are left. Prices of blocks grow with each of
     them, so no mapping under any of these schemes is faster than the best of that stage, and where nothing fits in it
-    nothing fits at all. With one scheme left for every kernel it is what :func:`dfopt.terms.sharded.shard` makes.
+    nothing fits at all. With one scheme left for every kernel it is exact.
     """
 
     instance: Instance

@@ -9,14 +9,12 @@ kernels, see :mod:`dfopt.terms.figures`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.documents.mapping import Sharding
 from dfopt.physics.library import sets_of
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
@@ -27,11 +25,11 @@ from dfopt.terms.figures import Figures
 from dfopt.terms.incidence import Has
 from dfopt.terms.rules import HELD, TOKEN_BLOCKS
 from dfopt.terms.rules.tensors import CARRIED, moves_again
-from dfopt.terms.sharded_graph import ShardedGraph, least_rows, tile_counts
+from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import TokenCharges, token_rows
 
-__all__ = ["LayerOptions", "shard"]
+__all__ = ["LayerOptions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,41 +252,3 @@ class LayerOptions:
             better = seconds < np.minimum.accumulate(np.append(np.inf, seconds))[:-1]
             found.append((used[better].astype(np.int64), seconds[better]))
         return tuple(found)
-
-
-def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | None = None) -> ShardedGraph:
-    """Exact bytes and seconds of a layer on one chip for one microbatch, with a given sharding scheme for each kernel.
-
-    Parameters
-    ----------
-    instance
-        Setting (graph, system and assumptions) and plan.
-    sharding
-        Scheme of every kernel, by the name of the kernel. Names of no kernel of the graph are not read.
-    tiles
-        Tiles that the streamed axis (mostly that of tokens) is cut into. None: the most that are worth trying
-        (:func:`dfopt.terms.sharded_graph.tile_counts`).
-
-    Returns
-    -------
-    ShardedGraph
-        Bytes and seconds of one chip in one evaluation (one microbatch). Arrays have the kernels and tensors of the
-        instance's graph, in their order.
-
-    Raises
-    ------
-    KeyError
-        If a kernel of the graph has no entry in ``sharding``.
-    PlanError
-        If a kernel may not take the scheme given for it.
-    SystemSpecError
-        If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
-    AssertionError
-        If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table under ``efficiency``.
-        Questions to the optimiser refuse that before.
-    """
-    layer = LayerOptions.of(instance)
-    if tiles is None:
-        schemes = [sharding[kernel.name] for kernel in instance.graph.kernels]
-        tiles = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))[0]
-    return layer.least(layer.figures.options(sharding), tiles)

@@ -7,7 +7,7 @@ level of a resource. In arrays of amounts the axis c has columns: one for every 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,33 +18,12 @@ from dfopt.terms.charges import Charge, Term, merged
 from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.layer import Layer
 
-__all__ = ["Domain", "Table", "amounts_left", "whole_domain"]
+__all__ = ["Domain", "Table", "amounts_left"]
 
 Domain = tuple[tuple[int, ...], ...]
 """Options that are left, by kernel: places among all options of that kernel, at least one."""
 MERGED = 4096
 """Most amounts of a merged charge: 32 kB. The largest rule of the zoo, a fan-out with five readers, has 729."""
-
-
-def whole_domain(sizes_k: Sequence[int]) -> Domain:
-    """Positions of all options of every kernel: the domain that leaves every option to each kernel.
-
-    Parameters
-    ----------
-    sizes_k : sequence of int
-        Number of options (sharding schemes that the kernel may take) of each kernel.
-
-    Returns
-    -------
-    Domain
-        By kernel a tuple of the positions 0, 1 and so on of its options.
-
-    Examples
-    --------
-    >>> whole_domain([2, 1])
-    ((0, 1), (0,))
-    """
-    return tuple(tuple(range(size)) for size in sizes_k)
 
 
 @dataclass(frozen=True, eq=False)

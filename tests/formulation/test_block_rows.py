@@ -10,6 +10,7 @@ import pytest
 from block_cases import IN_TOKEN_BLOCKS
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
+from sharded_cases import whole_domain
 from strategies import Dice, World, falls, share, with_sram, worlds
 
 from dfopt.arrays import Bools, Floats, Ints
@@ -22,7 +23,7 @@ from dfopt.terms.chip import chip_of
 from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
-from dfopt.terms.table import Table, whole_domain
+from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import shares_of, token_rows
 
 Case = tuple[Layer, Ints, Bools]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sharded_cases import whole_domain
 
 from dfopt.formulation.choices import Choices
 from dfopt.formulation.counting import Counting
 from dfopt.milp import Model, Termination, solve
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside
-from dfopt.terms.table import whole_domain
 
 KERNELS, BLOCKS = 3, 2
 HELD = [held for held in itertools.product((True, False), repeat=KERNELS) if any(held)]

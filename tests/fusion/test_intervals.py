@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from problem_cases import all_blocks, close, partitionings, stages, tables_of, tight_stages
+from sharded_cases import shard
 from strategies import World, plans_on, share
 
 from dfopt.documents.assumptions import Assumptions
@@ -26,7 +27,6 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.terms.chip import chip_of
-from dfopt.terms.sharded import shard
 from dfopt.terms.sharded_graph import Ints
 from dfopt.workloads import load_graph
 

@@ -124,12 +124,13 @@ def test_a_chain_has_one_down_set_per_length_and_an_antichain_all() -> None:
 
 
 def _zoo_tables(graph):
+    from sharded_cases import shard
+
     from dfopt.documents.assumptions import Assumptions
     from dfopt.fusion.blocks import stage_tables
     from dfopt.physics.pipeline import resolve
     from dfopt.setting.instance import Setting
     from dfopt.terms.chip import chip_of
-    from dfopt.terms.sharded import shard
 
     system = load_system("sn10-8-ring")
     chosen = resolve(Assumptions(), system.chip.execution, system.chip.compute_utilization)

@@ -105,10 +105,11 @@ def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str
 
 
 def _stage(result):
+    from sharded_cases import shard
+
     from dfopt.fusion.blocks import stage_tables
     from dfopt.setting.instance import Setting
     from dfopt.terms.chip import chip_of
-    from dfopt.terms.sharded import shard
 
     sharding = {k.name: k.sharding for k in result.mapping.kernels}
     sharded = shard(Setting(result.graph, result.system, result.assumptions).under(result.plan), sharding)

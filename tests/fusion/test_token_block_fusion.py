@@ -13,6 +13,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from oracles import judged
 from problem_cases import EXACT
+from sharded_cases import shard
 from strategies import World, share, with_sram
 
 from dfopt.errors import Infeasible
@@ -29,7 +30,6 @@ from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of, combine
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
-from dfopt.terms.sharded import shard
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import shares_of, token_rows
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from sharded_cases import shard
 from strategies import World, shardings, share, worlds
 
 from dfopt import optimize
@@ -22,7 +23,6 @@ from dfopt.physics.pipeline import resolve
 from dfopt.sharding import interchip
 from dfopt.solving.menu import Menu
 from dfopt.terms.chip import chip_of
-from dfopt.terms.sharded import shard
 from dfopt.terms.sharded_graph import ShardedGraph, tile_counts
 
 

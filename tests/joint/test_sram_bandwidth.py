@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from matplotlib.text import Text
 from oracles import mapping_of
 from problem_cases import close, fusion_cases, stage_of
+from sharded_cases import shard
 from strategies import World, share, worlds
 
 import dfopt as df
@@ -26,7 +27,6 @@ from dfopt.judge import case, traffic
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.sharded import shard
 
 
 def with_bandwidth(system: System, bandwidth: float | None) -> System:

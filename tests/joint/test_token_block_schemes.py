@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from sharded_cases import whole_domain
 from strategies import Dice, World, assumptions, share, with_sram, worlds
 
 import dfopt as df
@@ -26,7 +27,7 @@ from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
-from dfopt.terms.table import Table, whole_domain
+from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import token_rows
 
 FIXED = {

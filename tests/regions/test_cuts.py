@@ -13,6 +13,7 @@ from covered import covered
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from members import Members, drawn_root, places
+from sharded_cases import shard
 from strategies import World, share
 
 from dfopt.documents.assumptions import Assumptions
@@ -29,7 +30,6 @@ from dfopt.regions.cuts import TooMany, cuts_of
 from dfopt.regions.lattices import arcs_of
 from dfopt.regions.region import Region
 from dfopt.setting.instance import Setting
-from dfopt.terms.sharded import shard
 from dfopt.terms.step.hops import gradient_seconds, hop_seconds
 from dfopt.terms.step.ledger import held, sharded_states
 from dfopt.workloads.backward import backward_of

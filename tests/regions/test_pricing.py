@@ -10,12 +10,12 @@ from covered import covered
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from members import drawn_root
+from sharded_cases import shard
 from strategies import World, share
 
 from dfopt.fusion.blocks import restrict
 from dfopt.regions.pricing import best_of
 from dfopt.regions.region import Region
-from dfopt.terms.sharded import shard
 from dfopt.terms.step.ledger import held, sharded_states
 
 MANY = 40

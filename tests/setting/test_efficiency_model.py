@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import all_shards, judged, mapping_of
 from problem_cases import close, fused, fusion_cases, stage_of, tables_of
+from sharded_cases import shard
 from strategies import World, share, worlds
 
 import dfopt.search as optimizer
@@ -25,7 +26,6 @@ from dfopt.fusion.blocks import tiles_of
 from dfopt.physics.ops import streamed_rows
 from dfopt.sharding import interchip
 from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.sharded import shard
 from dfopt.terms.sharded_graph import tile_counts
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from sharded_cases import shard
 from strategies import World, shardings, share, worlds
 
 from dfopt.documents.request import Request
 from dfopt.setting.instance import Instance
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding.tables import build
-from dfopt.terms.sharded import LayerOptions, shard
+from dfopt.terms.sharded import LayerOptions
 
 
 def same(a: Any, b: Any) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import mapping_of
+from sharded_cases import shard
 from strategies import World, shardings, worlds
 
 from dfopt.documents.assumptions import Assumptions
@@ -23,7 +24,6 @@ from dfopt.errors import Infeasible, SystemSpecError
 from dfopt.judge import evaluate, types
 from dfopt.physics.dtypes import arithmetic_of, rate
 from dfopt.search import solve
-from dfopt.terms.sharded import shard
 
 NAMES: tuple[Arithmetic, ...] = get_args(Arithmetic)
 

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, mapping_of
 from problem_cases import close, tables_of
+from sharded_cases import shard
 from strategies import World, shardings, share, worlds
 from test_interchip_oracle import check_against_brute_force
 
@@ -32,7 +33,7 @@ from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.sharding import interchip
 from dfopt.terms.conversions import LAYOUTS
-from dfopt.terms.sharded import LayerOptions, shard
+from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.step.ledger import sharded_states
 from dfopt.workloads import load_graph
 from dfopt.workloads.backward import Gradient, backward_of

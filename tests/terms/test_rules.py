@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from sharded_cases import whole_domain
 from strategies import Dice, share
 from test_two_ways import Case, cases, instance_of, zoo_cases
 
@@ -15,7 +16,7 @@ from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import RESOURCES, TERMS
-from dfopt.terms.table import Domain, Table, whole_domain
+from dfopt.terms.table import Domain, Table
 
 
 def layer_of(case: Case) -> tuple[Layer, Table, Blocks]:

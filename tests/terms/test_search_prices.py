@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from sharded_cases import shard
 from strategies import share
 from test_rules import layer_of
 from test_two_ways import Case, cases, options, zoo_cases
@@ -14,7 +15,6 @@ from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
 from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of
-from dfopt.terms.sharded import shard
 
 
 @share(0.5)

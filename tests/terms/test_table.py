@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sharded_cases import whole_domain
 from strategies import share
 
 from dfopt.terms.charges import Charge, merged
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside, Open, counts
-from dfopt.terms.table import Domain, Table, whole_domain
+from dfopt.terms.table import Domain, Table
 
 KERNELS = 4
 

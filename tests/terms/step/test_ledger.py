@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from sharded_cases import shard
 from strategies import World, layered, shardings, share, worlds
 
 from dfopt.documents.assumptions import Assumptions
@@ -33,7 +34,6 @@ from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.chip import chip_of
 from dfopt.terms.rules.held import waits
-from dfopt.terms.sharded import shard
 from dfopt.terms.step import ledger
 
 PLAIN = Assumptions(execution="dataflow", overlap="perfect", compute_utilization=0.5)
