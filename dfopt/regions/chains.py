@@ -9,9 +9,9 @@ is not complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts
+from dfopt.setting.reads import memoized
 from dfopt.terms.bounds.beside import OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
 
@@ -87,13 +88,10 @@ class Pipelines:
         """What every kernel holds."""
         return self.of.held_by_kernel(self.amount_vc)
 
-    @cached_property
-    def room(self) -> Callable[[int], Floats]:
+    @memoized
+    def room(self, plan: int) -> Floats:
         """Bytes of the fastest memory of every stage left under a plan for what waits between its partitions, a
         little more with :attr:`slack`: (vectors, cuts, cuts). Negative: it does not fit its memories."""
-        return cache(self._room)
-
-    def _room(self, plan: int) -> Floats:
         holding, of = self.of.holding, self._stages
         if not holding.limited:
             return np.full(self.work_vuu.shape, np.inf)
@@ -103,10 +101,10 @@ class Pipelines:
         fastest_vuu, *slower = [most - of.sums(held_vk) for most, held_vk in pairs]
         return np.where(np.all([each >= 0 for each in slower], axis=0), fastest_vuu, -np.inf)
 
-    @cached_property
-    def _hops(self) -> Callable[[int], Floats]:
+    @memoized
+    def _hops(self, plan: int) -> Floats:
         """Seconds of messages under a plan."""
-        return cache(lambda plan: self._stages.hops(plan, self.figures.output_vk, least=self.figures.least))
+        return self._stages.hops(plan, self.figures.output_vk, least=self.figures.least)
 
     def busy(self, plan: int) -> Floats:
         """Seconds of every stage for one microbatch: (vectors, cuts, cuts); infinite where it does not fit."""

@@ -22,6 +22,7 @@ from dfopt.regions.factors import OF_SECONDS
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import least_passes, seconds_of
 from dfopt.regions.plan_group import PlanGroup
+from dfopt.setting.reads import memoized
 from dfopt.solving.passes import least_of_stages
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
 from dfopt.terms.bounds import PlanTable
@@ -84,16 +85,10 @@ class PlanClass(PlanGroup):
         """What slower memories move beside layers."""
         return self.table_of_plans.moving
 
+    @memoized
     def alone(self, plan: int) -> PlanClass:
         """The class with one of its plans."""
-        if plan not in self._alone:
-            table = PlanTable(self.table_of_plans.work, [self.plans[plan]])
-            self._alone[plan] = replace(self, table_of_plans=table)
-        return self._alone[plan]
-
-    @cached_property
-    def _alone(self) -> dict[int, PlanClass]:
-        return {}
+        return replace(self, table_of_plans=PlanTable(self.table_of_plans.work, [self.plans[plan]]))
 
     @property
     def complete(self) -> bool:

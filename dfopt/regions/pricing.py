@@ -23,6 +23,7 @@ from dfopt.regions.chains import Pipelines
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.composed import Composed
 from dfopt.regions.passes import least_passes, of_block, seconds_of
+from dfopt.setting.reads import memoized
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.beside import Beside
 
@@ -269,10 +270,10 @@ class Lot:
         pairs = zip(self._waiting(v), self.room_kiv[:, i, v], strict=True)
         return [waiting_a <= room for waiting_a, room in pairs]
 
-    @cached_property
-    def _waiting(self) -> Callable[[int], list[Floats]]:
+    @memoized
+    def _waiting(self, v: int) -> list[Floats]:
         """Bytes that wait while the block of each arc runs under a vector, by kind of layer."""
-        return cache(lambda v: [self.of.waiting(arcs, self.amount_vc[v]) for arcs in self.arcs_k])
+        return [self.of.waiting(arcs, self.amount_vc[v]) for arcs in self.arcs_k]
 
     def _priced(self, step_s: float, i: int, v: int, paths: Sequence[Ints]) -> Priced:
         parts = [arcs.member_bk[arcs.block_a[path]] for arcs, path in zip(self.arcs_k, paths, strict=True)]

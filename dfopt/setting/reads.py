@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field, fields, replace
-from functools import cache
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast, overload
+from functools import cache, cached_property, partial
+from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from dfopt.documents.plan import Plan
 
-__all__ = ["ByReads", "by_reads", "under"]
+__all__ = ["ByReads", "by_reads", "memoized", "under"]
 
 Asked = TypeVar("Asked")
+Given = ParamSpec("Given")
 _OPEN: Final = object()
 _Read = str | tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
 """A field or property by its name, or a method by its name with what it is given."""
@@ -142,3 +143,26 @@ class by_reads(Generic[Owner, Answer]):
         found: Answer = question.answer(owner.instance.plan, lambda plan: self.work(under(owner, plan)))
         owner.__dict__[self.work.__name__] = found  # from now on without asking: this class has no __set__
         return found
+
+
+def memoized(method: Callable[Concatenate[Any, Given], Answer]) -> cached_property[Callable[Given, Answer]]:
+    """A method that keeps its answers on its object, by its arguments.
+
+    Examples
+    --------
+    >>> class Squares:
+    ...     asked = 0
+    ...     @memoized
+    ...     def of(self, number: int) -> int:
+    ...         self.asked += 1
+    ...         return number**2
+    >>> squares = Squares()
+    >>> squares.of(3), squares.of(3), squares.asked
+    (9, 9, 1)
+    """
+
+    def of_object(owner: Any) -> Callable[Given, Answer]:
+        return cache(partial(method, owner))  # type: ignore[return-value]
+
+    of_object.__doc__ = method.__doc__
+    return cached_property(of_object)

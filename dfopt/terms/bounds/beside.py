@@ -6,15 +6,15 @@ layer or kernel, v vector of options.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.setting.instance import Instance
+from dfopt.setting.reads import memoized
 from dfopt.terms.bounds.passes import PassSeconds
 from dfopt.terms.bounds.plan_arrays import PlanArrays, drawn_stages
 from dfopt.terms.layer import counts_training
@@ -128,45 +128,31 @@ class Messages:
         """Seconds once per step of the slowest stage of every plan, from those of a layer of every kind: (plans,)."""
         return self.table.slowest((self.table.runs_rk * added_gk[self.table.group_r]).sum(axis=1))
 
-    @cached_property
-    def _hops(self) -> Callable[[bytes, bool], Floats]:
+    @memoized
+    def _hops(self, shares: bytes, least: bool) -> Floats:
         """Seconds of messages of every stage, with some shares of what layers hand on, which may be the least."""
+        plain = LayerOptions.of(Instance(self.table.setting, self.table.plans[0])).plain
+        output_k = np.ones(len(plain.names))
+        output_k[self.handed] = np.frombuffer(shares)
+        sharded, kind_k = replace(plain, output_k=output_k), self.table.kind_k
+        return np.concatenate(self.table.of_plans(lambda one: hop_seconds(one, sharded, kind_k, least=least)))
 
-        def hops(shares: bytes, least: bool) -> Floats:
-            plain = LayerOptions.of(Instance(self.table.setting, self.table.plans[0])).plain
-            output_k = np.ones(len(plain.names))
-            output_k[self.handed] = np.frombuffer(shares)
-            sharded, kind_k = replace(plain, output_k=output_k), self.table.kind_k
-            return np.concatenate(
-                self.table.of_plans(lambda instance: hop_seconds(instance, sharded, kind_k, least=least))
-            )
-
-        return cache(hops)
-
-    @cached_property
-    def _hidden(self) -> Callable[[bytes], tuple[Floats, ...]]:
+    @memoized
+    def _hidden(self, sizes: bytes) -> tuple[Floats, ...]:
         """Seconds of exchanges of a layer that passes may hide: three arrays, shape (groups, kinds)."""
+        (gradient_k, weight_k), kind_k = np.frombuffer(sizes).reshape(2, -1), self.table.kind_k
+        each = self.table.of_groups(lambda instance: exchanged_by_kind(instance, gradient_k, weight_k, kind_k))
+        return tuple(map(np.array, zip(*each, strict=True)))
 
-        def hidden(sizes: bytes) -> tuple[Floats, ...]:
-            (gradient_k, weight_k), kind_k = np.frombuffer(sizes).reshape(2, -1), self.table.kind_k
-            each = self.table.of_groups(lambda instance: exchanged_by_kind(instance, gradient_k, weight_k, kind_k))
-            return tuple(map(np.array, zip(*each, strict=True)))
-
-        return cache(hidden)
-
-    @cached_property
-    def _added(self) -> Callable[[bytes], Floats]:
+    @memoized
+    def _added(self, sizes: bytes) -> Floats:
         """Seconds of exchanges and of the optimizer's step, once per step, by plan."""
+        (gradient_k, weight_k), kind_k = np.frombuffer(sizes).reshape(2, -1), self.table.kind_k
 
-        def added(sizes: bytes) -> Floats:
-            (gradient_k, weight_k), kind_k = np.frombuffer(sizes).reshape(2, -1), self.table.kind_k
+        def of_layers(instance: Instance) -> Floats:
+            return added_by_kind(instance, gradient_k, weight_k, kind_k, 1.0 / drawn_stages(instance))
 
-            def of_layers(instance: Instance) -> Floats:
-                return added_by_kind(instance, gradient_k, weight_k, kind_k, 1.0 / drawn_stages(instance))
-
-            return self.slowest(np.array(self.table.of_groups(of_layers)))
-
-        return cache(added)
+        return self.slowest(np.array(self.table.of_groups(of_layers)))
 
 
 def _distinct(figure_vx: Floats) -> tuple[list[bytes], Ints]:

@@ -16,11 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.documents.plan import Plan
 from dfopt.physics.copies import exchanged
 from dfopt.physics.fill import NO_STAGE, appended
 from dfopt.setting.instance import Instance
-from dfopt.setting.reads import ByReads
+from dfopt.setting.reads import memoized
 from dfopt.terms.bounds.steps import Steps
 from dfopt.terms.layer import Layer, counts_training
 from dfopt.terms.step.hops import sent_s
@@ -111,27 +110,16 @@ class CutStages:
     def sent_by_option(self, kernel: int, share_o: Floats) -> Floats:
         """Seconds of every message of a kernel's output, under every plan, by option: shape (options, any)."""
         found = [
-            np.array([self._sent(whole, share, least=False) for share in share_o.tolist()])
+            np.array([self._sent(whole, share, False) for share in share_o.tolist()])
             for source, whole in self._messages[0]
             if source == kernel
         ]
         return np.concatenate([np.zeros((len(share_o), 0)), *found], axis=1)
 
-    @cached_property
-    def _known(self) -> dict[tuple[float, float, bool], Floats]:
-        return {}
-
+    @memoized
     def _sent(self, whole: float, share: float, least: bool) -> Floats:
         """Seconds of one message, by plan."""
-        key = whole, share, least
-        if key not in self._known:
-            setting, question = self.steps.table.setting, ByReads()
-
-            def seconds(plan: Plan) -> float:
-                return sent_s(Instance(setting, plan), whole, share, least=least)
-
-            self._known[key] = np.array([question.answer(plan, seconds) for plan in self.steps.table.plans])
-        return self._known[key]
+        return np.array(self.steps.table.of_plans(lambda instance: sent_s(instance, whole, share, least=least)))
 
     # -- seconds ------------------------------------------------------------------------------------------------------
 

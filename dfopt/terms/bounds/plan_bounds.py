@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dfopt.documents.plan import Plan
 from dfopt.physics.efficiency import most_sustained
 from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.reads import memoized
 from dfopt.setting.stages import PipelineStage, stage_places
 from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.bounds.table import PlanTable
@@ -35,12 +36,10 @@ class PlanBounds:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self._known: dict[Setting, LeastWork] = {}  # of the graphs that plans with a second axis see, too
 
+    @memoized
     def _of(self, setting: Setting) -> LeastWork:
-        if setting not in self._known:
-            self._known[setting] = LeastWork(setting)
-        return self._known[setting]
+        return LeastWork(setting)  # of the graphs that plans with a second axis see, too
 
     def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
         """Group plans by the graph and assumptions that hold under them, and make one :class:`PlanTable` for each.
