@@ -10,20 +10,18 @@ order in which a stage runs its layers: a row of equal layers, v vector of optio
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.documents.plan import Plan
 from dfopt.physics.copies import reductions
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import by_window, exposed_in_windows
-from dfopt.setting.reads import ByReads
-from dfopt.setting.stages import in_order
+from dfopt.setting.instance import Instance
+from dfopt.setting.stages import PipelineStage, in_order
 from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.step.overlap import in_the_way
 
@@ -215,16 +213,12 @@ class Exposed:
     @cached_property
     def _order_rp(self) -> tuple[Ints, Ints]:
         """What every stage runs, one after the other: kinds, and how often in a row; 0 times behind the end."""
-        model, questions = self.table.setting.model, defaultdict[int, ByReads](ByReads)
 
-        def one_by_one(plan: Plan, number: int) -> list[tuple[int, int]]:
-            return [(kind, times) for kind, times in in_order(model, plan, number) if times]
+        def order_of(instance: Instance, stage: PipelineStage) -> list[tuple[int, int]]:
+            order = in_order(self.table.setting.model, instance.plan, stage.number)
+            return [(kind, times) for kind, times in order if times]
 
-        pairs = zip(self.table.plan_r.tolist(), self.table.stages, strict=True)
-        orders = [
-            questions[stage.number].answer(self.table.plans[i], partial(one_by_one, number=stage.number))
-            for i, stage in pairs
-        ]
+        orders = self.table.of_stages(order_of)
         found = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
         for r, order in enumerate(orders):
             for p, one in enumerate(order):

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.placement import Item
-from dfopt.documents.plan import Plan
 from dfopt.physics.offload import buffered
 from dfopt.setting.instance import Instance
-from dfopt.setting.reads import ByReads
 from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.rules import HELD
 from dfopt.terms.rules.held import waits
@@ -196,26 +195,19 @@ class Holding:
     @cached_property
     def _states(self) -> tuple[list[State], Floats, Floats]:
         """All states, what each has of what a layer holds, shape (states, HELD), and of tables, (states, kernels)."""
-        setting, kernels = self.table.setting, self.table.setting.graph.kernels
-        columns: dict[State, int] = {}
-        entries: list[tuple[int, int, int, float]] = []  # state, kernel or -1, HELD, bytes
+        setting = self.table.setting
+        of_units = [states_of(setting, (), unit) for unit in np.eye(len(HELD)).tolist()]
+        of_kernels = [states_of(setting, (kernel,)) for kernel in setting.graph.kernels]
+        states = list(dict.fromkeys(replace(one, bytes=0.0) for one in chain(*of_units, *of_kernels)))
 
-        def add(states: Iterable[State], kernel: int, of: int) -> None:
-            for state in states:
-                column = columns.setdefault(replace(state, bytes=0.0), len(columns))
-                entries.append((column, kernel, of, state.bytes))
+        def sizes(of: Sequence[Sequence[State]]) -> Floats:
+            size_cx = np.zeros((len(states), len(of)))
+            for x, each in enumerate(of):
+                for one in each:
+                    size_cx[states.index(replace(one, bytes=0.0)), x] += one.bytes
+            return size_cx
 
-        for h in range(len(HELD)):
-            add(states_of(setting, (), np.eye(len(HELD))[h].tolist()), -1, h)
-        for number, kernel in enumerate(kernels):
-            add(states_of(setting, (kernel,)), number, -1)
-        of_held, of_tables = np.zeros((len(columns), len(HELD))), np.zeros((len(columns), len(kernels)))
-        for column, number, h, size in entries:
-            if number < 0:
-                of_held[column, h] += size
-            else:
-                of_tables[column, number] += size
-        return list(columns), of_held, of_tables
+        return states, sizes(of_units), sizes(of_kernels)
 
     @cached_property
     def _chips_gc(self) -> Floats:
@@ -236,41 +228,37 @@ class Holding:
 
     def _by_state_gc(self, of: Callable[[Instance, State], float]) -> Floats:
         """A figure of each state under the plans of every group: shape (groups, states)."""
-        states, question, setting = self._states[0], ByReads(), self.table.setting
+        states = self._states[0]
+        found = self.table.of_groups(lambda instance: [of(instance, state) for state in states])
+        return np.array(found, dtype=float).reshape(len(found), -1)
 
-        def figures(plan: Plan) -> list[float]:
-            return [of(Instance(setting, plan), state) for state in states]
-
-        found = [question.answer(one.plan, figures) for one in self.table.instances]
-        return np.array(found, dtype=float).reshape(len(self.table.instances), -1)
+    @cached_property
+    def _states_elsewhere(self) -> dict[Item, list[int]]:
+        """Items that some plan offloads, with the states of each."""
+        found = defaultdict[Item, list[int]](list)
+        for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
+            item = self._states[0][c].item
+            assert item is not None
+            found[item].append(c)
+        return found
 
     def of_layer_elsewhere(self, held_hkgv: Floats) -> dict[Item, Floats]:
         """Bytes that one chip holds of each offloaded item of one layer: float arrays, shape (groups, kinds, vectors).
 
         ``held_hkgv``: what one layer of every kind holds for one microbatch.
         """
-        states, of_held, _ = self._states
-        found: dict[Item, Floats] = {}
-        for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
-            once_gkv = np.einsum("h,hkgv->gkv", of_held[c], held_hkgv) + self._tables_k(c)[:, None]
-            bytes_gkv = (self._away_gc[:, c] / self._chips_gc[:, c])[:, None, None] * once_gkv
-            item = states[c].item
-            assert item is not None
-            found[item] = found[item] + bytes_gkv if item in found else bytes_gkv
-        return found
+
+        def of_state(c: int) -> Floats:
+            once_gkv = np.einsum("h,hkgv->gkv", self._states[1][c], held_hkgv) + self._tables_k(c)[:, None]
+            return np.asarray((self._away_gc[:, c] / self._chips_gc[:, c])[:, None, None] * once_gkv)
+
+        return {item: np.sum([of_state(c) for c in some], axis=0) for item, some in self._states_elsewhere.items()}
 
     @cached_property
     def _waiting_rk(self) -> Floats:
         """Microbatches whose saved activations each stage holds, by kind of layer."""
-        setting, kinds = self.table.setting, range(self.table.runs_rk.shape[1])
-        questions = defaultdict[int, ByReads](ByReads)
-        found = []
-        for i, stage in zip(self.table.plan_r.tolist(), self.table.stages, strict=True):
-
-            def of(plan: Plan, stage: object = stage) -> list[float]:
-                return [in_flight(Instance(setting, plan), stage, kind) for kind in kinds]  # type: ignore[arg-type]
-
-            found.append(questions[stage.number].answer(self.table.plans[i], of))
+        kinds = range(self.table.runs_rk.shape[1])
+        found = self.table.of_stages(lambda instance, stage: [in_flight(instance, stage, kind) for kind in kinds])
         return np.array(found, dtype=float).reshape(self.table.runs_rk.shape)
 
     @cached_property
@@ -280,14 +268,11 @@ class Holding:
         Where kernels are drawn once those of a stage that has all of them.
         """
         states, of_held, of_tables = self._states
-        memories, runs_rk = len(self.capacity_m), self.table.runs_rk
-        linear_mrkh = np.zeros((memories, *runs_rk.shape, len(HELD)))
-        tables_mrn = np.zeros((memories, len(runs_rk), of_tables.shape[1]))
-        for c in range(len(states)):
-            for memory in range(memories):
-                count_rk = self._count_rk(c) * (self._memory_gc[self.table.group_r][:, [c]] == memory)
-                linear_mrkh[memory] += count_rk[:, :, None] * of_held[c]
-                tables_mrn[memory] += count_rk[:, self.table.kind_k] * of_tables[c]
+        count_crk = np.array([self._count_rk(c) for c in range(len(states))])
+        memory_rc, memories = self._memory_gc[self.table.group_r], np.arange(len(self.capacity_m))
+        in_memory_crm = np.equal.outer(memory_rc, memories).swapaxes(0, 1).astype(float)
+        linear_mrkh = np.einsum("crk,crm,ch->mrkh", count_crk, in_memory_crm, of_held)
+        tables_mrn = np.einsum("crn,crm,cn->mrn", count_crk[:, :, self.table.kind_k], in_memory_crm, of_tables)
         return linear_mrkh, tables_mrn
 
     @cached_property
@@ -340,15 +325,12 @@ class Holding:
     @cached_property
     def _elsewhere(self) -> dict[Item, tuple[Floats, Floats]]:
         """Offloaded items: bytes of a stage for each of what a layer of a kind holds, and those of its tables."""
-        states, of_held, _ = self._states
-        found: dict[Item, tuple[Floats, Floats]] = {}
-        for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
-            count_rk = self._count_rk(c) * self._away_gc[self.table.group_r][:, [c]]
-            more = count_rk[:, :, None] * of_held[c], count_rk @ self._tables_k(c)
-            item = states[c].item
-            assert item is not None
-            old = found.get(item, (0.0, 0.0))
-            found[item] = old[0] + more[0], old[1] + more[1]
+        found = dict[Item, tuple[Floats, Floats]]()
+        for item, some in self._states_elsewhere.items():
+            counts = [self._count_rk(c) * self._away_gc[self.table.group_r][:, [c]] for c in some]
+            pairs = list(zip(counts, some, strict=True))
+            of_layers = np.sum([count_rk[:, :, None] * self._states[1][c] for count_rk, c in pairs], axis=0)
+            found[item] = of_layers, np.sum([count_rk @ self._tables_k(c) for count_rk, c in pairs], axis=0)
         return found
 
 

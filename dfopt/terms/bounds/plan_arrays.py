@@ -7,8 +7,9 @@ kernel, v vector of options.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -117,6 +118,17 @@ class PlanArrays:
     def of_groups(self, work: Callable[[Instance], Answer]) -> list[Answer]:
         """The same of every group of plans."""
         return _answers(self.setting, (one.plan for one in self.instances), work)
+
+    def of_stages(self, work: Callable[[Instance, PipelineStage], Answer]) -> list[Answer]:
+        """The same of every stage, of which only its number counts."""
+        questions, found = defaultdict[int, ByReads](ByReads), list[Answer]()
+
+        def of_stage(plan: Plan, stage: PipelineStage) -> Answer:
+            return work(Instance(self.setting, plan), stage)
+
+        for i, stage in zip(self.plan_r.tolist(), self.stages, strict=True):
+            found.append(questions[stage.number].answer(self.plans[i], partial(of_stage, stage=stage)))
+        return found
 
     @cached_property
     def share_r(self) -> Floats:
