@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exchanges_by_hand import Layers, shown_of_stages
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, worlds
@@ -20,7 +21,7 @@ from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.step.hops import per_step_hops
 from dfopt.terms.step.ledger import held
-from dfopt.terms.step.overlap import Passes, exchange_seconds, hides_any, reduced_stages
+from dfopt.terms.step.overlap import exchanges_behind, hides_any
 from dfopt.workloads import load_graph
 
 
@@ -74,18 +75,16 @@ def test_many_plans_are_as_each_by_itself(
 
 def overlapped_by_hand(table: PlanTable, number: int, low_k: list[float], hop_s: float) -> float:
     """Seconds of a step of one of a table's plans, from the figures of each of its stages by itself."""
-    plan, setting, instance = table.plans[number], table.setting, table.setting.under(table.plans[number])
-    least = table.work.of(instance)
-    exchanges = exchange_seconds(instance, least.gradient_k, least.weight_k, table.kind_k)
+    plan, instance = table.plans[number], table.setting.under(table.plans[number])
     stages = [sum(times * low_k[kind] for kind, times in stage.runs) for stage in instance.pipeline]
     hidden = table.assumptions.hides_hops_in(plan.interleave)
     stages = [with_point_to_point(one, hop_s, hidden) for one in stages]
-    hops = [] if hidden else [hop_s] * len(stages)
-    rows = np.flatnonzero(table.plan_r == number)[0]
-    forward, back, _, _, memory, compute = (tuple(each_krv[:, rows, 0].tolist()) for each_krv in table._passes)
-    passes = Passes(forward, back, memory, compute)
-    reduced = reduced_stages(setting.model, plan, exchanges, passes, hops) if exchanges else ()
-    shows_s = exposed_s(stages, reduced) if reduced else 0.0
+    hops = [0.0 if hidden else hop_s] * len(stages)
+    row = np.flatnonzero(table.plan_r == number)[0]
+    forward, back, _, _, memory, compute = (tuple(each_krv[:, row, 0].tolist()) for each_krv in table._passes)
+    exchanged = (tuple(each_k.tolist()) for each_k in table.work.exchanged(instance))
+    shown = shown_of_stages(instance, Layers(*exchanged, forward, back, memory, compute), hops)
+    shows_s = exposed_s(stages, shown) if exchanges_behind(instance) else 0.0
     once = (table.assumptions.step_overhead or 0.0) + per_step_hops(instance)
     return step_time(plan, table.assumptions, max(stages), gradient_reduction_s=shows_s, overhead_s=once).total
 
